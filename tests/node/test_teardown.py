@@ -54,6 +54,14 @@ def own_containerd(node: Node) -> None:
     node.run("systemctl", "restart", "containerd")
 
 
+def up_to_date(node: Node) -> Node:
+    """Return a node with the versions that the archive has now: what is installed on it may bring newer libraries."""
+    quiet = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet", "--yes")
+    for words in (["update"], ["upgrade"]):
+        node.run(*quiet, *words)
+    return node
+
+
 def layout(node: Node) -> list[str]:
     """Return the MIG modes and instances of all GPUs, without the numbers that the driver gives them."""
     modes = node.run("nvidia-smi", "--query-gpu=index,mig.mode.current", "--format=csv,noheader")
@@ -65,12 +73,12 @@ def layout(node: Node) -> list[str]:
 def test_a_node_in_service_is_torn_down_to_what_it_was_and_not_under_a_job(
     make_node: Callable[..., Node], brought_up: Callable[..., Node]
 ) -> None:
-    bare = make_node("teardown", "a100-40", 2)
+    bare = up_to_date(make_node("teardown", "a100-40", 2))
     bare.run("mkdir", "--parents", *FOLDERS)
     own_things(bare)
     before = picture(bare)
     nodes.down(bare.name)
-    node = brought_up("teardown", "a100-40", 2, **containers.KIND_OF_NODE)
+    node = up_to_date(brought_up("teardown", "a100-40", 2, **containers.KIND_OF_NODE))
     own_things(node)
     in_use, cut = picture(node), layout(node)
     hold(node, "job", 1)
@@ -91,7 +99,7 @@ def test_a_node_in_service_is_torn_down_to_what_it_was_and_not_under_a_job(
 @pytest.mark.long
 def test_what_a_user_has_made_comes_back_step_by_step(make_node: Callable[..., Node]) -> None:
     """A MIG layout and settings of containerd that stood before, and a teardown that leaves the driver first."""
-    node = make_node("torn-back", "a100-40", 2)
+    node = up_to_date(make_node("torn-back", "a100-40", 2))
     own_things(node)
     own_containerd(node)
     before = picture(node)
@@ -123,7 +131,7 @@ def test_what_a_user_has_made_comes_back_step_by_step(make_node: Callable[..., N
 def test_interrupted_teardown_is_finished_by_the_next(
     make_node: Callable[..., Node],
 ) -> None:
-    node = make_node("torn", "a100-40", 2, mig_config=containers.MIG)
+    node = up_to_date(make_node("torn", "a100-40", 2, mig_config=containers.MIG))
     containers.install(node, "python3-venv")
     own_things(node)
     own_containerd(node)
