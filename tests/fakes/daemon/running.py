@@ -196,11 +196,23 @@ class Node:
         return control.ask(self.control, verb=verb, **arguments)
 
     def wait(self, resource: str, count: int) -> Any:
+        """Wait until the kubelet has so many devices that it may give, and the status, which is written later, too."""
+        found = self.allocatable(resource, count)
+        if self.daemon is not None and self.daemon.poll() is None:
+            eventually(lambda: self._healthy(resource), count)
+        return found
+
+    def allocatable(self, resource: str, count: int) -> Any:
+        """Wait until the kubelet has so many devices that it may give, whatever the status says."""
         try:
-            return self.ask("wait", resource=resource, count=count, timeout=LIMIT)[resource]
+            return self.ask("wait", resource=resource, count=count, timeout=LIMIT).get(resource)
         except ValueError as error:
             error.add_note(self.logged()[-4000:])
             raise
+
+    def _healthy(self, resource: str) -> int:
+        told = self.status()["resources"].get(resource, {}).get("devices", {})
+        return [*told.values()].count("Healthy")
 
     def registered(self, resource: str = GPU) -> None:
         """Wait until the daemon says that the kubelet knows of a resource."""

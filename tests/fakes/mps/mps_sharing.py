@@ -106,7 +106,7 @@ class Shared:
 
     def wait(self, resource: str, count: int) -> None:
         """Wait for so many devices; many processes have to start for that."""
-        self.node.ask("wait", resource=resource, count=count, timeout=LIMIT)
+        self.node.wait(resource, count)
 
     def left(self) -> list[str]:
         """Return which settings there are."""

@@ -93,6 +93,7 @@ def pause() -> None:
 
 
 def serve() -> None:
+    import contextlib
     import signal
     import socket
     import threading
@@ -105,7 +106,8 @@ def serve() -> None:
     listener.listen()
     while True:
         channel, _address = listener.accept()
-        with channel, channel.makefile("r") as questions, channel.makefile("w") as stream:
+        gone = contextlib.suppress(OSError)  # who asked and would not wait for the answer
+        with gone, channel, channel.makefile("r") as questions, channel.makefile("w") as stream:
             for line in questions:
                 verb, _underscore, rest = line.strip().partition("_")
                 name, _space, value = rest.rpartition(" ")

@@ -203,7 +203,7 @@ def test_of_two_plugins_the_last_serves_and_the_other_waits(make_node: MakeNode)
     assert node.ended() == 0
     node.daemon = first
     eventually(lambda: node.logged().count("registered resource") > registered)
-    node.wait(GPU, 2)
+    node.allocatable(GPU, 2)
     assert node.logged().count("waiting for it to end") == 1
 
 

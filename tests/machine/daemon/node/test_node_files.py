@@ -25,7 +25,7 @@ def test_a_full_run_keeps_nobody_from_being_served(small_run: Node) -> None:
     filler = running.fill(node.status_file.parent)
     fed = node.fed()
     node.sim.ctl("xid", gpu="0", number=79)  # which changes both files
-    node.wait(GPU, 1)
+    node.allocatable(GPU, 1)
     with running.plugin_channel(node) as ask:
         assert ask(second) == ""
         assert "XID 79" in ask(first)
@@ -43,7 +43,9 @@ def test_a_full_run_keeps_nobody_from_being_served(small_run: Node) -> None:
 def test_a_daemon_that_starts_without_room_serves(small_run: Node) -> None:
     node = small_run
     filler = running.fill(node.status_file.parent)
-    node.serve(2)
+    node.start_kubelet()
+    node.start_daemon()
+    node.allocatable(GPU, 2)
     eventually(lambda: "READY=1" in node.notifications())
     filler.unlink()
     node.registered()
