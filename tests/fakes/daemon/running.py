@@ -186,11 +186,16 @@ class Node:
     # --- what they say ---
 
     def status(self) -> dict[str, Any]:
-        try:
+        """Return what the daemon that runs, or ran last, has told; one before it is not asked."""
+        with contextlib.suppress(FileNotFoundError):
             found: dict[str, Any] = json.loads(self.status_file.read_text())
-        except FileNotFoundError:
-            return {"state": "", "resources": {}}
-        return found
+            if self.daemon is None or found["pid"] == self.daemon.pid:
+                return found
+        return {"state": "", "resources": {}}
+
+    def problems(self, resource: str) -> dict[str, str]:
+        """Return why devices of a resource must not be used, by their ids."""
+        return dict(self.status()["resources"].get(resource, {}).get("problems", {}))
 
     def ask(self, verb: str, **arguments: Any) -> Any:
         return control.ask(self.control, verb=verb, **arguments)

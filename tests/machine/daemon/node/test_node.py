@@ -199,7 +199,7 @@ def test_a_lost_gpu_hides_no_other(make_node: MakeNode) -> None:
     lost = node.uuids()[1]
     assert node.health(GPU)[lost] == "Unhealthy"
     assert set(node.health(GPU)) == before
-    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
+    problems = eventually(lambda: node.problems(GPU))
     assert "fallen off the bus" in problems[lost]
     assert lost not in node.admit("one", gpu=2)["devices"][GPU]
     node.sim.ctl("restore", gpu="1")

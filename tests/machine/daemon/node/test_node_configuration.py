@@ -212,8 +212,8 @@ def test_a_busy_device_at_a_start_holds_back_itself_only(
     healthy = {one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"}
     assert healthy == {second}
     held = {f"{first}::0", f"{first}::1"}
-    eventually(lambda: set(node.status()["resources"][GPU]["problems"]), held)
-    problems = node.status()["resources"][GPU]["problems"]
+    eventually(lambda: set(node.problems(GPU)), held)
+    problems = node.problems(GPU)
     assert all(
         "its limits change when its last client has ended" in one for one in problems.values()
     )

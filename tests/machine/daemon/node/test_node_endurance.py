@@ -171,7 +171,7 @@ def test_too_few_descriptors_are_said_and_survived(make_node: MakeNode) -> None:
         guest.close()
     node.wait(GPU, 1)
     eventually(lambda: held(pid).descriptors < few)
-    eventually(lambda: node.status()["resources"][GPU]["problems"])
+    eventually(lambda: node.problems(GPU))
     assert node.admit("one", gpu=1)["envs"]
     assert node.daemon is not None
     assert node.daemon.poll() is None

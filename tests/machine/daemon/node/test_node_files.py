@@ -35,7 +35,7 @@ def test_a_full_run_keeps_nobody_from_being_served(small_run: Node) -> None:
         assert metrics.value("gpu_plugin_chore_failed", chore=chore) == 1
         assert node.logged().count(f"chore={chore}") == 1
     filler.unlink()
-    eventually(lambda: node.status()["resources"][GPU]["problems"])
+    eventually(lambda: node.problems(GPU))
     eventually(lambda: node.status()["chores"]["status_file"] is None)
     assert metrics.value("gpu_plugin_chore_failed", chore="health_file") == 0
 

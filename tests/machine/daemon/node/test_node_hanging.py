@@ -62,7 +62,7 @@ def test_each_function_that_hangs_for_good_takes_its_gpu_alone(make_node: MakeNo
         h.serves(node, well, gpus[0])
         h.hears(node, well)
         h.hears(node, gpus[0])  # of a GPU that hangs too
-        problems = node.status()["resources"][GPU]["problems"]
+        problems = node.problems(GPU)
         assert problems[gpus[0]] == "NVML has not answered for it for 1 seconds"
         node.sim.ctl("clear-faults")
         h.until_well(node)
@@ -101,6 +101,7 @@ def test_while_all_gpus_hang_who_asks_is_answered_and_a_signal_ends_it(
             assert all("has not answered" in ask(gpu) for gpu in gpus)
         assert metrics.get("/healthz") == (200, "ok\n")
         assert metrics.value("gpu_plugin_chore_failed", chore="devices") == 0
+        node.wait(GPU, 0)
         shown = node.cli("status", "--status-file", node.status_file)
         assert "0 of 8 healthy" in shown.stdout
         assert "not known: NVML failed while looking at the GPUs: timed out" in shown.stdout

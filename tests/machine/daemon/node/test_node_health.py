@@ -132,7 +132,7 @@ def test_a_defect_from_before_the_daemons_time_is_known(make_node: MakeNode) -> 
     node.serve(1)
     worn = node.uuids()[1]
     eventually(lambda: GPU in node.status()["resources"])
-    assert node.status()["resources"][GPU]["problems"] == {
+    assert node.problems(GPU) == {
         worn: "XID 64 (a memory row could not be replaced). Way back: another GPU in its place:"
         " no reset repairs it"
     }
@@ -165,7 +165,7 @@ def test_what_a_gpu_tells_of_its_memory(make_node: MakeNode) -> None:
     assert node.logged().count("replaces a memory row at its next reset") == 1
     node.sim.ctl("recovery", gpu="1", action=1)
     node.wait(GPU, 1)
-    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
+    problems = eventually(lambda: node.problems(GPU))
     (problem,) = problems.values()
     assert problem.startswith("the driver asks for a reset of the GPU. Way back: ")
     node.sim.ctl("reset", gpu="1")

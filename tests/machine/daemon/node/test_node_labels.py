@@ -165,6 +165,7 @@ def test_a_driver_and_an_api_that_come_late_go_and_come_back(labeller: Start) ->
     one.node.sim.ctl("load", version="550.163.01", flavour="open")
     one.api.start()
     one.wait(gpu_count="1")
+    eventually(lambda: one.state()["problem"] is None)
     one.node.sim.ctl("unload")  # it is not held
     eventually(lambda: "driver is not loaded" in (one.state()["problem"] or ""))
     assert one.api.own()[COUNT] == "1"

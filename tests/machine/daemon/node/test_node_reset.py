@@ -126,7 +126,7 @@ def test_where_nothing_shows_a_reset_an_operator_clears_the_gpu(make_node: MakeN
     node.sim.ctl("reset", gpu="1")
     node.start_daemon()
     node.wait(GPU, 1)
-    (problem,) = eventually(lambda: node.status()["resources"][GPU]["problems"]).values()
+    (problem,) = eventually(lambda: node.problems(GPU)).values()
     assert UNSEEN in problem
     lines = health(node).stdout.splitlines()
     assert lines[0].split() == ["GPU", "UUID", "MIG", "INSTANCE", "STATE", "SINCE"]

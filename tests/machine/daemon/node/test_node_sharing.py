@@ -72,7 +72,7 @@ def test_cdi_devices_follow_the_nodes_specification(make_node: MakeNode) -> None
     eventually(lambda: GPU in node.resources())
     ((uuid, health),) = node.health(GPU).items()
     assert health == "Unhealthy"
-    problems = eventually(lambda: node.status()["resources"][GPU]["problems"])
+    problems = eventually(lambda: node.problems(GPU))
     assert problems[uuid].startswith("no container runtime knows the CDI device")
     folder = node.sim.root / "etc/cdi"
     folder.mkdir(parents=True)

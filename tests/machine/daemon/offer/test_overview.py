@@ -61,7 +61,7 @@ def test_who_has_what_on_a_node(make_node: MakeNode) -> None:
     assert users == {"3g.40gb": "-", "1g.10gb": user}
 
     node.sim.ctl("xid", gpu="0", number=48)
-    eventually(lambda: node.resources()[GPU] == 0)
+    node.wait(GPU, 0)
     told = json.loads(shown(node, "--json").stdout)
     assert told["state"] == "serving"
     assert told["allocatable"] == {"nvidia.com/mig-1g.10gb": 1, "nvidia.com/mig-3g.40gb": 1}
