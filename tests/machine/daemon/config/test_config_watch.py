@@ -69,7 +69,7 @@ def test_many_changes_end_with_the_last(make_node: MakeNode) -> None:
     replace(node, node.config.read_text())  # written again, but the same
     count = node.logged().count("configuration loaded")
     node.sim.ctl("xid", gpu="0", number=94)
-    node.wait(SHARED, 0)
+    eventually(lambda: "device is healthy again" in node.logged())
     node.wait(SHARED, 9)
     assert node.logged().count("configuration loaded") == count
 

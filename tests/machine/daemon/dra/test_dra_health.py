@@ -49,7 +49,7 @@ def test_a_sick_gpu_is_unhealthy_with_all_its_devices_until_it_is_cleared(
     told = node.plugin.health[NODE, "gpu-0"]
     assert "48" in told.message
     assert before <= told.last_updated_time <= stamp(tmp_path / "after")
-    eventually(lambda: all(node.devices()[one].get("taints") for one in names[:2]))
+    eventually(lambda: all(node.devices().get(one, {}).get("taints") for one in names[:2]))
     requests = node.status_file.parent / "dra/health.clear"
     requests.mkdir(mode=0o700)
     (requests / node.uuids()[0]).touch()

@@ -96,7 +96,7 @@ def test_a_death_is_known_and_passes(shared: Shared) -> None:
     daemon = shared.state(uuid)["daemon"]
     log = len(node.logged())
     kill(daemon)
-    shared.wait(GPU, 3)
+    eventually(lambda: "device is healthy again" in node.logged()[log:])
     shared.wait(GPU, 6)
     assert shared.state(uuid)["daemon"] != daemon
     assert "device is unhealthy" in node.logged()[log:]
