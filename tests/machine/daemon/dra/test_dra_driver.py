@@ -103,8 +103,8 @@ def test_what_is_published_is_what_can_be_prepared(make_dra: MakeDra) -> None:
         claim = node.claim(name, name)
         assert len(node.start_pod(claim)) == 1
         node.end_pod(claim)
-    generation = node.status()["published"]["generation"]
-    assert generation == 1  # claims change nothing of it
+    eventually(lambda: node.status()["published"]["generation"])
+    assert node.status()["published"]["generation"] == 1  # claims change nothing of it
 
 
 def test_an_instance_made_for_a_claim_is_published_as_before(make_dra: MakeDra) -> None:

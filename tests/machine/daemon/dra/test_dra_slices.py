@@ -51,7 +51,8 @@ def test_the_driver_publishes_what_the_simulated_gpus_are(make_dra: MakeDra) -> 
     }
     assert expected.items() <= told.items()
     assert found["gpu-0-share"]["capacity"]["memory"]["value"] == "81559Mi"
-    assert node.status()["published"] == {"generation": 1, "slices": 2, "devices": 4, "problem": ""}
+    published = {"generation": 1, "slices": 2, "devices": 4, "problem": ""}
+    eventually(lambda: node.status()["published"], published)
 
 
 def test_preparing_and_a_restart_write_no_slice(make_dra: MakeDra) -> None:

@@ -74,6 +74,13 @@ def listed(server: Slices) -> int:
     return server.requests.count(("GET", SLICES))
 
 
+def heard(server: Slices, publisher: Publisher) -> bool:
+    """Whether the publisher's watch has told it of all that it wrote; told later it were news."""
+    with server.news:
+        versions = [int(one["metadata"]["resourceVersion"]) for one in server.slices.values()]
+    return int(publisher._version or 0) >= max(versions)
+
+
 def test_nothing_is_asked_while_nothing_changes(
     server: Slices, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +93,7 @@ def test_nothing_is_asked_while_nothing_changes(
     assert server.writes() == [("POST", "resourceslices")] * 2
     looks = listed(server)
     for number, specs in enumerate((slices(replace(view(0), problem=SICK)), ONE) * 3, 1):
+        eventually(lambda: heard(server, publisher))
         for _each in range(3):
             publisher.want(specs)
         eventually(lambda specs=specs: good(server, specs))
