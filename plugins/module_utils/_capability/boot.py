@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .._core.boot import PROGRAM, Boot, State, unit_file
 from .._core.mig import label
 from .._core.steps import Step
@@ -19,6 +21,11 @@ def observe(host: Host, boot: Boot) -> State:
         {unit: properties(host, unit, "ActiveState", "UnitFileState") for unit in boot.units},
         host.exists(PROGRAM),
     )
+
+
+def files(boot: Boot) -> t.Tuple[str, ...]:
+    """Return the paths of what is written."""
+    return (boot.config, *map(unit_file, boot.units))
 
 
 def observe_label(host: Host, *, wanted: bool) -> label.Units:

@@ -24,6 +24,7 @@ from .._host.driver_files import DriverFiles
 from .._nvml.real import Nvml, inventory, open_nvml
 from . import boot
 from .nodeinfo import without_nvml
+from .own_files import OwnFiles
 
 LOCK_SECONDS = 60
 SPEC: t.Dict[str, t.Any] = {
@@ -189,6 +190,12 @@ class CdiCapability:
         parts = [f"add {', '.join(added)}"] if added else []
         parts += [f"remove {', '.join(removed)}"] if removed else []
         return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
+
+    def own(self, _state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        kept = boot.files(cdi_boot.BOOT) if self._keeps else ()
+        paths = (self._path, *kept) if self._present else ()
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
 
     def apply(self, step: Step) -> None:
         """Carry out a step."""

@@ -24,6 +24,7 @@ from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
 from .._host.packages.api import PackageManager
 from .nodeinfo import os_release
+from .own_files import OwnFiles
 from .recorded import REPOSITORY_SPEC, Additions, existing, named, package_manager
 from .runtimes.record import Records
 
@@ -156,6 +157,11 @@ class ToolkitCapability:
         if any(step.action == "hold" for step in found.steps):
             self._manager.check_hold()
         return found
+
+    def own(self, _state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        paths = (RECORD, DROP_IN, *PLACE.paths) if self._desired.state == "present" else ()
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
 
     # --- apply ---
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import typing as t
@@ -16,6 +17,8 @@ from .._core.steps import Plan, Step
 from .._core.text.masking import logins, masked
 from .._core.text.readable import as_yaml
 from .._core.variables import about
+from . import own_files
+from .own_files import OwnFiles
 
 S = t.TypeVar("S")
 
@@ -40,6 +43,45 @@ class Capability(t.Protocol[S]):
         """Return what the module reports besides the common values."""
 
 
+@t.runtime_checkable
+class Owner(t.Protocol):
+    """A capability that keeps files of its own on the node."""
+
+    def own(self, state: t.Any) -> OwnFiles:
+        """Return those that are to be there, by what was observed."""
+
+
+class Dressed(t.Generic[S]):
+    """A capability, and with it that its own files are root's alone."""
+
+    def __init__(self, capability: Capability[S], owner: Owner) -> None:
+        self._capability, self._own = capability, owner.own
+        self.name, self.observe, self.result = (
+            capability.name,
+            capability.observe,
+            capability.result,
+        )
+        self._files: t.Optional[OwnFiles] = None
+
+    def plan(self, state: S) -> Plan:
+        """Compute the steps, and before them the one that gives files back."""
+        found = self._capability.plan(state)
+        self._files = self._own(state)
+        return dataclasses.replace(found, steps=(*self._files.steps(), *found.steps))
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+        if step.action == own_files.ACTION and self._files is not None:
+            self._files.apply(step)
+        else:
+            self._capability.apply(step)
+
+
+def dressed(capability: Capability[S]) -> Capability[S]:
+    """Return a capability whose files of its own, where it has some, are looked after."""
+    return Dressed(capability, capability) if isinstance(capability, Owner) else capability
+
+
 def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]]) -> t.NoReturn:
     """Bring the node to the wanted state, or say what would be done, and exit the module.
 
@@ -50,7 +92,7 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     # Ansible adds to every answer what the module was given.
     module.no_log_values.update(logins(module.params))
     try:
-        answer = masked(_converge(module.check_mode, module._diff, make(), done))
+        answer = masked(_converge(module.check_mode, module._diff, dressed(make()), done))
     except PermissionError as error:
         if os.geteuid() == 0:
             raise

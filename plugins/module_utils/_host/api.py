@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import tempfile
@@ -21,6 +22,13 @@ from . import unix_http
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
+KINDS: t.Mapping[t.Callable[[int], bool], str] = {
+    stat.S_ISDIR: "folder",
+    stat.S_ISCHR: "device",
+    stat.S_ISBLK: "block device",
+    stat.S_ISFIFO: "named pipe",
+    stat.S_ISSOCK: "socket",
+}
 FLOCK = "hhqqi"  # struct flock, as 64-bit kernels have it
 
 
@@ -33,12 +41,13 @@ class Completed(t.NamedTuple):
 
 
 class Status(t.NamedTuple):
-    """What a path leads to: its mode with the type of file, the user who owns it, its inode and a node's device."""
+    """What a path leads to: its mode with the type of file, who owns it, its inode and a node's device."""
 
     mode: int
     uid: int
     inode: int = 0
     device: int = 0
+    gid: int = 0
 
 
 class Host:
@@ -119,20 +128,28 @@ class Host:
     ) -> t.Optional[str]:
         """Replace a file's text in one atomic step and return the backup's path, if one was made.
 
-        An existing file keeps its owner, and its mode unless one is given; a new one gets 0644.
+        With a mode it is a file of ours: root's, in that mode, and never written through a link. Without one it is
+        somebody else's: it keeps its owner, mode and attributes, and a link to it stays one; a new one gets 0644.
+        NodeError where something is there that is no regular file, such as /dev/null under a masked unit.
         """
-        target = os.path.realpath(path)
+        target = os.path.realpath(path) if mode is None else path
         folder = os.path.dirname(target)
         temporary = saved = None
         try:
+            found = _regular(target)
             self.makedirs(folder)
-            if backup and os.path.exists(target):
+            if backup and found is not None:
                 saved = f"{target}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
                 shutil.copy2(target, saved)
             handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
             with os.fdopen(handle, "wb") as stream:
                 stream.write(text.encode("utf-8", "surrogateescape"))
-                self._dress(stream.fileno(), target, mode)
+                if mode is not None:
+                    _dress(stream.fileno(), mode)
+                elif found is None:
+                    os.fchmod(stream.fileno(), 0o644)
+                else:
+                    _dress_as(stream.fileno(), target, found)
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, target)
@@ -147,17 +164,13 @@ class Host:
             ) from error
         return saved
 
-    @staticmethod
-    def _dress(descriptor: int, target: str, mode: t.Optional[int]) -> None:
-        """Give a new file the owner and mode of the one that it replaces."""
+    def dress(self, path: str, mode: int) -> None:
+        """Give a file or folder of ours back to root, in its mode."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            old = os.stat(target)
-        except FileNotFoundError:
-            os.fchmod(descriptor, 0o644 if mode is None else mode)
-            return
-        if os.geteuid() == 0:
-            os.fchown(descriptor, old.st_uid, old.st_gid)
-        os.fchmod(descriptor, (old.st_mode & 0o7777) if mode is None else mode)
+            _dress(descriptor, mode)
+        finally:
+            os.close(descriptor)
 
     def listdir(self, path: str) -> t.List[str]:
         """Return the sorted names in a folder, none when it does not exist."""
@@ -183,7 +196,15 @@ class Host:
             found = os.stat(path)
         except OSError:
             return None
-        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev)
+        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
+
+    def itself(self, path: str) -> t.Optional[Status]:
+        """Return the same of what is there itself, which may be a link."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""
@@ -205,9 +226,19 @@ class Host:
         return None if kind == fcntl.F_UNLCK else int(pid)
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
-        """Make a folder and its parents."""
+        """Make a folder and its parents, in this mode whatever the process's mask is."""
         try:
-            os.makedirs(path, mode, exist_ok=True)
+            missing = []
+            while not os.path.isdir(path):
+                missing.append(path)
+                path = os.path.dirname(path)
+            for path in reversed(missing):
+                try:
+                    os.mkdir(path, mode)
+                except FileExistsError:  # another process was faster
+                    if not os.path.isdir(path):
+                        raise
+                os.chmod(path, mode)
         except OSError as error:
             raise NodeError(
                 f"cannot make the folder {path}", cause=error.strerror or str(error)
@@ -258,6 +289,53 @@ class Host:
                         ) from None
                     time.sleep(0.2)
             yield
+
+
+def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
+    """Return why a path can't be written. ``mode`` has the type of file, ``target`` is where a link leads to."""
+    name = os.path.basename(path)
+    if target == os.devnull and os.path.dirname(path) == "/etc/systemd/system":
+        return NodeError(
+            f"{path} can't be written: the unit is masked",
+            cause=f"it is a link to {target}",
+            hint=f"run systemctl unmask {name}, then run again; or leave out what needs the unit",
+        )
+    if target is not None:
+        cause, way = f"it is a link to {target}, which is no file of gpu.node's", "remove the link"
+    else:
+        kind = next(word for is_one, word in KINDS.items() if is_one(mode))
+        cause, way = f"it is a {kind} and no regular file", "move away what is there"
+    return NodeError(f"{path} can't be written", cause=cause, hint=f"{way}, then run again")
+
+
+def _regular(path: str) -> t.Optional[os.stat_result]:
+    """Return what is known of a regular file, None where nothing is. NodeError: it is something else."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
+        raise not_regular(path, found.st_mode, target)
+    return found
+
+
+def _dress(descriptor: int, mode: int) -> None:
+    """Give a file of ours to root, in its mode."""
+    if os.geteuid() == 0:
+        os.fchown(descriptor, 0, 0)
+    os.fchmod(descriptor, mode)
+
+
+def _dress_as(descriptor: int, target: str, old: os.stat_result) -> None:
+    """Give a new file the owner, mode and attributes of the one that it replaces, such as its ACL."""
+    if os.geteuid() == 0:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+    with contextlib.suppress(OSError):  # a file system without them
+        for name in os.listxattr(target):
+            with contextlib.suppress(OSError):  # one that the kernel alone may set
+                os.setxattr(descriptor, name, os.getxattr(target, name))
 
 
 def properties(host: Host, unit: str, *names: str, **how: t.Any) -> t.Dict[str, str]:

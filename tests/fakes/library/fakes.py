@@ -107,6 +107,10 @@ class FakeHost:
     def readlink(self, path: str) -> t.Optional[str]:
         return self.links.get(path)
 
+    def itself(self, _path: str) -> t.Optional[Status]:
+        """Owners and modes are as they should be here."""
+        return None
+
     def status(self, path: str) -> t.Optional[Status]:
         plain = 0o100755 if path in self.files else 0o040755
         return self.statuses.get(path, Status(plain, 0) if self.exists(path) else None)

@@ -77,6 +77,12 @@ class Rooted(Host):
     def readlink(self, path: str) -> str | None:
         return super().readlink(self.at(path))
 
+    def itself(self, path: str):  # type: ignore[no-untyped-def]
+        return super().itself(self.at(path))
+
+    def dress(self, path: str, mode: int) -> None:
+        super().dress(self.at(path), mode)
+
     def status(self, path: str):  # type: ignore[no-untyped-def]
         return super().status(self.at(path))
 

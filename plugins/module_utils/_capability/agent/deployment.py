@@ -27,6 +27,7 @@ from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
 from ..mig.mps import mps_daemons
 from ..nodeinfo import environment
+from ..own_files import OwnFiles
 from ..recorded import existing
 from . import dra, labels, registration, sole
 from .packages import VENV, Packages
@@ -199,6 +200,17 @@ class DevicePluginCapability:
             for name, one in configs.items()
         }
         return tuple(f"{name}: {text}" for name, text in found.items() if text)
+
+    def own(self, state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        if self._desired.state not in ("installed", "started"):
+            return OwnFiles(self._host)
+        release = self._release(state.current)
+        started = self._desired.state == "started"
+        modes = dict.fromkeys(state.files, 0o644) if started else {}
+        folders = [self._prefix, f"{self._prefix}/releases", release, f"{release}/bin"]
+        folders += [posixpath.dirname(CONFIG), CONFIGS] if started else []
+        return OwnFiles(self._host, {**modes, f"{release}/bin/gpu-plugin": 0o755}, tuple(folders))
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

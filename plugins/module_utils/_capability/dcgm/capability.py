@@ -32,6 +32,7 @@ from ..._host.api import Host, properties
 from ..._host.packages.api import PackageManager
 from ..download import bring
 from ..nodeinfo import environment, library_versions, loaded_driver, os_release
+from ..own_files import OwnFiles
 from ..recorded import Additions, existing, package_manager
 from .services import RECORD
 
@@ -149,6 +150,11 @@ class DcgmCapability:
             if step.action == "install" and step.params:
                 self._simulate(self._change(step.params))
         return found
+
+    def own(self, _state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        modes = {RECORD: 0o644, COUNTERS: 0o644, UNIT_FILE: 0o644, PROGRAM: 0o755}
+        return OwnFiles(self._host, modes if self._desired.state == "present" else {})
 
     # --- apply ---
 

@@ -10,8 +10,10 @@ import functools
 import typing as t
 from dataclasses import replace
 
+from ..._core.device_nodes import FILES as DEVICE_NODES
 from ..._core.driver import distributions, prebuilt, taking
 from ..._core.driver.branches import NoSupport
+from ..._core.driver.kernel import MODPROBE_FILE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan
 from ..._core.driver.releases import report as releases
@@ -30,6 +32,7 @@ from ..._host.packages.api import NoHold, NoWay
 from ..._host.packages.apt import OWN_SOURCES
 from .. import nodeinfo
 from ..device_nodes import Nodes
+from ..own_files import OwnFiles
 from ..recorded import REPOSITORY_SPEC, Additions, named, package_manager
 from .gate import SPEC as GATE_SPEC
 from .gate import Gate
@@ -83,7 +86,8 @@ SPEC: t.Dict[str, t.Any] = {
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 # What is refused by lists that may be old.
 STALE = (UnknownVersion, NoCommonVersion, NoSupport)
-RECORD = "/var/lib/gpu-node/nvidia_driver.json"
+DATA = "/var/lib/gpu-node"
+RECORD = f"{DATA}/nvidia_driver.json"
 
 
 class DriverCapability:
@@ -189,6 +193,12 @@ class DriverCapability:
             repository=known_repository(node),
             today=datetime.date.today(),
         )
+
+    def own(self, _state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        paths = (RECORD, OWN_SOURCES, MODPROBE_FILE, *PLACE.paths, *DEVICE_NODES)
+        there = paths if self._desired.state == "present" else ()
+        return OwnFiles(self._node.host, dict.fromkeys(there, 0o644), (DATA,) if there else ())
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""

@@ -11,7 +11,7 @@ from ..._core.errors import NodeError
 from ..._core.look.parts import Part
 from ..._core.steps import Plan
 from ..._core.variables import about
-from ..run import Capability, difference
+from ..run import Capability, difference, dressed
 
 Answer = t.Dict[str, t.Any]
 MORE = "these steps are done"
@@ -22,7 +22,7 @@ def planned(
 ) -> Answer:
     """Return what the part's module would do on the node as it is, or why it would refuse to."""
     try:
-        capability = make()
+        capability = dressed(make())
         state = capability.observe()
         found = capability.plan(state)
         result = capability.result(state, found)

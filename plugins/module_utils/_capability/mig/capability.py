@@ -12,6 +12,7 @@ import typing as t
 
 from ..._core.allocated import Allocation, Devices, Holder, holders
 from ..._core.boot import State as Boot
+from ..._core.boot import unit_file
 from ..._core.dra.checkpoint import made
 from ..._core.dra.names import CHECKPOINT as CLAIMS
 from ..._core.errors import NodeError, checked_timeout
@@ -40,6 +41,7 @@ from ..in_use.services import Services
 from ..in_use.users import user_of
 from ..nodeinfo import gpus as gpus_on_bus
 from ..nodeinfo import without_nvml
+from ..own_files import OwnFiles
 from . import mps
 from .report import report
 
@@ -309,6 +311,13 @@ class MigCapability:
         if on_busy == WAIT:
             first.message = f"after {self._params['wait_timeout']} s {first.message}"
         raise first
+
+    def own(self, state: State) -> OwnFiles:
+        """Return what is root's alone."""
+        if self._back is not None or not self._params["boot"]:
+            return OwnFiles(self._host)
+        paths = (before.PATH, *boot.files(mig_boot.BOOT), *map(unit_file, label.TEXTS))
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
 
     # --- apply ---
 

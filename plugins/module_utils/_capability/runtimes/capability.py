@@ -26,6 +26,7 @@ from ..._core.steps import Plan, Step
 from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
+from ..own_files import OwnFiles
 from .engine import Runtime
 from .engines import NAMES, choose
 from .record import RECORD, File, Records, Written
@@ -288,6 +289,10 @@ class RuntimeCapability:
                 cause=f"{other or 'a file'} sets it otherwise, and is read later than {view.file}",
                 hint="change or remove the setting there; nothing was changed",
             )
+
+    def own(self, state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        return OwnFiles(self._host, {RECORD: 0o600} if self._present else {})
 
     # --- apply ---
 

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files of ours are root's, in their mode, and no links: whoever may write to one of them is root soon."""
+
+from __future__ import annotations
+
+import stat
+import typing as t
+
+from .._core.steps import Step
+from .._host.api import Host, Status, not_regular
+
+ACTION = "own_files"
+
+
+class OwnFiles(t.NamedTuple):
+    """The modes of files and folders that a capability keeps on a node; what is not there is not looked at."""
+
+    host: Host
+    modes: t.Mapping[str, int] = {}
+    folders: t.Tuple[str, ...] = ()
+
+    def steps(self) -> t.Tuple[Step, ...]:
+        """Return the step that gives back what is not root's, or in another mode. NodeError: one is no regular file."""
+        wanted = {**dict.fromkeys(self.folders, 493), **self.modes}
+        found = {path: self.host.itself(path) for path in wanted}
+        off = {
+            path: wanted[path]
+            for path, status in found.items()
+            if status is not None and self._is_off(path, status, wanted[path])
+        }
+        if not off:
+            return ()
+        words = (f"{path} ({_shown(found[path])})" for path in off)
+        summary = f"give back to root, with the modes that they had: {', '.join(words)}"
+        return (Step(ACTION, summary, {"modes": off}),)
+
+    def apply(self, step: Step) -> None:
+        """Give them back."""
+        for path, mode in step.params["modes"].items():
+            self.host.dress(path, mode)
+
+    def _is_off(self, path: str, status: Status, mode: int) -> bool:
+        if stat.S_ISDIR(status.mode) != (path in self.folders) or not (
+            stat.S_ISREG(status.mode) or path in self.folders
+        ):
+            raise not_regular(path, status.mode, self.host.readlink(path))
+        return stat.S_IMODE(status.mode) != mode or (status.uid, status.gid) != (0, 0)
+
+
+def _shown(status: t.Optional[Status]) -> str:
+    assert status is not None
+    return f"mode {stat.S_IMODE(status.mode):04o}, owner {status.uid}:{status.gid}"

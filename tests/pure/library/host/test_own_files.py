@@ -1,0 +1,138 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files of ours: what is no regular file is never written over, and who else may write to one is seen."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.own_files import OwnFiles
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host import api
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host, Status
+
+HOST = Host()
+THERE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "link to a file": (
+        lambda path: path.symlink_to("other"),
+        "a link to other, .* remove the link",
+    ),
+    "link to nowhere": (lambda path: path.symlink_to("none"), "a link to none, .* remove the link"),
+    "link to a device": (lambda path: path.symlink_to("/dev/null"), "a link to /dev/null"),
+    "named pipe": (os.mkfifo, "a named pipe and no regular file.* move away"),
+    "folder": (Path.mkdir, "a folder and no regular file.* move away"),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "other").write_text("somebody's")
+    return tmp_path / "ours"
+
+
+@pytest.mark.parametrize("what", THERE)
+def test_nothing_is_written_over_what_is_no_regular_file(path: Path, what: str) -> None:
+    make, told = THERE[what]
+    make(path)
+    before = path.lstat()
+    with pytest.raises(NodeError, match=rf"(?s)ours can't be written: it is {told}"):
+        HOST.write(str(path), "text", mode=0o644)
+    assert path.lstat() == before
+    assert sorted(os.listdir(path.parent)) == ["other", "ours"]
+    assert (path.parent / "other").read_text() == "somebody's"
+    with pytest.raises(NodeError, match=f"it is {told}"):
+        OwnFiles(HOST, {str(path): 0o644}).steps()
+
+
+@pytest.mark.parametrize("target", [os.devnull, "folder"])
+def test_a_users_file_that_is_a_link_is_written_where_it_leads_to_a_regular_file(
+    path: Path, target: str
+) -> None:
+    path.symlink_to("other")
+    HOST.write(str(path), "ours")
+    assert (path.parent / "other").read_text() == "ours"
+    path.unlink()
+    (path.parent / "folder").mkdir()
+    path.symlink_to(target)
+    with pytest.raises(NodeError, match="can't be written: it is a "):
+        HOST.write(str(path), "ours")
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_masked_unit_is_refused_with_the_way_out() -> None:
+    unit = "/etc/systemd/system/gpu-mig.service"
+    error = api.not_regular(unit, stat.S_IFLNK, os.devnull)
+    assert "the unit is masked" in str(error)
+    assert "run systemctl unmask gpu-mig.service, then run again" in str(error)
+
+
+class Owned(Host):
+    """A machine on which files have other owners."""
+
+    def __init__(self, *, uid: int = 0, gid: int = 0) -> None:
+        super().__init__()
+        self.ids = uid, gid
+
+    def itself(self, path: str) -> Status | None:
+        found = super().itself(path)
+        return found and found._replace(uid=self.ids[0], gid=self.ids[1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "ids", "told"),
+    [
+        (0o644, (0, 0), ""),
+        (0o666, (0, 0), "mode 0666, owner 0:0"),
+        (0o000, (0, 0), "mode 0000, owner 0:0"),
+        (0o4644, (0, 0), "mode 4644, owner 0:0"),
+        (0o644, (65534, 0), "mode 0644, owner 65534:0"),
+        (0o644, (0, 1000), "mode 0644, owner 0:1000"),
+    ],
+)
+def test_owner_and_mode_of_a_file_of_ours_are_seen(
+    path: Path, mode: int, ids: tuple[int, int], told: str
+) -> None:
+    path.write_text("text")
+    path.chmod(mode)
+    files = OwnFiles(Owned(uid=ids[0], gid=ids[1]), {str(path): 0o644, f"{path}.none": 0o644})
+    steps = files.steps()
+    assert [step.params["modes"] for step in steps] == ([{str(path): 0o644}] if told else [])
+    assert told in "".join(step.summary for step in steps)
+
+
+def test_a_mode_is_given_back_to_files_and_folders(path: Path) -> None:
+    path.mkdir(mode=0o777)
+    path.chmod(0o777)
+    own = path / "file"
+    own.write_text("text")
+    own.chmod(0o600)
+    files = OwnFiles(Owned(), {str(own): 0o644}, (str(path), str(path / "none")))
+    (step,) = files.steps()
+    files.apply(step)
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(own.stat().st_mode)) == (0o755, 0o644)
+    assert files.steps() == ()
+
+
+def test_folders_have_their_mode_whatever_the_mask_is(path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        HOST.write(str(path / "more/file"), "text", mode=0o644)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(one.stat().st_mode) for one in (path, path / "more", path / "more/file")]
+    assert modes == [0o755, 0o755, 0o644]
+
+
+def test_a_file_that_was_replaced_keeps_its_attributes(path: Path) -> None:
+    path.write_text("old")
+    try:
+        os.setxattr(path, "user.note", b"kept")
+    except OSError:
+        pytest.skip("this file system has no attributes of users")
+    HOST.write(str(path), "new")
+    assert os.getxattr(path, "user.note") == b"kept"
