@@ -53,10 +53,10 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
             hint=HINT,
         )
     given = [one for one in found.allocations if is_gpu(one)]
-    return (*_of_pods_that_run(host, given), *claims(host.read(CLAIMS_HELD), given))
+    return (*of_pods_that_run(host, given), *claims(host.read(CLAIMS_HELD), given))
 
 
-def _of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
+def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
     if not given:
         return ()
     running, folders = _running(host), host.listdir(LOGS)

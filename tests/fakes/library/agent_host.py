@@ -11,9 +11,9 @@ import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
     SPEC,
-    STATUS,
     DevicePluginCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.status import STATUS
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     LABELS_UNIT,
     UNIT,
@@ -49,6 +49,7 @@ class AgentHost(FakeHost):
         self.pid = self.restarts = 0
         self.crashes = self.mps_active = False
         self.killed_at = ""
+        self.waits: t.Tuple[str, ...] = ()  # what a configuration would wait for
         self.labels: t.Dict[str, str] = {}  # what the process that labels the node was started with
         self.removal = Completed(0, "", "")
 
@@ -57,11 +58,12 @@ class AgentHost(FakeHost):
         if self.killed_at and self.killed_at in " ".join(argv):
             raise KeyboardInterrupt
         if name == "gpu-plugin" and argv[1] == "check-config":
-            text = self.files[argv[-1]]
+            text = more["stdin"]
             release = self.release(argv[0])
             refused = f"{release} refuses" if "unknown" in text and release == "r2" else ""
             self.ran.append(tuple(argv))
-            return Completed(int(bool(refused)), "", refused)
+            waits = "".join(f"waits: {one}\n" for one in self.waits if "--node" in argv)
+            return Completed(int(bool(refused)), f"{waits}standard input: valid\n", refused)
         if argv[-1] == "--remove":
             self.ran.append(tuple(argv))
             return self.removal

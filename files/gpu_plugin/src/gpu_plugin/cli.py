@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,17 +15,15 @@ from typing import Any, Final
 
 from . import __version__, status
 from ._shared._core.errors import NodeError
-from ._shared._core.gpu import NvmlError
 from .config import configuration as config
 from .config import sources
-from .config.strict_yaml import ConfigError
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
-from .mps.paths import SETTINGS
 from .offer.devices import SLOW
 from .tools import logs, sole
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
+STATE_DIRECTORY: Final = "/var/lib/gpu-device-plugin"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 
@@ -86,9 +83,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_options(check: argparse.ArgumentParser) -> None:
-    check.add_argument("file", type=Path, metavar="FILE")
+    check.add_argument("file", type=Path, metavar="FILE", help="-: standard input")
+    text = "also check whether this node's devices allow it, and say which wait for pods"
+    check.add_argument("--node", action="store_true", help=text)
+    _pod_resources(check)
+    text = "where the daemon keeps what it knows of its devices (default: %(default)s)"
     check.add_argument(
-        "--node", action="store_true", help="also check whether this node's devices allow it"
+        "--state-directory", type=Path, default=STATE_DIRECTORY, metavar="DIR", help=text
     )
 
 
@@ -274,55 +275,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    text, _digest = sources.read(options.file)
-    checked = config.parse(text, str(options.file))
-    if options.node:
-        _check_node(checked, str(options.file))
-    for warning in sources.warnings(checked, Path("/")):
-        logs.warning(warning)
-    print(f"{options.file}: valid")
-    return 0
+    from .report import check  # as above
 
-
-def _check_node(checked: config.Config, source: str) -> None:
-    """Return if this node allows what a configuration asks for. ConfigError: MPS can't be like that."""
-    from .gpus.asking import within
-    from .gpus.driver import Driver  # brings NVML in
-    from .mps import state as mps
-    from .mps.paths import PROGRAM as CONTROL
-    from .mps.reconciler import Reconciler
-    from .mps.units import Systemd
-    from .offer.decide import decide
-    from .offer.devices import LATE, Inventory
-
-    def look() -> Inventory:
-        driver = Driver(Path("/"), lambda: None)
-        try:
-            return driver.scan(checked.driver_root)
-        finally:
-            driver.close()
-
-    managers = Path(SETTINGS)
-    if any(share.mps for share in checked.sharing.shares):
-        if shutil.which(CONTROL) is None:
-            raise ConfigError(
-                f"{source}: sharing.mps needs the program {CONTROL}",
-                cause="it is not installed",
-                hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
-            )
-    elif not (mps.devices(managers) or mps.left(managers)):
-        return
-    try:
-        offered = decide(within(LATE, "looking at the GPUs", look), {}, checked)
-        unknown: NodeError | None = offered.refusal
-    except NvmlError as error:
-        unknown = error
-    if unknown:
-        logs.warning(
-            "the devices can't be looked at, so what they allow is not known", cause=unknown
-        )
-    elif why := offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps):
-        raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
+    pods, state = options.pod_resources, options.state_directory
+    return check.check(options.file, node=options.node, pods=pods, state=state)
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from .gpus.health import QUIET
 from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
 from .kubelet.handover import Handover, checkpoint_of, kept
+from .kubelet.holders import HolderWatch
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
 from .kubelet.vanished import Vanished
@@ -73,7 +74,8 @@ class Daemon:
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
         kubelet = paths.kubelet_socket.parent.parent
-        self._vanished = Vanished(kubelet)
+        kept_in = paths.state_directory or run
+        self._holders, self._vanished = HolderWatch(kubelet, kept_in, wake), Vanished()
         self._handover = Handover(kubelet, kept(checkpoint_of(root)))
         self._telemetry = Telemetry(
             lambda: daemons_pages(observer, lambda: self._configuration.config.mps_root)
@@ -88,7 +90,7 @@ class Daemon:
         self._chores = (
             *(*self._gpus.chores, *self._host.chores, self._reconcile, self._advertise),
             *(self._register, self._slices.chore, self._report.chore, self._telemetry.chore),
-            *(last_good.chore, self._vanished.chore),
+            *(last_good.chore, *self._holders.chores),
         )
 
     def run(self) -> int:
@@ -99,6 +101,7 @@ class Daemon:
         self._configuration.log("started", version=__version__)
         try:
             self._gpus.first_look(self._configuration.config, self._pause)
+            self._holders.first_answer(self._pause)
             self._round()
             problem = self._gpus.inventory.absent or self._offered.refusal
             if problem and self._configuration.config.fail_on_init_error:
@@ -133,10 +136,13 @@ class Daemon:
         if config.driver_roots != before.driver_roots:
             raise DriverReplaced  # a library that is loaded stays for the life of a process
         news |= self._gpus.tick(config, at_once=asked)
+        waiting = bool(self._offered.held or self._vanished.found)
+        news |= self._holders.tick(waiting=waiting)
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()
         self._register.run()
-        self._vanished.tick(self._gpus.inventory)
+        if self._holders.settled:
+            self._vanished.look(self._holders.answer, self._gpus.inventory)
         if self._manager.folder.lost():
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self._stopping = True
@@ -172,12 +178,14 @@ class Daemon:
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
         mps = self._mps_state(self._offered)
-        offered = decide(inventory, faults, config, mps, host)
+        holders = self._holders.holders
+        offered = decide(inventory, faults, config, mps, host, holders)
         if not inventory.absent and not offered.refusal:
-            self._mps.want(offered.mps, config.mps_root)
+            self._mps.want(offered.mps, config.mps_root, offered.held)
             if (now := self._mps_state(offered)) != mps:
-                offered = decide(inventory, faults, config, now, host)
-            self._slices.begin(time_slices(offered.resources), inventory)
+                offered = decide(inventory, faults, config, now, host, holders)
+            self._slices.begin(time_slices(offered.resources), inventory, offered.held)
+            self._holders.offered(offered, inventory)
         if offered.refusal and str(offered.refusal) != str(self._offered.refusal):
             logs.error("no devices are advertised", cause=offered.refusal)
         for note in offered.notes:

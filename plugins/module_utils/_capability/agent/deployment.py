@@ -14,7 +14,6 @@ import typing as t
 from ..._core.agent import mps_units, visible_devices
 from ..._core.agent.deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
 from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
-from ..._core.agent.failures import of_check_config
 from ..._core.agent.python import Missing
 from ..._core.agent.registration import KUBELET, warning
 from ..._core.agent.registration import missing as missing_registration
@@ -22,7 +21,6 @@ from ..._core.dra.names import UNIT as DRA_UNIT
 from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
-from ..._core.text import json_data
 from ..._host.api import Host, properties
 from ..._nvml.real import open_nvml
 from ..mig.mps import mps_daemons
@@ -30,12 +28,13 @@ from ..nodeinfo import environment
 from ..own_files import OwnFiles
 from ..recorded import existing
 from . import dra, labels, registration, sole
+from .checking import check_config
 from .packages import VENV, Packages
 from .python import find, missing
 from .release import checked, fill, publish, retract
 from .rollback import Rollback
+from .status import STATUS, told
 
-STATUS = "/run/gpu-node/status.json"
 # What the daemon keeps for the next process of its own.
 KEPT = (
     *(f"/run/gpu-node/{name}" for name in ("health.json", "health.clear", "time_slices.json")),
@@ -119,7 +118,7 @@ class DevicePluginCapability:
             link=link,
             daemon=daemon,
             labels=self._service(LABELS_UNIT),
-            status=self._status(daemon),
+            status=told(host, daemon.properties),
             config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
             kubelet=host.listens(KUBELET),
             devices=self._devices() if desired.state == "started" and not fresh else None,
@@ -155,16 +154,6 @@ class DevicePluginCapability:
     def _missing(self) -> Missing:
         return missing(self._host, self._desired.python, self._timeout)
 
-    def _status(self, daemon: Service) -> t.Dict[str, t.Any]:
-        """Return the daemon's status, if it is that of the process that runs."""
-        try:
-            status = json_data.loads(self._host.read(STATUS) or "{}")
-        except ValueError:
-            return {}
-        pid = daemon.properties.get("MainPID")
-        its = isinstance(status, dict) and str(status.get("pid")) == pid
-        return t.cast(t.Dict[str, t.Any], status) if its else {}
-
     @staticmethod
     def _devices() -> t.Optional[t.FrozenSet[str]]:
         """Return the UUIDs of GPUs and MIG devices, None where NVML cannot be asked."""
@@ -181,7 +170,8 @@ class DevicePluginCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
-        found = dataclasses.replace(found, warnings=found.warnings + self._warnings())
+        warnings = (*found.warnings, *self._warnings(), *self._checked(state, found.steps))
+        found = dataclasses.replace(found, warnings=warnings)
         needed = any(step.action == "release" for step in found.steps)
         if needed and not (self._params["payload"] or self._check_mode):
             hint = "run the module through ansible, whose action plugin sends it"
@@ -189,6 +179,13 @@ class DevicePluginCapability:
                 "the daemon's package is not on the node", hint=hint, payload_needed=True
             )
         return found
+
+    def _checked(self, state: Observed, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:
+        """Refuse before the first change what this release refuses; return which devices would wait for whom."""
+        if state.current != self._desired.digest or not state.usable:
+            return ()
+        due = [step.params for step in steps if step.action == "config"]
+        return tuple(told for one in due for told in self._check(one["path"], one["text"]))
 
     def _warnings(self) -> t.Tuple[str, ...]:
         if self._desired.state != "started":
@@ -240,7 +237,8 @@ class DevicePluginCapability:
         )
         if self._desired.state == "started":  # before anything that is in use changes
             path = self._desired.config_file
-            self._check_config(f"{release}/bin/gpu-plugin", path, self._desired.configs[path])
+            text = self._desired.configs[path]
+            check_config(host, f"{release}/bin/gpu-plugin", self._desired, path, text)
         host.remove(f"{release}/payload")
         host.write(f"{release}/.complete", "")
         publish(host, self._prefix, self._desired.digest)
@@ -257,25 +255,14 @@ class DevicePluginCapability:
         for name in others[max(0, self._params["keep_releases"] - len(spared)) :]:
             host.remove(f"{folder}/{name}")
 
-    def _check_config(self, program: str, path: str, text: str, *flags: str) -> None:
-        """Let a release's own parser judge a configuration before it is in force."""
-        trial = f"{self._prefix}/config.trial"
-        self._host.write(trial, text, mode=0o644)
-        try:
-            done = self._host.run([program, "check-config", *flags, trial], check=False)
-        finally:
-            self._host.remove(trial)
-        if done.rc:
-            ours = path == self._desired.config_file
-            where = "config" if ours else f"configs: {posixpath.basename(path)}"
-            cause = of_check_config(done.err or done.out, trial)
-            raise NodeError(f"{where}: the daemon refuses it", cause=cause, key=where)
+    def _check(self, path: str, text: str) -> t.Tuple[str, ...]:
+        node = path == self._desired.config_file  # the others are for another day
+        program = f"{self._prefix}/bin/gpu-plugin"
+        return check_config(self._host, program, self._desired, path, text, node=node)
 
     def _do_config(self, path: str, text: str) -> None:
         host = self._host
-        # The others are for another day.
-        flags = ["--node"] if path == self._desired.config_file else []
-        self._check_config(f"{self._prefix}/bin/gpu-plugin", path, text, *flags)
+        self._check(path, text)
         if path == CONFIG and host.readlink(path) is not None:
             host.remove(path)  # what it leads to is another configuration
         host.write(path, text, mode=0o644)

@@ -9,8 +9,10 @@ import typing as t
 
 from ..._core.allocated import ROOTS, SOCKET
 from ..._core.boot import PROGRAM
+from ..._core.text import json_data
 from ..._host.api import Completed, Host
 
+STATUS = "/run/gpu-node/status.json"
 PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play
 
 
@@ -23,3 +25,13 @@ def command(host: Host) -> t.List[str]:
 def ask(host: Host) -> Completed:
     """Return the answer as JSON; its status is 3 where the daemon does not run, 124 where nothing came in time."""
     return host.run(command(host), check=False, timeout=PATIENCE)
+
+
+def told(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    """Return what the daemon's status file has, by the properties of its unit: nothing of another process."""
+    try:
+        status = json_data.loads(host.read(STATUS) or "{}")
+    except ValueError:
+        return {}
+    its = isinstance(status, dict) and str(status.get("pid")) == service.get("MainPID")
+    return t.cast(t.Dict[str, t.Any], status) if its else {}

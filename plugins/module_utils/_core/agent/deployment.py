@@ -13,7 +13,7 @@ from ..dra.names import UNIT as DRA_UNIT
 from ..errors import NodeError
 from ..packages.package import Removal
 from ..steps import Plan, Step
-from . import mps_units, registration, sole
+from . import held, mps_units, registration, sole
 from .desired import (
     CONFIG,
     CONFIGS,
@@ -112,7 +112,7 @@ def serving(observed: Observed) -> str:
         problem = status.get("registration_problem")
         why = f" ({problem})" if problem else ""
         return f"the kubelet has not accepted {', '.join(late)}{why}"
-    return _sharing(status)
+    return (observed.kubelet and held.open_question(status)) or _sharing(status)
 
 
 def _sharing(status: t.Mapping[str, t.Any]) -> str:
@@ -151,7 +151,8 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
 
 def _warnings(observed: Observed) -> t.Tuple[str, ...]:
     cause = registration.missing(observed.status, listens=observed.kubelet)
-    return (registration.warning(cause),) if cause else ()
+    told = (registration.warning(cause),) if cause else ()
+    return (*told, *held.warnings(observed.status))
 
 
 def _after(

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from gpu_plugin._shared._core.allocated import SOCKET, Allocation
 from gpu_plugin.kubelet.client import PodResources as Client
-from gpu_plugin.kubelet.vanished import AGAIN, SELDOM, SETTLED, Vanished, gone
-from gpu_plugin.offer.devices import GpuView, Inventory
+from gpu_plugin.kubelet.holders import Answer
+from gpu_plugin.kubelet.vanished import Vanished, gone
+from gpu_plugin.offer.devices import Inventory, Kind, Problem
 from standin_kubelet import pods
 
-from tests.fakes.daemon.gpu_builders import gpu
+from tests.fakes.daemon.gpu_builders import view
 from tests.fakes.daemon.scraping import Metrics
 from tests.support.waiting import eventually
 
@@ -32,13 +33,6 @@ MIG = "nvidia.com/mig-1g.10gb"
 NONE = Inventory("550", ())
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """Serve what a ledger holds on the socket of a kubelet's root folder."""
@@ -50,71 +44,44 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     serving.stop()
 
 
-def seen(one: Vanished, inventory: Inventory) -> list[str]:
-    """Return what has vanished after a tick, in which the kubelet is asked if that is due."""
-    one.tick(inventory)
-    eventually(lambda: not one._worker.busy)
-    return [each.device for each in one.found]
+def answer(*devices: str, uuids: tuple[str, ...] = ()) -> Answer:
+    """Return what the kubelet says of a pod with these devices, on a node that has others."""
+    given = [Allocation("default", "idle", "main", MIG, one) for one in devices]
+    return Answer(given, {}, frozenset(uuids))
 
 
-def test_it_is_told_until_its_pod_is_gone(
-    tmp_path: Path, ledger: Ledger, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = Clock()
-    one = Vanished(tmp_path, clock)
-    ledger.give("idle", {MIG: [f"{UUID}::0", f"{UUID}::3"]})
-    assert seen(one, NONE) == [f"{UUID}::0"]
+def test_it_is_told_once_until_its_pod_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    one = Vanished()
+    for _time in range(2):
+        one.look(answer(f"{UUID}::0", f"{UUID}::3", OTHER, uuids=(OTHER,)), NONE)
+    assert [each["device"] for each in one.describe()] == [f"{UUID}::0"]
     said = capsys.readouterr().err
     assert said.count("a device vanished under a pod") == 1
     assert f"pod default/idle (container main) with {MIG} {UUID}" in said
-    assert one.describe()[0]["pod"] == "idle"
 
-    ledger.take_back("idle")
-    clock.now += AGAIN - 1
-    assert seen(one, NONE) == [f"{UUID}::0"]  # who asks often is in the kubelet's way
-    clock.now += 1
-    assert seen(one, NONE) == []
+    one.look(answer(), NONE)
+    assert one.found == ()
     assert "no pod has the vanished device any more" in capsys.readouterr().err
 
 
-def test_the_kubelet_is_asked_when_devices_change_and_seldom_besides(
-    tmp_path: Path, ledger: Ledger
-) -> None:
-    clock = Clock()
-    one = Vanished(tmp_path, clock)
-    assert seen(one, NONE) == []
-    ledger.give("idle", {MIG: [UUID]})
-    clock.now += SELDOM - 1
-    assert seen(one, NONE) == []
-    clock.now += 1
-    assert seen(one, NONE) == [UUID]
-
-    with_gpu = Inventory("550", (GpuView(gpu(0), (), 0),))
-    ledger.give("other", {MIG: [OTHER]})
-    assert seen(one, with_gpu) == [UUID]
-    clock.now += SETTLED
-    assert seen(one, with_gpu) == [UUID, OTHER]
-
-
 @pytest.mark.parametrize(
-    "inventory", [Inventory("550", (), absent="gone"), Inventory("550", (), unreadable=("GPU 0",))]
+    "inventory",
+    [
+        Inventory("550", (), absent="gone"),
+        Inventory("550", (), strangers=(Problem(Kind.LOST, "fell off the bus"),)),
+        Inventory("550", (view(0, on=True, problem="its MIG devices can't be read"),)),
+    ],
 )
-def test_a_driver_that_does_not_answer_proves_nothing_gone(
-    tmp_path: Path, ledger: Ledger, inventory: Inventory
-) -> None:
-    ledger.give("idle", {MIG: [UUID]})
-    assert seen(Vanished(tmp_path, Clock()), inventory) == []
+def test_a_driver_or_a_gpu_that_was_never_read_proves_nothing_gone(inventory: Inventory) -> None:
+    one = Vanished()
+    one.look(answer(UUID), inventory)
+    assert one.found == ()
 
 
-def test_a_node_without_a_kubelet_has_no_error(tmp_path: Path) -> None:
-    one = Vanished(tmp_path, Clock())
-    assert seen(one, NONE) == []
-    assert one.chore.error is None
-    (tmp_path / SOCKET).parent.mkdir()
-    (tmp_path / SOCKET).touch()
-    one = Vanished(tmp_path, Clock())
-    assert seen(one, NONE) == []
-    assert "does not report which pods" in (one.chore.error or "")
+def test_a_gpu_that_was_read_and_is_lost_now_hides_nothing() -> None:
+    one = Vanished()
+    one.look(answer(UUID), Inventory("550", (view(0, "1g.10gb", problem="lost", lost=True),)))
+    assert [each.device for each in one.found] == [UUID]
 
 
 def test_devices_of_claims_are_known(tmp_path: Path, ledger: Ledger) -> None:

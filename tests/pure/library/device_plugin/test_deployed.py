@@ -11,10 +11,10 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
-    STATUS,
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.rollback import Kept, parse
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.status import STATUS
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
     UNIT,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -57,20 +57,28 @@ class TimeSlices:
         self._read()
         self.chore = Chore("time_slices", "the time slice can't be set", self.want)
 
-    def begin(self, slices: Mapping[str, str], inventory: Inventory) -> None:
+    def begin(
+        self, slices: Mapping[str, str], inventory: Inventory, spared: Container[str] = ()
+    ) -> None:
         """Do what want() does, without waiting for it."""
         if slices or self._set or self.chore.error:
-            self._worker.start(lambda: self.chore.run(slices, inventory))
+            self._worker.start(lambda: self.chore.run(slices, inventory, spared))
 
-    def want(self, slices: Mapping[str, str], inventory: Inventory) -> None:
-        """Set time slices by GPU. What is no longer asked for gets the default back.
+    def want(
+        self, slices: Mapping[str, str], inventory: Inventory, spared: Container[str] = ()
+    ) -> None:
+        """Set time slices by GPU, but for those that are ``spared``. What is no longer asked for gets the default back.
 
         NodeError: the driver does not set them; it is asked again after a pause. OSError: what is set
         can't be kept.
         """
         self._forget(inventory)
         wanted = {**dict.fromkeys(self._set, DEFAULT), **slices}
-        due = {uuid: name for uuid, name in wanted.items() if self._set.get(uuid) != name}
+        due = {
+            uuid: name
+            for uuid, name in wanted.items()
+            if self._set.get(uuid) != name and uuid not in spared
+        }
         if due and (due != self._tried or self._clock() >= self._try_at):
             self._carry_out(due, set(self._set) - set(slices))
         if self._problem and due:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,10 +55,11 @@ class Reconciler:
         self._complaints: dict[str, str] = {}
         self._served: dict[str, tuple[int, float]] = {}  # the control daemons seen well, and since
 
-    def want(self, offers: Mapping[str, Offer], root: str) -> None:
-        """Share these devices and no others."""
-        self._offers, self._root, self._begun = dict(offers), root, True
-        self._leaving = (self._files.devices(root) | self._leaving) - self._offers.keys()
+    def want(self, offers: Mapping[str, Offer], root: str, held: Collection[str] = ()) -> None:
+        """Share these devices and no others; what is ``held`` stays as it is, shared or not."""
+        kept = {device: one for device, one in self._offers.items() if device in held}
+        self._offers, self._root, self._begun = {**offers, **kept}, root, True
+        self._leaving = (self._files.devices(root) | self._leaving) - {*self._offers, *held}
         self.tick()
 
     def _is_foreign(self, device: str, observed: Observed) -> bool:

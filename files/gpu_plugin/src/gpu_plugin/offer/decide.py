@@ -31,6 +31,7 @@ from .devices import (
     judged,
     left_out,
 )
+from .held import NOBODY, Form, Holders, forms, held
 from .owners import misnamed, owned
 
 
@@ -159,14 +160,16 @@ def _replicas(device: Device, count: int) -> tuple[Device, ...]:
 class Offered:
     """The devices of each resource, and what there is to say of them.
 
-    ``mps`` is what is offered in shares of MPS, by device. Where there is a ``refusal`` nothing is
-    offered.
+    ``mps`` is what is offered in shares of MPS, by device, and ``forms`` is how all are. What is ``held``, by
+    UUID, stays as it is on the node until nobody has it. Where there is a ``refusal`` nothing is offered.
     """
 
     resources: Mapping[str, Devices] = field(default_factory=dict)
     mps: Mapping[str, Offer] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     refusal: EnumerationRefused | None = None
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    held: Mapping[str, Problem] = field(default_factory=dict)
 
     @property
     def unsharable(self) -> str:
@@ -188,6 +191,7 @@ def decide(
     config: Config,
     mps: MpsState = NO_MPS,
     host: HostState | None = None,
+    holders: Holders = NOBODY,
 ) -> Offered:
     """Return what is advertised; a device that must not be used is there with its problem.
 
@@ -210,7 +214,22 @@ def decide(
             for name, devices in found.items()
         }
     shared = share(found, sharing, config.mps_root, mps)
-    return Offered(shared, offers(shared), tuple(notes))
+    mps_offers, as_offered = offers(shared), forms(shared)
+    waiting = held(shared, holders, now, as_offered)
+    if waiting:
+        shared = {name: _held_back(devices, waiting) for name, devices in shared.items()}
+        mps_offers = {uuid: one for uuid, one in mps_offers.items() if uuid not in waiting}
+    return Offered(shared, mps_offers, tuple(notes), forms=as_offered, held=waiting)
+
+
+def _held_back(devices: Devices, waiting: Mapping[str, Problem]) -> Devices:
+    """Return devices with what keeps them from others than those who hold them, before what MPS says."""
+    return Devices(
+        replace(one, problem=waiting[one.uuid])
+        if one.uuid in waiting and (one.problem is None or one.problem.kind is Kind.MPS)
+        else one
+        for one in devices
+    )
 
 
 def _reachable(device: Device, config: Config, host: HostState, divided: frozenset[str]) -> Device:

@@ -32,6 +32,8 @@ class Kind(Enum):
     NO_CAPABILITY = "no_capability"
     UNSHARABLE = "unsharable"  # not as MPS is asked to
     MPS = "mps"  # its MPS daemon is not ready
+    HELD = "held"  # pods have it as something else than it is to be offered as
+    ASKS = "asks"  # whether they have is not known yet
     NO_CDI = "no_cdi"  # no container runtime knows it
     NO_CHANNEL = "no_channel"  # a required IMEX channel is missing
 

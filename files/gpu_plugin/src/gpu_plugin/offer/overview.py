@@ -82,7 +82,7 @@ def rows(
         for uuid, ids in parts.items():
             offered.setdefault(uuid, []).append((name, ids, resource["problems"]))
     known = list(hardware)
-    seen = {one.uuid for one in known}
+    seen, by_uuid = {one.uuid for one in known}, _by_uuid(holders)
     known += [Hardware("", "", uuid) for uuid in offered if uuid not in seen]
     found = []
     for one in known:
@@ -91,8 +91,7 @@ def rows(
         for name, ids, problems in offered.get(one.uuid, [("", [], {})]):
             why = next((problems[device] for device in ids if device in problems), "")
             health = "Unhealthy" if why else "Healthy" if ids else ""
-            uses = _uses(holders, ids or [one.uuid])
-            offer = (name, len(ids), health, why, mps_state, clients, uses)
+            offer = (name, len(ids), health, why, mps_state, clients, by_uuid.get(one.uuid, []))
             found.append(Row(one.index, one.name, one.uuid, *offer))
     return found
 
@@ -102,9 +101,15 @@ def healthy(resource: Mapping[str, Any]) -> int:
     return len(resource["devices"]) - len(resource["problems"])
 
 
-def _uses(holders: Mapping[str, Sequence[Holder]], ids: Iterable[str]) -> list[Use]:
-    counted = Counter(holder for device in ids for holder in holders.get(device, ()))
-    return [Use(**asdict(one), shares=shares) for one, shares in counted.items()]
+def _by_uuid(holders: Mapping[str, Sequence[Holder]]) -> dict[str, list[Use]]:
+    """Return who has shares of each device, also such as it is no longer offered in."""
+    counted: dict[str, Counter[Holder]] = {}
+    for device, its in holders.items():
+        counted.setdefault(device.partition("::")[0], Counter()).update(its)
+    return {
+        uuid: [Use(**asdict(one), shares=shares) for one, shares in uses.items()]
+        for uuid, uses in counted.items()
+    }
 
 
 def table(found: Sequence[Row]) -> str:

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who holds which devices, as the kubelet tells it, and in which forms devices were offered last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from .._shared._capability.allocated import of_pods_that_run
+from .._shared._core.allocated import ROOTS, SOCKET, Allocation
+from .._shared._host.api import Host
+from ..offer.decide import Offered
+from ..offer.devices import Inventory
+from ..offer.held import Form, Holders, dump, in_force, load
+from ..tools import logs
+from ..tools.chores import Chore, Worker
+from ..tools.state import VERSION, StateFile, StateUnusable, read
+from .client import PodResources
+
+FILE: Final = "forms.json"
+SETTLED: Final = 1.0  # seconds after a change, in which the kubelet ends what it is about to give
+AGAIN: Final = 5.0  # while somebody is waited for, or the kubelet has not answered
+SELDOM: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What pods were given, and the forms and UUIDs of the devices when the kubelet was asked."""
+
+    given: Sequence[Allocation]
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    uuids: frozenset[str] = frozenset()
+
+
+class HolderWatch:
+    """Asks the kubelet when devices have changed, again while somebody is waited for, and seldom besides.
+
+    It does so in a thread of its own. ``kubelet`` is the kubelet's root folder, ``folder`` is where the forms
+    are kept for the next process, ``wake`` is called when there is an answer.
+    """
+
+    def __init__(
+        self,
+        kubelet: Path,
+        folder: Path,
+        wake: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.answer: Answer | None = None
+        self._sockets = [root / SOCKET for root in (kubelet, *map(Path, ROOTS))]
+        self._file, self._wake, self._clock = StateFile(folder / FILE, mode=0o600), wake, clock
+        self._worker = Worker("pods")
+        self._taken: Answer | None = None
+        self._settles, self._asked = 0.0, float("-inf")
+        self._now = Answer(())
+        trouble = "it is not known which pods have which devices"
+        self._ask = Chore("pods", trouble, self._look)
+        trouble = "it can't be kept in which forms devices are offered"
+        self._keep = Chore("forms", trouble, self._file.write)
+        self.chores = (self._ask, self._keep)
+        self._forms = kept(self._file.path)
+
+    @property
+    def holders(self) -> Holders:
+        """What is known."""
+        answer = self.answer
+        if answer is None:
+            return Holders(None, self._forms)
+        return Holders(answer.given, self._forms, answer.forms)
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether the last answer is about the devices that there are now."""
+        return self.answer is not None and self.answer.uuids == self._now.uuids
+
+    def first_answer(self, pause: Callable[[], bool]) -> None:
+        """Wait for the kubelet's first answer or its silence, or until ``pause`` is False."""
+        self.tick(waiting=True)
+        while not self._ask.ran and pause():
+            pass
+
+    def tick(self, *, waiting: bool) -> bool:
+        """Begin to ask, where it is time. Returns whether there is another answer than at the last tick."""
+        now = self._clock()
+        again = self._asked + (AGAIN if waiting or self._ask.error else SELDOM)
+        due = self._settles if self._asked < self._settles else again
+        about = self._now
+        if now >= due and self._worker.start(lambda: self._begin(about)):
+            self._asked = now
+        before, self._taken = self._taken, self.answer
+        return self._taken is not before
+
+    def offered(self, offered: Offered, inventory: Inventory) -> None:
+        """Take note of what is offered from now on. It is kept before it is published."""
+        gpus = [one.gpu.uuid for one in inventory.gpus]
+        now = Answer((), offered.forms, frozenset([*gpus, *inventory.mig_uuids]))
+        if now != self._now:
+            self._now, self._settles = now, self._clock() + SETTLED
+        complete = not (inventory.absent or inventory.strangers)
+        forms = in_force(self._forms, offered.forms, offered.held)
+        if complete:  # what no GPU has any more is told of as vanished
+            forms = {one: form for one, form in forms.items() if one in now.uuids}
+        if forms != self._forms or self._keep.error:
+            self._forms = forms
+            self._keep.run({"forms": dump(forms)})
+
+    def _begin(self, about: Answer) -> None:
+        self._ask.run(about)
+        self._wake()
+
+    def _look(self, about: Answer) -> None:
+        self.answer = Answer(given(self._sockets), about.forms, about.uuids)
+
+
+def given(sockets: Iterable[Path]) -> Sequence[Allocation]:
+    """Return what pods that have not ended were given, by the first socket that is there. KubeletSilent."""
+    socket = next((one for one in sockets if one.exists()), None)
+    return of_pods_that_run(Host(), PodResources(socket).allocations()) if socket else ()
+
+
+def kept(path: Path) -> dict[str, Form]:
+    """Return the forms that a process kept; none where they can't be read, which is logged."""
+    try:
+        data = read(path, (VERSION,))
+        return load(data["forms"]) if data else {}
+    except (StateUnusable, KeyError, TypeError, ValueError) as error:
+        logs.warning("in which forms devices were offered is not known", cause=error)
+        return {}

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a configuration can be used: by itself, and on this node as it is now."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.errors import NodeError
+from .._shared._core.gpu import NvmlError
+from ..config import configuration, sources
+from ..config.configuration import Config
+from ..config.strict_yaml import LONGEST, ConfigError
+from ..gpus.asking import within
+from ..gpus.driver import Driver
+from ..kubelet.client import KubeletSilent
+from ..kubelet.holders import FILE, given, kept
+from ..mps import state as mps
+from ..mps.paths import PROGRAM as CONTROL
+from ..mps.paths import SETTINGS
+from ..mps.reconciler import Reconciler
+from ..mps.units import Systemd
+from ..offer.decide import decide
+from ..offer.devices import LATE, Inventory, Kind
+from ..offer.held import Holders
+from ..tools import logs
+
+STANDARD_INPUT: Final = "standard input"
+WAITS: Final = "waits: "
+
+
+def check(file: Path, *, node: bool, pods: Path, state: Path) -> int:
+    """Check a file, or standard input for "-". Returns the exit status. NodeError: it can't be used.
+
+    ``pods`` is the kubelet's PodResources socket, and ``state`` the folder of what the daemon keeps.
+    """
+    name = STANDARD_INPUT if str(file) == "-" else str(file)
+    checked = configuration.parse(_read(file), name)
+    waits = _on_node(checked, name, pods, state) if node else []
+    for warning in sources.warnings(checked, Path("/")):
+        logs.warning(warning)
+    print("\n".join([*(f"{WAITS}{one}" for one in waits), f"{name}: valid"]))
+    return 0
+
+
+def _read(file: Path) -> str:
+    if str(file) != "-":
+        return sources.read(file)[0]
+    data = sys.stdin.buffer.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise ConfigError(f"{STANDARD_INPUT} is longer than {LONGEST >> 10} KiB")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{STANDARD_INPUT} is not UTF-8 text", cause=str(error)) from error
+
+
+def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]:
+    """Return which devices would wait for whom. ConfigError: MPS can't be as it is."""
+    managers = Path(SETTINGS)
+    shared = any(share.mps for share in checked.sharing.shares)
+    if shared and shutil.which(CONTROL) is None:
+        raise ConfigError(
+            f"{source}: sharing.mps needs the program {CONTROL}",
+            cause="it is not installed",
+            hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
+        )
+    try:
+        inventory = within(LATE, "looking at the GPUs", lambda: _look(checked))
+        offered = decide(inventory, {}, checked)
+        unknown: NodeError | None = offered.refusal
+    except NvmlError as error:
+        unknown = error
+    if unknown:
+        logs.warning(
+            "the devices can't be looked at, so what they allow is not known", cause=unknown
+        )
+        return []
+    concerned = shared or mps.devices(managers) or mps.left(managers)
+    why = offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps)
+    if concerned and why:
+        raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
+    return _waits(checked, inventory, pods, state)
+
+
+def _look(checked: Config) -> Inventory:
+    driver = Driver(Path("/"), lambda: None)
+    try:
+        return driver.scan(checked.driver_root)
+    finally:
+        driver.close()
+
+
+def _waits(checked: Config, inventory: Inventory, pods: Path, state: Path) -> list[str]:
+    try:
+        holders = Holders(given([pods]), kept(state / FILE))
+    except KubeletSilent as error:
+        logs.warning("which pods would be waited for is not known", cause=error)
+        return []
+    held = decide(inventory, {}, checked, holders=holders).held
+    return [f"{uuid}: {one}" for uuid, one in held.items() if one.kind is Kind.HELD]

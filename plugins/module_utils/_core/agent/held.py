@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Devices that the daemon gives to nobody, since pods hold them as something else than they are offered as now."""
+
+from __future__ import annotations
+
+import typing as t
+
+HELD, ASKS = "held", "asks"
+MOST = 4  # as many devices are named
+
+
+def open_question(status: t.Mapping[str, t.Any]) -> str:
+    """Return that the kubelet has still to say who holds devices, empty where it has."""
+    found = ", ".join(_of(status, ASKS))
+    return f"the kubelet has not said yet whether pods hold {found}" if found else ""
+
+
+def warnings(status: t.Mapping[str, t.Any]) -> t.Tuple[str, ...]:
+    """Return which devices wait for which pods, by the daemon's status."""
+    found = _of(status, HELD)
+    return shown([f"{uuid}: {why}" for uuid, why in found.items()])
+
+
+def expected(answer: str) -> t.Tuple[str, ...]:
+    """Return the same for a configuration that is not in force yet, by what ``gpu-plugin check-config`` says."""
+    lines = answer.splitlines()
+    return shown([line[len("waits: ") :] for line in lines if line.startswith("waits: ")])
+
+
+def shown(found: t.Sequence[str]) -> t.Tuple[str, ...]:
+    """Return warnings that name a few, and how many there are besides."""
+    more = [f"{len(found) - MOST} more devices wait for pods"] if len(found) > MOST else []
+    return (*(f"given to nobody: {one}" for one in found[:MOST]), *more)
+
+
+def _of(status: t.Mapping[str, t.Any], reason: str) -> t.Dict[str, str]:
+    """Return the problems of devices by their UUID, where that is what they are about."""
+    problems = {
+        device.partition("::")[0]: why
+        for one in status.get("resources", {}).values()
+        for device, why in one.get("problems", {}).items()
+    }
+    return {
+        one["uuid"]: problems.get(one["uuid"], "")
+        for one in status.get("devices", ())
+        if one.get("reason") == reason
+    }
