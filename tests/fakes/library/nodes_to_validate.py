@@ -111,3 +111,12 @@ def told(one: Node, state: str, wanted: t.Optional[Wanted] = None) -> dict[str, 
 def failures(one: Node, wanted: t.Optional[Wanted] = None) -> dict[str, str]:
     """Return what is said of the checks that fail."""
     return told(one, "failed", wanted)
+
+
+def resource(**changes: t.Any) -> dict[str, t.Any]:
+    """Return what the daemon and the kubelet say of a resource."""
+    good = {"devices": {PLAIN.uuid: "Healthy"}, "problems": {}, "registered": True}
+    return {
+        "resources": {"nvidia.com/gpu": {**good, **changes}},
+        "allocatable": {"nvidia.com/gpu": 1},
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..agent.held import HELD
 from ..text import json_data
 
 SERVING = "serving"
@@ -43,7 +44,8 @@ class Daemon:
 
     ``labels`` are None where no process writes them, ``cdi_devices`` where nothing keeps a specification.
     ``allocatable`` is how many devices of each resource the kubelet can allocate, ``kubelet_problem`` why it does
-    not say. ``used`` are the devices, by UUID, that pods or an MPS daemon have.
+    not say. ``used`` are the devices, by UUID, that pods or an MPS daemon have, and ``waiting`` are those that are
+    given to nobody until pods or clients of MPS have ended.
     """
 
     state: str = ""
@@ -63,6 +65,7 @@ class Daemon:
     allocatable: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     kubelet_problem: str = ""
     used: t.FrozenSet[str] = frozenset()
+    waiting: t.Tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> Daemon:
@@ -72,17 +75,23 @@ class Daemon:
         except ValueError:
             report = {}
         boot, cdi = _table(report.get("mig_boot")), _table(report.get("cdi"))
+        mps = tuple(_mps(_table(report.get("mps"))))
+        waits = {
+            *_held(report.get("devices")),
+            *(one.device for one in mps if one.waits_for_clients),
+        }
         resources, allocatable = _table(report.get("resources")), _table(report.get("allocatable"))
         return cls(
             state=_text(report.get("state")),
             problem=_text(report.get("problem")),
             resources={name: _resource(_table(one)) for name, one in resources.items()},
             registration_problem=_text(report.get("registration_problem")),
-            unhealthy=tuple(_unhealthy(resources)),
+            unhealthy=tuple(_unhealthy(resources, waits, waiting=False)),
+            waiting=tuple(_unhealthy(resources, waits, waiting=True)),
             mig_uuids=_texts(report.get("mig_uuids")),
             mig_boot_state=_text(boot.get("state")),
             mig_boot_problems=_texts(boot.get("problems")),
-            mps=tuple(_mps(_table(report.get("mps")))),
+            mps=mps,
             labels=_labels(report.get("labels")),
             cdi_path=_text(cdi.get("path")),
             cdi_failed=bool(cdi.get("failed")),
@@ -105,11 +114,20 @@ def _resource(report: t.Mapping[str, t.Any]) -> Resource:
     return Resource(healthy, report.get("registered") is not False)
 
 
-def _unhealthy(resources: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+def _held(devices: t.Any) -> t.Iterator[str]:
+    for told in devices if isinstance(devices, list) else ():
+        one = _table(told)
+        if one.get("reason") == HELD:
+            yield _text(one.get("uuid"))
+
+
+def _unhealthy(
+    resources: t.Mapping[str, t.Any], waits: t.Container[str], *, waiting: bool
+) -> t.Iterator[str]:
     for resource, report in resources.items():
         problems = _table(_table(report).get("problems"))
         for device, health in _table(_table(report).get("devices")).items():
-            if health == UNHEALTHY:
+            if health == UNHEALTHY and (device.partition("::")[0] in waits) is waiting:
                 problem = _text(problems.get(device))
                 yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
 

@@ -107,9 +107,16 @@ def _mps(daemon: Daemon) -> Check:
 
 
 def _health(daemon: Daemon) -> Check:
-    bad = daemon.unhealthy
-    more = f"and {len(bad) - NAMED} more" if bad[NAMED:] else ""
-    words = f"the device plugin reports unhealthy devices{because([*bad[:NAMED], more])}"
-    return judged(
-        HEALTH, words if bad else "", "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
-    )
+    bad, waiting = daemon.unhealthy, daemon.waiting
+    if bad or not waiting:
+        words = f"the device plugin reports unhealthy devices{_named(bad)}"
+        return judged(
+            HEALTH, words if bad else "", "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
+        )
+    words = f"devices are given to nobody until who has them has ended{_named(waiting)}"
+    return warned(HEALTH, words, "drain the node, or wait for these pods to end")
+
+
+def _named(devices: t.Sequence[str]) -> str:
+    more = f"and {len(devices) - NAMED} more" if devices[NAMED:] else ""
+    return because([*devices[:NAMED], more])

@@ -50,7 +50,7 @@ def answer(*devices: str, uuids: tuple[str, ...] = ()) -> Answer:
     return Answer(given, {}, frozenset(uuids))
 
 
-def test_it_is_told_once_until_its_pod_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_told_until_its_pod_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
     one = Vanished()
     for _time in range(2):
         one.look(answer(f"{UUID}::0", f"{UUID}::3", OTHER, uuids=(OTHER,)), NONE)

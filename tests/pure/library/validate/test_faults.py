@@ -33,6 +33,7 @@ from tests.fakes.library.nodes_to_validate import (
     driver,
     failures,
     node,
+    resource,
     told,
 )
 
@@ -42,14 +43,6 @@ OWN = "see the log of gpu-node-labels.service"
 UUIDS = (PLAIN.uuid, PARTED.uuid)
 KEYS = st.sampled_from(("uuids", "problem", "cuda", "untried"))
 JSON = st.dictionaries(KEYS, st.none() | st.text() | st.integers() | st.lists(st.text()))
-
-
-def resource(**changes: t.Any) -> dict[str, t.Any]:
-    good = {"devices": {PLAIN.uuid: "Healthy"}, "problems": {}, "registered": True}
-    return {
-        "resources": {"nvidia.com/gpu": {**good, **changes}},
-        "allocatable": {"nvidia.com/gpu": 1},
-    }
 
 
 @pytest.mark.parametrize(
@@ -348,14 +341,6 @@ def test_what_can_not_be_told_is_skipped_with_the_reason(
     one = node(said, **changes)
     assert failures(one) == {}
     assert told(one, "skipped")[name] == text
-
-
-def test_only_the_first_of_many_unhealthy_devices_are_named() -> None:
-    devices = {f"GPU-{number}": "Unhealthy" for number in range(9)}
-    said = {**resource(devices=devices), "allocatable": {}}
-    (text,) = failures(node(said)).values()
-    assert "nvidia.com/gpu GPU-3; and 5 more)" in text
-    assert "GPU-4" not in text
 
 
 def test_the_order_of_devices_does_not_matter() -> None:
