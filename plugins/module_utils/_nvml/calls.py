@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import functools
 import typing as t
@@ -21,6 +22,10 @@ __all__ = ["pynvml"]  # of what others import, the one thing that is not defined
 INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
 MOST_LISTED = 4096  # a driver that says that there is more is not believed
 F = t.TypeVar("F", bound=t.Callable[..., t.Any])
+# Is called when NVML has answered, in the thread that asked: a driver that answers slowly does not hang.
+HEARD: contextvars.ContextVar[t.Callable[[], None]] = contextvars.ContextVar(
+    "HEARD", default=lambda: None
+)
 
 
 def doing(what: str) -> t.Callable[[F], F]:
@@ -33,6 +38,8 @@ def doing(what: str) -> t.Callable[[F], F]:
                 return function(*args, **kwargs)
             except pynvml.NVMLError as error:
                 raise NvmlError(error.value, what) from error
+            finally:
+                HEARD.get()()
 
         return t.cast(F, wrapped)
 
@@ -49,6 +56,8 @@ def or_none(
         if error.value in codes:
             return None
         raise
+    finally:
+        HEARD.get()()
 
 
 def told(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
@@ -57,6 +66,8 @@ def told(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
         return text(ask(*args))
     except UnicodeDecodeError as error:
         return error.object.decode(errors="replace")
+    finally:
+        HEARD.get()()
 
 
 def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.Any]:

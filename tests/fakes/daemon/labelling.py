@@ -28,7 +28,7 @@ class Labeller:
     def words(self, *more: object) -> list[object]:
         words: list[object] = ["labels", "--config", self.node.config, "--node-name", NODE]
         words += ["--kubeconfig", self.api.kubeconfig, "--host-root", self.node.sim.root]
-        words += ["--plugin-status-file", self.node.status_file, "--nvml-timeout", LIMIT]
+        words += ["--plugin-status-file", self.node.status_file, "--patience", LIMIT]
         return [*words, "--status-file", self.status, "--output-file", self.output, *more]
 
     def start(self, config: str, *more: object, **env: str) -> None:

@@ -143,7 +143,14 @@ class Node:
         words: list[object] = ["--config", self.config, "--status-file", self.status_file]
         words += ["--kubelet-socket", self.plugins / "kubelet.sock"]
         words += ["--host-root", self.sim.root, "--rescan", "0.3"]
-        words += ["--recovery-period", "0.3", "--nvml-timeout", LIMIT, "--lock-timeout", LIMIT]
+        words += [
+            "--recovery-period",
+            "0.3",
+            "--nvml-timeout",
+            f"{10 * LIMIT:g}s",
+            "--lock-timeout",
+            LIMIT,
+        ]
         self.daemon = self.python(*program, "run", *words, *flags, **env)
 
     def serve(self, count: int, config: str = "", *flags: str, **env: str) -> list[str]:

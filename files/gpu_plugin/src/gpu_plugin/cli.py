@@ -19,7 +19,6 @@ from .config import configuration as config
 from .config import sources
 from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
-from .offer.devices import SLOW
 from .tools import logs, sole
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -203,7 +202,6 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     _seconds(run, "--rescan", 5.0, "how often to look for changes")
     _seconds(run, "--recovery-period", QUIET, "how long without a fault until it is Healthy again")
-    _seconds(run, "--nvml-timeout", SLOW, "how long a look at a GPU may take, or it counts as hung")
     text = "how long to wait for another device plugin that is about to end"
     _seconds(run, "--lock-timeout", sole.PATIENCE, text)
     run.add_argument(
@@ -264,7 +262,6 @@ def _run(options: argparse.Namespace) -> int:
         options.recovery_period,
         options.mps_managers,
         options.state_directory,
-        options.nvml_timeout,
     )
     try:
         with sole.lock(options.status_file.parent, os.environ, options.lock_timeout):

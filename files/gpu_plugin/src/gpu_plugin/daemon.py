@@ -32,7 +32,6 @@ from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.decide import MpsState, Offered, decide, time_slices
-from .offer.devices import SLOW
 from .report.state import Report, Telemetry, daemons_pages, state
 from .tools import logs
 from .tools.chores import Chore, Wakeup, errors
@@ -53,7 +52,6 @@ class Paths:
     quiet: float = QUIET
     mps_managers: str = ""
     state_directory: Path | None = None
-    slow: float = SLOW
 
 
 class Daemon:
@@ -68,7 +66,7 @@ class Daemon:
         last_good = LastGood(source, paths.state_directory)
         self._configuration = InForce(source, last_good, root, observer)
         wake = self._wakeup.set
-        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, wake, paths.slow)
+        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, wake)
         self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)

@@ -57,6 +57,8 @@ def describe(state: dict[str, Any]) -> str:
         lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
     if problem := state.get("registration_problem"):
         lines.append(f"the kubelet does not know of all resources: {problem}")
+    if slow := state.get("slow"):
+        lines.append(f"the driver is slow, so these are as they were: {', '.join(slow)}")
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [
         f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"

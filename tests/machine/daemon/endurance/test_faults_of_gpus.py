@@ -62,7 +62,7 @@ def test_nvml_is_slow(node: Node, rounds: MakeRounds) -> None:
 
 def test_a_gpu_hangs_for_a_while(make_node: MakeNode, rounds: MakeRounds) -> None:
     node = make_node(2)
-    _first, second = node.serve(2, "", *BRIEF, "--nvml-timeout", "1")
+    _first, second = node.serve(2, "", *BRIEF, "--nvml-timeout", "1s")
     faults = rounds("NVML hangs over a GPU", node)
     for _round in faults:
         node.sim.ctl("hang", function=ASKED, gpu="0")

@@ -21,7 +21,7 @@ from tests.fakes.daemon import hanging as h
 from tests.fakes.daemon import running, scraping
 
 GPU, MIG = running.GPU, h.MIG
-SOON = ("--nvml-timeout", "1")
+SOON = ("--nvml-timeout", "1s")
 MIXED = "flags: {migStrategy: mixed}"
 MEMORY = "nvmlDeviceGetMemoryInfo"
 
@@ -129,6 +129,23 @@ def test_a_gpu_that_is_too_slow_stays_sick_while_it_is(make_node: MakeNode) -> N
     unchanged(lambda: slow in h.sick(node), True, looks)
     node.sim.ctl("clear-faults")
     h.until_well(node)
+
+
+def test_a_driver_that_is_slow_takes_no_device_away_and_is_told_of(make_node: MakeNode) -> None:
+    node, metrics = make_node(2), scraping.Metrics()
+    gpus = node.serve(2, "", "--metrics-address", metrics.address)
+    node.sim.ctl("delay", function="nvmlDeviceGetMigMode", ms=6000)
+    eventually(lambda: node.status()["slow"], sorted(gpus))
+    unchanged(lambda: set(node.health(GPU).values()), {"Healthy"}, node.fed)
+    with running.plugin_channel(node) as ask:
+        assert [ask(gpu) for gpu in gpus] == ["", ""]
+    assert "the driver is slow: GPU 0" in node.logged()
+    assert [metrics.value("gpu_plugin_driver_slow", uuid=gpu) for gpu in gpus] == [1, 1]
+    shown = node.cli("status", "--status-file", node.status_file).stdout
+    assert f"the driver is slow, so these are as they were: {', '.join(sorted(gpus))}" in shown
+    assert node.status()["health"] == []
+    node.sim.ctl("clear-faults")
+    eventually(lambda: node.status()["slow"], [])
 
 
 def test_a_gpu_within_its_time_stays_healthy_and_no_other_waits_for_it(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.endurance
 
 GPU, MIG = running.GPU, h.MIG
 LATE = 1  # second, after which a GPU is late
-SOON = ("--nvml-timeout", str(LATE))
+SOON = ("--nvml-timeout", f"{LATE}s")
 TIMES = 20
 WHOLE = len(h.EACH_LOOK) + 1
 

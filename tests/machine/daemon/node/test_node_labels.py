@@ -66,7 +66,7 @@ def test_once_leaves_the_file_and_tells_what_failed(labeller: Start) -> None:
 
 def test_a_driver_that_hangs_keeps_the_labels_and_holds_up_nothing(labeller: Start) -> None:
     one = labeller(2)
-    one.start(FAST, "--label-output", "file", "--nvml-timeout", "1")
+    one.start(FAST, "--label-output", "file", "--patience", "1")
     eventually(one.file)
     for _time in range(2):
         one.node.sim.ctl("clear-faults")

@@ -91,6 +91,7 @@ IN_FILE = {key.path for key in KEYS if key.in_file}
 # with a text that is no default; of those that are not named, that is a path.
 ELSEWHERE = ("flags.mpsRoot", "flags.useNodeFeatureAPI", "flags.gfd.", "gpuNode.")
 TEXTS = {
+    "gpuNode.nvmlTimeout": "90s",
     "flags.gfd.sleepInterval": "17s",
     "flags.gfd.oneshot": "true",
     "flags.gfd.noTimestamp": "true",

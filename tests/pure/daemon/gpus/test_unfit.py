@@ -81,21 +81,21 @@ def test_a_gpu_that_is_lost_is_there_once() -> None:
     assert node.unfit(inventory(view(1))) == []
 
 
-def test_what_is_slow_or_unreadable_counts_from_its_beginning() -> None:
+def test_what_is_hung_or_unreadable_counts_from_its_beginning() -> None:
     node = Node()
-    slow = replace(FINE, late=frozenset({"GPU-0"}))
-    (first,) = node.unfit(slow)
-    assert (first.kind, first.reason) == ("slow", "NVML has not answered for it for 4 seconds")
-    assert first.way_back == "it passes by itself as soon as NVML answers for it in time"
+    hung = replace(FINE, hung=frozenset({"GPU-0"}))
+    (first,) = node.unfit(hung)
+    assert (first.kind, first.reason) == ("hung", "NVML has not answered for it for 60 seconds")
+    assert first.way_back == "it passes by itself as soon as NVML answers for it again"
     node.now = 200
-    assert node.unfit(slow) == [first]
+    assert node.unfit(hung) == [first]
     assert node.unfit() == []
     (again,) = node.unfit(inventory(view(0, problem="it can't be read")))
     assert (again.kind, again.since) == ("unreadable", 1_000_000_200)
 
 
-def test_a_fault_of_a_slow_gpu_is_named_beside_it() -> None:
+def test_a_fault_of_a_gpu_that_hangs_is_named_beside_it() -> None:
     node = Node()
     node.health.xid("GPU-0", 48)
-    kinds = [one.kind for one in node.unfit(replace(FINE, late=frozenset({"GPU-0"})))]
-    assert kinds == ["fault", "slow"]
+    kinds = [one.kind for one in node.unfit(replace(FINE, hung=frozenset({"GPU-0"})))]
+    assert kinds == ["fault", "hung"]

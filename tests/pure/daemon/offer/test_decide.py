@@ -108,11 +108,22 @@ def test_without_a_channel_that_is_required_nobody_gets_a_device() -> None:
     assert kinds(replace(config, imex_required=False), HostState()) == [None, None]
 
 
-def test_a_gpu_that_nvml_takes_too_long_over_is_known_and_nobodys() -> None:
-    now = replace(inventory(view(0, "1g.10gb"), view(1, "1g.10gb")), late=frozenset(["GPU-1"]))
-    found = decide(now, {}, parse("flags: {migStrategy: mixed}")).resources
-    (devices,) = found.values()
-    assert [one.problem and one.problem.kind for one in devices] == [None, Kind.SLOW]
+def test_a_gpu_for_which_nvml_does_not_answer_is_known_and_nobodys() -> None:
+    both = frozenset(["GPU-1"])
+    now = replace(inventory(view(0, "1g.10gb"), view(1, "1g.10gb")), slow=both, hung=both)
+    offered = decide(now, {}, parse("flags: {migStrategy: mixed}"))
+    (devices,) = offered.resources.values()
+    assert [one.problem and one.problem.kind for one in devices] == [None, Kind.HUNG]
+    assert offered.notes == ()
+
+
+def test_a_slow_driver_takes_no_device_away_and_is_told_of() -> None:
+    now = replace(NODE, slow=frozenset([SECOND]))
+    offered = decide(now, {}, SHARED)
+    assert offered.resources == decide(NODE, {}, SHARED).resources
+    assert offered.notes == (
+        f"the driver is slow: GPU 1 ({SECOND}) stays as it was when it answered last",
+    )
 
 
 STRATEGIES = ["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]

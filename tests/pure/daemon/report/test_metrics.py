@@ -64,7 +64,7 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
     plain = dict.fromkeys(("driver_version", "config_problem"), None)
     empty: dict[str, Any] = {"resources": {}, "chores": {}, "vanished": ()}
     found = {**plain, **empty, "version": "1", "config_sha256": "", "state": "", "devices": rows}
-    found["config_fallback"] = False
+    found |= {"config_fallback": False, "gpu_uuids": [], "slow": []}
     (health,) = (
         one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name
     )

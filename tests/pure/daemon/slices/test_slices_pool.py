@@ -198,7 +198,7 @@ def test_a_sick_gpu_is_tainted() -> None:
     for problem, taint in (
         (Problem(Kind.LOST, "gone"), {"key": "gpu.node/gpu-lost"}),
         (Problem(Kind.UNREADABLE, "?"), {"key": "gpu.node/unreadable"}),
-        (Problem(Kind.SLOW, "slow"), {"key": "gpu.node/slow"}),
+        (Problem(Kind.HUNG, "no answer"), {"key": "gpu.node/hung"}),
     ):
         found = devices(view(0, problem=problem), view(1))
         assert found["gpu-0"]["taints"] == [{**taint, "effect": "NoSchedule"}], taint

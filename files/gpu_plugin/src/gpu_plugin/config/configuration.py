@@ -21,6 +21,7 @@ from .sharing import Naming, Sharing, naming, sharing
 from .strict_yaml import invalid, read
 from .xids import DISABLE, ENABLE, Overrides, overrides
 
+HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 CDI: Final = ("cdi-annotations", "cdi-cri")
 MOST_NOTES: Final = 20
@@ -194,6 +195,14 @@ class Config:
         "where metrics and health are served over HTTP; off: nowhere",
         variables=("GPU_PLUGIN_METRICS_ADDRESS",),
         read=address,
+    ).field()
+    nvml_timeout: float | None = Key(
+        "gpuNode.nvmlTimeout",
+        f"{HUNG:g}s",
+        "how long the driver may go without any answer for a GPU before that is Unhealthy; infinite: for ever",
+        variables=("GPU_PLUGIN_NVML_TIMEOUT",),
+        may_be_whole=True,
+        read=interval,
     ).field()
     gfd: Gfd = field(default_factory=Gfd)
     dra: Dra = field(default_factory=Dra)

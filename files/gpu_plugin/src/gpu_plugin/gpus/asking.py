@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking for GPUs when each answer may take long, or never come: who is late, and for how long he counts as late."""
+"""Asking for GPUs when each answer may take long, or never come: who is slow, and who hangs."""
 
 from __future__ import annotations
 
@@ -10,60 +10,111 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 from .._shared._core.gpu import TIMEOUT, NvmlError
+from .._shared._nvml.calls import HEARD
+from ..config.configuration import HUNG
 from ..offer.devices import LATE, SLOW
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
 IN_TIME: Final = 3  # answers in a row that must come in time from who was late
 PATIENCE: Final = 1.0  # seconds without an answer after which the other GPUs are asked beside it
+LONGEST: Final = (
+    30.0  # seconds that are waited at most where nothing is known yet, whatever the patience
+)
 T = TypeVar("T")
+
+
+class Late:
+    """Who is late: while an answer takes longer than so many seconds, and until IN_TIME of them in a row did not.
+
+    So one at the edge does not come and go with each.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = float("inf")
+        self._owed: dict[int, int] = {}
+
+    def answered(self, key: int, seconds: float) -> None:
+        """Take note of how long an answer took."""
+        if seconds > self.seconds:
+            self._owed[key] = IN_TIME
+        elif left := self._owed.pop(key, 1) - 1:
+            self._owed[key] = left
+
+    def found(self, waits: Mapping[int, float]) -> frozenset[int]:
+        """Return who is late, by how long has been waited for each that has not answered yet."""
+        overdue = {key for key, seconds in waits.items() if seconds > self.seconds}
+        return frozenset(self._owed) | overdue
+
+    def forget(self) -> None:
+        """Forget who was late."""
+        self._owed.clear()
 
 
 class Asking:
     """Knows what is being asked for since when. Keys are GPUs by their index, or EVERY.
 
-    A GPU is late while an answer takes longer than ``slow`` seconds, and until IN_TIME of them in a row
-    did not: one at the edge does not come and go with each.
+    A driver is slow over a GPU where all that is asked takes longer than SLOW seconds, and hangs where NVML does
+    not answer to anything for ``patience`` seconds.
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, slow: float | None = None
+        self, clock: Callable[[], float] = time.monotonic, patience: float | None = HUNG
     ) -> None:
         self._clock = clock
-        self.slow = SLOW if slow is None else slow
-        self.longest = self.slow * LATE / SLOW
-        self._patience = min(PATIENCE, self.slow / 4)
-        self._since: dict[int, float] = {}
-        self._owed: dict[int, int] = {}
+        self._slow, self._hung = Late(), Late()
+        self.wait(patience)
+        self._since: dict[int, float] = {}  # when it was asked
+        self._heard: dict[int, float] = {}  # when NVML answered last to what is asked for that
         self._kept: dict[tuple[str, int], Callable[[], Any]] = {}
+
+    def wait(self, patience: float | None) -> None:
+        """Wait for so many seconds from now on, None for ever."""
+        self.patience = float("inf") if patience is None else patience
+        self.longest = min(self.patience * LATE / HUNG, LONGEST)
+        self._slow.seconds, self._hung.seconds = min(SLOW, self.patience / 4), self.patience
+        self._soon = min(PATIENCE, self._slow.seconds / 4)
 
     @contextlib.contextmanager
     def of(self, key: int) -> Iterator[None]:
         """Ask for something in a with statement."""
-        begun = self._since[key] = self._clock()
+        begun = self._since[key] = self._heard[key] = self._clock()
+        longest = 0.0
+
+        def heard() -> None:
+            nonlocal longest
+            now = self._clock()
+            longest, self._heard[key] = max(longest, now - self._heard[key]), now
+
+        token = HEARD.set(heard)
         try:
             yield
         finally:
-            if self._clock() - begun > self.slow:
-                self._owed[key] = IN_TIME
-            elif left := self._owed.pop(key, 1) - 1:
-                self._owed[key] = left
-            del self._since[key]
+            HEARD.reset(token)
+            heard()
+            self._slow.answered(key, self._clock() - begun)
+            self._hung.answered(key, longest)
+            del self._since[key], self._heard[key]
 
     def waits(self, *, besides: int | None = None) -> bool:
         """Tell whether an answer is waited for, in any thread."""
         return any(key != besides for key in list(self._since))
 
-    def late(self) -> frozenset[int]:
-        """Return who is late."""
-        return frozenset(self._owed) | {key for key in list(self._since) if self._overdue(key)}
+    def slow(self) -> frozenset[int]:
+        """Return for whom answers take long, those who hang among them."""
+        return self._slow.found(self._waits(self._since))
+
+    def hung(self) -> frozenset[int]:
+        """Return who does not answer."""
+        return self._hung.found(self._waits(self._heard))
 
     def forget(self) -> None:
         """Forget who was late and what they answered, since keys mean others from now on."""
-        self._owed.clear()
+        self._slow.forget()
+        self._hung.forget()
         self._kept.clear()
 
     def each(
@@ -100,7 +151,7 @@ class Asking:
             if not any(key in todo or self._worth_it(key, known) for key in waited):
                 return answers
             try:
-                news.get(timeout=self._patience)
+                news.get(timeout=self._soon)
             except queue.Empty:
                 for _one in list(todo):
                     _begin(work)
@@ -108,7 +159,7 @@ class Asking:
     def _worth_it(self, key: int, known: Container[int]) -> bool:
         """Tell whether an answer that was asked for just now is waited for."""
         waits = self._clock() - self._since.get(key, self._clock())
-        return waits < (self._patience if key in known else self.longest)
+        return waits < (self._soon if key in known else self.longest)
 
     def _answer(self, key: int, ask: Callable[[int], T]) -> Callable[[], T]:
         def timed() -> T:
@@ -117,8 +168,9 @@ class Asking:
 
         return outcome(timed)
 
-    def _overdue(self, key: int) -> bool:
-        return self._clock() - self._since.get(key, self._clock()) > self.slow
+    def _waits(self, since: Mapping[int, float]) -> dict[int, float]:
+        now = self._clock()
+        return {key: now - at for key, at in list(since.items())}
 
 
 def within(seconds: float, what: str, ask: Callable[[], T]) -> T:

@@ -33,7 +33,7 @@ class Connections:
             self._generation = generation
         on = {gpu.uuid: gpu.mig_current for gpu in gpus}  # MIG mode takes NVLinks down
         by_index = {gpu.index: gpu for gpu in gpus} if len(gpus) > 1 else {}
-        late = asking.late()  # which would keep those beside them waiting
+        late = asking.slow()  # which would keep those beside them waiting
         in_time = [gpu for gpu in gpus if gpu.index not in late]
         pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
         alone = {gpu.index for gpu in in_time if (gpu.uuid, gpu.mig_current) not in self._links}

@@ -31,7 +31,7 @@ from .._shared._host.api import Host
 from .._shared._host.driver_files import DriverFiles
 from .._shared._nvml.readings import Xid, brand, condition
 from .._shared._nvml.real import Nvml, open_nvml
-from ..offer.devices import SLOW, GpuView, Inventory, Kind, Layout, Problem
+from ..offer.devices import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking
 from .connections import Connections
@@ -48,17 +48,16 @@ class DriverReplaced(Exception):
 class Driver:
     """NVML, opened when there is a driver and opened again when it failed.
 
-    ``host_root`` is where the host's /proc and /sys are seen, ``wake`` is called when an XID came,
-    ``slow`` are the seconds that a look at a GPU may take.
+    ``host_root`` is where the host's /proc and /sys are seen, ``wake`` is called when an XID came.
     """
 
-    def __init__(self, host_root: Path, wake: Callable[[], None], slow: float = SLOW) -> None:
+    def __init__(self, host_root: Path, wake: Callable[[], None]) -> None:
         self.xids: queue.SimpleQueue[Xid] = queue.SimpleQueue()
         self._root = host_root
         self._wake = wake
         self._session = contextlib.ExitStack()
         self._nvml: Nvml | None = None
-        self.asking = Asking(slow=slow)
+        self.asking = Asking()
         self._ears = Ears(self._put, self.asking.longest)
         self._counted = 0  # the GPUs, when NVML was opened
         self._seen: dict[int, GpuView] = {}  # as they were when they answered last, by index

@@ -14,7 +14,7 @@ from ..offer.devices import GpuView, Inventory, Kind, Place
 BY_ITSELF: Final = "it passes by itself"
 WAYS_BACK: Final = {
     Kind.LOST: "a reset of the GPU or another load of the driver",
-    Kind.SLOW: f"{BY_ITSELF} as soon as NVML answers for it in time",
+    Kind.HUNG: f"{BY_ITSELF} as soon as NVML answers for it again",
     Kind.UNREADABLE: f"{BY_ITSELF} as soon as the GPU can be read again",
 }
 
@@ -66,8 +66,8 @@ def hindrances(inventory: Inventory) -> Iterator[tuple[GpuView, Kind, str]]:
     for view in inventory.gpus:
         if view.problem:
             yield view, view.problem.kind, view.problem.text
-        elif view.gpu.uuid in inventory.late:
-            yield view, inventory.too_slow.kind, inventory.too_slow.text
+        elif view.gpu.uuid in inventory.hung:
+            yield view, inventory.no_answer.kind, inventory.no_answer.text
 
 
 def unfit(

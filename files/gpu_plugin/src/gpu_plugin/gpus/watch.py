@@ -17,7 +17,7 @@ from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
 from ..config.xids import ASK_DRIVER, action
 from ..observer import NVML_ERRORS, XIDS, Observer
-from ..offer.devices import SLOW, Faults, Inventory, remember
+from ..offer.devices import Faults, Inventory, remember
 from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
@@ -66,7 +66,7 @@ class GpuWatch:
 
     ``host_root`` is where the host's /proc and /sys are seen, ``folder`` is where what is known of
     faults is kept for the next process, ``quiet`` is their recovery period, ``wake`` is called when
-    there is news. A look at a GPU may take ``slow`` seconds.
+    there is news.
     """
 
     def __init__(
@@ -77,11 +77,10 @@ class GpuWatch:
         quiet: float,
         observer: Observer,
         wake: Callable[[], None],
-        slow: float = SLOW,
     ) -> None:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
-        self._driver, self._health = Driver(host_root, wake, slow), Health(quiet)
+        self._driver, self._health = Driver(host_root, wake), Health(quiet)
         self._health.told = _tell_of_reset
         self._observer, self._interval, self._wake = observer, interval, wake
         self._xid_log = XidLog()
@@ -106,6 +105,7 @@ class GpuWatch:
 
     def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
         """Wait for the first look, as long as a driver may take that does not hang, or until ``pause`` is False."""
+        self._driver.asking.wait(config.nvml_timeout)
         deadline = time.monotonic() + self._driver.asking.longest
         while time.monotonic() < deadline:
             self.tick(config)
@@ -120,6 +120,7 @@ class GpuWatch:
         if self._replaced:
             raise DriverReplaced
         self._health.overrides = config.xids
+        self._driver.asking.wait(config.nvml_timeout)
         now = time.monotonic()
         soon = self._found.absent or self._hurry
         pause = min(RETRY, self._interval) if soon else self._interval
@@ -127,12 +128,14 @@ class GpuWatch:
             self._begun = -math.inf
         if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
             self._begun, self._hurry = now, False
-        before = (self.taken, self.inventory.late, self.topology)
+        before = (self.taken, self.inventory.slow, self.inventory.hung, self.topology)
         self.taken, self.topology = self._looks, self._driver.connections.topology
-        self.inventory = replace(self._found, late=self._late(), slow=self._driver.asking.slow)
+        asking = self._driver.asking
+        slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
+        self.inventory = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
         self._hear.run()
         noted = self._note_xids() | self._clear()
-        return noted or before != (self.taken, self.inventory.late, self.topology)
+        return noted or before != (self.taken, slow, hung, self.topology)
 
     def faults(self) -> Faults:
         """Return what makes GPUs unfit. It is kept before it is published: a kill forgets nothing."""
@@ -166,11 +169,10 @@ class GpuWatch:
         self._xid_log.tick()
         return noted
 
-    def _late(self) -> frozenset[str]:
-        """Return the GPUs over which NVML takes too long, or did until a while ago."""
-        late = self._driver.asking.late()
-        gpus = [one.gpu for one in self._found.gpus] if late else []
-        return frozenset(gpu.uuid for gpu in gpus if late & {gpu.index, EVERY})
+    def _uuids(self, keys: frozenset[int]) -> frozenset[str]:
+        """Return the GPUs with these indices, all for EVERY."""
+        gpus = [one.gpu for one in self._found.gpus] if keys else []
+        return frozenset(gpu.uuid for gpu in gpus if keys & {gpu.index, EVERY})
 
     # --- in the worker ---
 

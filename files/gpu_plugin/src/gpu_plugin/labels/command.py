@@ -117,11 +117,11 @@ def fill(command: argparse.ArgumentParser) -> None:
         help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
     command.add_argument(
-        "--nvml-timeout",
+        "--patience",
         type=float,
         default=LATE,
         metavar="SECONDS",
-        help="how long a look at the GPUs may take (default: %(default)s)",
+        help="how long to wait for a look at the GPUs (default: %(default)s)",
     )
     for name, path, text in (*FILES, *MIG_FILES):
         command.add_argument(name, type=Path, default=path, metavar="FILE", help=text)
@@ -195,5 +195,5 @@ def _settings(options: argparse.Namespace) -> Settings:
         condition=bool(switch("node-condition", options.node_condition)),
         mig=_mig(options),
         rate=rate(options.kube_api_qps, options.kube_api_burst),
-        nvml_timeout=options.nvml_timeout,
+        patience=options.patience,
     )

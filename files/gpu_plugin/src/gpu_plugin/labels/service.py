@@ -62,7 +62,7 @@ class Service:
         self._wanted: rows.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
-        self._reader = reading.Reader(settings.nvml_timeout)
+        self._reader = reading.Reader(settings.patience)
         self._reading = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._writing = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._chosen_for: object = None

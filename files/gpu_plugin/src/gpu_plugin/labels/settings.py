@@ -160,7 +160,7 @@ class Settings:
     condition: bool = False
     mig: mig.Paths | None = None
     rate: Rate = field(default_factory=Rate)
-    nvml_timeout: float = LATE
+    patience: float = LATE
 
     @property
     def chooses(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
+from ..config.configuration import HUNG
 from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
 from ..mps.settings import Offer
 
@@ -25,7 +26,7 @@ class Kind(Enum):
     """What a problem is about, whatever its words are."""
 
     NO_DRIVER = "no_driver"
-    SLOW = "slow"  # NVML has not answered for it for a while
+    HUNG = "hung"  # NVML has not answered for it for a long while
     UNREADABLE = "unreadable"
     LOST = "lost"  # off the bus, or in want of a reset
     FAULT = "fault"  # an XID, or what the GPU says of its memory
@@ -52,7 +53,7 @@ class Problem:
 
 WAY_BACK: Final = ". Way back: "  # between what is wrong and what mends it
 SLOW: Final = (
-    4.0  # seconds that a look at a GPU may take: 5 s lie between two, and 10 s may pass in all
+    4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
 )
 LATE: Final = 10.0  # seconds that are waited for NVML where there is nothing to go on with
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
@@ -166,9 +167,10 @@ class Inventory:
 
     ``unreadable`` says by NVML's index why each other GPU could not be read, ``strangers`` are those of
     them that were never read. ``addresses`` are those of the driver's GPUs on the PCI bus, as far as
-    they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes too long
-    over those that are ``late``, by UUID: longer than ``slow`` seconds. ``generation`` differs after the driver
-    was loaded again. ``cuda_version`` is the newest that the driver serves, such as 12.4.
+    they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes long over
+    those that are ``slow``, by UUID, and has not answered for those that are ``hung`` for ``patience`` seconds.
+    ``generation`` differs after the driver was loaded again. ``cuda_version`` is the newest that the driver serves,
+    such as 12.4.
     """
 
     driver_version: str
@@ -178,8 +180,9 @@ class Inventory:
     strangers: tuple[Problem, ...] = ()
     addresses: frozenset[str] = frozenset()
     absent: str = ""
-    late: frozenset[str] = frozenset()
-    slow: float = SLOW
+    slow: frozenset[str] = frozenset()
+    hung: frozenset[str] = frozenset()
+    patience: float = HUNG
     generation: tuple[int | None, ...] = ()
     cuda_version: str = ""
 
@@ -189,9 +192,9 @@ class Inventory:
         return [mig.uuid for view in self.gpus for mig in view.mig]
 
     @property
-    def too_slow(self) -> Problem:
-        """What is wrong with those that are late."""
-        return Problem(Kind.SLOW, f"NVML has not answered for it for {self.slow:g} seconds")
+    def no_answer(self) -> Problem:
+        """What is wrong with those that are hung."""
+        return Problem(Kind.HUNG, f"NVML has not answered for it for {self.patience:g} seconds")
 
 
 def remember(before: Inventory | None, now: Inventory) -> Inventory:
@@ -240,8 +243,8 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
         return replace(view, problem=Problem(Kind.NO_DRIVER, inventory.absent))
     if view.problem:
         return view
-    if uuid in inventory.late:
-        return replace(view, problem=inventory.too_slow)
+    if uuid in inventory.hung:
+        return replace(view, problem=inventory.no_answer)
     ours = {
         place[1:]: Problem(Kind.FAULT, why) for place, why in faults.items() if place[0] == uuid
     }
@@ -295,6 +298,8 @@ def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) 
     notes = []
     for view in inventory.gpus:
         name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
+        if view.gpu.uuid in inventory.slow - inventory.hung:
+            notes.append(f"the driver is slow: {name} stays as it was when it answered last")
         if view.condition.rows_pending:
             notes.append(
                 f"{name} replaces a memory row at its next reset, and can be used until then"

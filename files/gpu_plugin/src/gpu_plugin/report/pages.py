@@ -53,6 +53,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     devices = _gauge("devices", "Devices advertised.", "resource", "health")
     health = _gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
+    slow = _gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
     vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
     chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
     if state:
@@ -71,11 +72,13 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         for one in state["devices"][:MOST_SERIES]:
             labels = [one["uuid"], one["index"], one["reason"]]
             health.add_metric(labels, not one["reason"])
+        for uuid in state["gpu_uuids"]:
+            slow.add_metric([uuid], uuid in state["slow"])
         vanished.add_metric([], len({one["device"] for one in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
-    yield from (devices, health, registered, vanished, chores)
+    yield from (devices, health, registered, slow, vanished, chores)
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -66,6 +66,7 @@ def state(
             for those in offered.resources.values()
             for (uuid, index), reason in those.reasons.items()
         ],
+        "slow": sorted(inventory.slow),
         "unreadable": [str(one) for one in inventory.strangers],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
         "gpu_indices": [str(view.gpu.index) for view in inventory.gpus],

@@ -23,7 +23,7 @@ KEYS: Final = {
     Kind.LOST: "gpu-lost",
     Kind.FAULT: "fault",
     Kind.UNREADABLE: "unreadable",
-    Kind.SLOW: "slow",
+    Kind.HUNG: "hung",
     Kind.NO_DRIVER: "no-driver",
 }
 UNENFORCED: Final = "unenforced"
