@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 import typing as t
 
@@ -13,7 +14,7 @@ from ..._core.agent.desired import CONFIG
 from ..._core.dra.allocation import owners_in
 from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
-from ..._core.gpu import Gpu, MigDevice, NvmlError
+from ..._core.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
 from ..._core.steps import Plan, Step
 from ..._core.validation.check import FAILED, WARNING, Check, lines, message, of_state
 from ..._core.validation.daemon import Daemon
@@ -32,6 +33,7 @@ from ..._core.validation.node import (
 )
 from ..._host.api import Host
 from ..._nvml.real import Nvml, open_nvml
+from ..._nvml.within import LATE, within
 from ..agent.dra import status
 from ..agent.status import ask
 from ..allocated import CHECKPOINT
@@ -42,6 +44,7 @@ from .containers import Trial
 from .gpus import current, layout
 
 PAUSE = 0.5
+SLOW = f"the driver is slow: NVML has not told of the GPUs within {LATE:g} seconds"
 # The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
 KUBELET = ("/var/lib/kubelet/device-plugins/kubelet.sock", CHECKPOINT)
 SPEC: t.Dict[str, t.Any] = {
@@ -126,14 +129,18 @@ class ValidateCapability:
             held=holds.held,
             held_unknown=holds.unknown,
         )
-        problem = ""
+        problem, slow = "", False
         try:
-            with self._connect() as nvml:
-                node = self._with_gpus(node, nvml)
+            node = within(LATE, "looking at the GPUs", functools.partial(self._asked, node))
         except NvmlError as error:
-            problem = str(error)
+            slow = error.code == TIMEOUT
+            problem = SLOW if slow else str(error)
             node = dataclasses.replace(node, layout=layout(host, None, ()))
-        return dataclasses.replace(node, driver=driver.look(host, problem))
+        return dataclasses.replace(node, driver=driver.look(host, problem, slow=slow))
+
+    def _asked(self, node: Node) -> Node:
+        with self._connect() as nvml:
+            return self._with_gpus(node, nvml)
 
     def _with_gpus(self, node: Node, nvml: Nvml) -> Node:
         found, broken = nvml.gpus()

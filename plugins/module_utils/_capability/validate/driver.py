@@ -29,13 +29,14 @@ VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
 SECONDS = 5.0
 
 
-def look(host: Host, problem: str) -> Driver:
-    """Return what is there; ``problem`` is why NVML does not answer."""
+def look(host: Host, problem: str, *, slow: bool = False) -> Driver:
+    """Return what is there; ``problem`` is why NVML does not answer, which may be that it is ``slow``."""
     loaded, kernels = nodeinfo.loaded_driver(host), modules(host, (), added=False)
     switches = any(one.kind == "nvswitch" for one in nodeinfo.pci_devices(host))
     switches = switches or bool(nodeinfo.gpus(host) and nodeinfo.bridges(host))
     return Driver(
         problem=problem,
+        slow=slow,
         loaded=loaded.version if loaded else "",
         libraries=nodeinfo.library_versions(host),
         nouveau=host.exists("/sys/module/nouveau"),

@@ -14,6 +14,9 @@ from ..driver_units import FABRIC_SERVICE
 from .check import Check, because, judged, skipped, warned
 
 BRING_UP = "run gpu.node.gpu_nodes"
+KERNEL_LOG = (
+    "see 'dmesg' on the node for what the driver waits for; devices stay advertised as they were"
+)
 NAMES = DRIVER, VERSION, REBOOT, KERNELS, FABRIC = (
     "driver",
     "driver version",
@@ -27,13 +30,14 @@ NAMES = DRIVER, VERSION, REBOOT, KERNELS, FABRIC = (
 class Driver:
     """What the node shows of it.
 
-    ``problem`` says why NVML does not answer, empty where it does. ``libraries`` are the versions of libnvidia-ml
-    on disk. ``pending`` is what the distribution wants a reboot for, None where it wants none. ``bare`` are those
-    of the ``kernels`` that can be booted without modules of the driver. ``fabric`` is the state of the fabric manager's
-    service and ``fabric_version`` its version, empty where that is not known.
+    ``problem`` says why NVML does not answer, empty where it does; ``slow``: it may yet. ``libraries`` are the
+    versions of libnvidia-ml on disk. ``pending`` is what the distribution wants a reboot for, None where it wants none.
+    ``bare`` are those of the ``kernels`` that can be booted without modules of the driver. ``fabric`` is the state of
+    the fabric manager's service and ``fabric_version`` its version, empty where that is not known.
     """
 
     problem: str = ""
+    slow: bool = False
     loaded: str = ""
     libraries: t.Tuple[str, ...] = ()
     nouveau: bool = False
@@ -55,7 +59,7 @@ class Wanted(t.NamedTuple):
 def checks(found: Driver, wanted: Wanted) -> t.List[Check]:
     """Return the checks of the driver."""
     return [
-        judged(DRIVER, found.problem, BRING_UP),
+        judged(DRIVER, found.problem, KERNEL_LOG if found.slow else BRING_UP),
         _version(found, wanted),
         _reboot(found),
         _kernels(found),

@@ -110,7 +110,8 @@ def components(names: t.Sequence[str]) -> t.FrozenSet[str]:
 
 def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     """Return all checks of a node, in their order."""
-    unread = "the driver does not answer" if node.driver.problem else ""
+    slow = "the driver is slow" if node.driver.slow else ""
+    unread = slow or ("the driver does not answer" if node.driver.problem else "")
     uuids = None if unread else node.devices
     migs = None if unread else node.mig_uuids
     daemon, kubelet = node.daemon, plugin.Kubelet(node.kubelet, wanted.kubelet)
@@ -119,7 +120,7 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     return [
         *driver.checks(node.driver, wanted.driver),
         services.holds(node.wants_held, node.held, node.held_unknown),
-        gpus.count(count),
+        skipped(gpus.GPUS, slow) if slow else gpus.count(count),
         *_part("mig", gpus.NAMES[1:], node, wanted, lambda: _mig(node, unread)),
         *_part("cdi", cdi.NAMES, node, wanted, lambda: cdi.checks(daemon, uuids, node.cdi)),
         *(cdi.runtime(one) for one in node.runtimes),
@@ -145,7 +146,8 @@ def _mig(node: Node, unread: str) -> t.List[Check]:
 
 
 def _labels(node: Node, wanted: Wanted, loaded: str) -> t.List[Check]:
-    return [services.labels(node.daemon.labels, loaded, required=wanted.kubelet)]
+    labels, slow = node.daemon.labels, node.driver.slow
+    return [services.labels(labels, loaded, required=wanted.kubelet, slow=slow)]
 
 
 def _part(

@@ -57,11 +57,16 @@ def holds(wanted: t.Collection[str], held: t.Optional[t.Collection[str]], unknow
     return judged(HOLDS, words, "run the role gpu.node.nvidia_driver, which holds it again")
 
 
-def labels(found: t.Optional[Labels], driver: str, *, required: bool) -> Check:
-    """Check that a process labels the node, with what is so; ``required``: there must be a cluster by now."""
+def labels(found: t.Optional[Labels], driver: str, *, required: bool, slow: bool = False) -> Check:
+    """Check that a process labels the node, with what is so; ``required``: there must be a cluster by now.
+
+    ``slow`` is that the driver is, which keeps that process as well.
+    """
     log = f"see the log of {LABELS_UNIT}"
     if found is None:
         return judged(LABELS, "nothing keeps the node's labels up to date", log)
+    if found.state == FAILING and slow:
+        return skipped(LABELS, "the driver is slow")
     if found.state == FAILING:
         words = f"the node's labels are not kept up to date{because([found.problem])}"
         return judged(LABELS, words, log)

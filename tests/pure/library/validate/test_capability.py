@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capa
     SPEC,
     ValidateCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import SETTINGS
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
@@ -31,6 +33,7 @@ from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import DRIVER, LOADED, FakeHost
 from tests.fakes.library.gpu_values import gpu, mig
 from tests.fakes.packages.driver_fakes import FakeNvml
+from tests.support.waiting import LIMIT
 
 UNIT = "/etc/systemd/system/gpu-device-plugin.service"
 RECORD = "/var/lib/gpu-node/nvidia_driver.json"
@@ -121,6 +124,27 @@ def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:
     checks = refused.value.details["checks"]
     assert len(checks) == 22
     assert set(checks[0]) == {"name", "state", "holds", "cause", "next_step"}
+
+
+def test_a_driver_that_takes_too_long_is_slow_and_labels_are_not_blamed_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "LATE", 0.01)
+    labels = {"state": "failing", "problem": "looking at the GPUs: timed out", "labels": {}}
+    let_go = threading.Event()
+
+    class Slow(FakeNvml):
+        def gpus(self) -> Any:
+            let_go.wait(LIMIT)
+            return super().gpus()
+
+    machine = host({**SERVING, "labels": labels})
+    machine.files[SETTINGS] = ""
+    failed, causes = answer(machine, Slow(PLAIN, PARTED, migs=(PART,)))
+    let_go.set()
+    assert failed[0] == "driver"
+    assert causes["driver"].startswith("the driver is slow: NVML has not told of the GPUs within")
+    assert {causes[name] for name in ("GPUs", "labels")} == {"the driver is slow"}
 
 
 def test_a_gpu_that_is_lost_is_told() -> None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
-from .._shared._core.gpu import TIMEOUT, NvmlError
 from .._shared._nvml.calls import HEARD
+from .._shared._nvml.within import LATE, begin, outcome
 from ..config.configuration import HUNG
-from ..offer.devices import LATE, SLOW
+from ..offer.devices import SLOW
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
 IN_TIME: Final = 3  # answers in a row that must come in time from who was late
@@ -142,7 +141,7 @@ class Asking:
                     news.put(None)
 
         if todo:
-            _begin(work)
+            begin(work)
         while True:
             for key in wanted:
                 if answer := self._kept.pop((what, key), None):
@@ -154,7 +153,7 @@ class Asking:
                 news.get(timeout=self._soon)
             except queue.Empty:
                 for _one in list(todo):
-                    _begin(work)
+                    begin(work)
 
     def _worth_it(self, key: int, known: Container[int]) -> bool:
         """Tell whether an answer that was asked for just now is waited for."""
@@ -171,33 +170,3 @@ class Asking:
     def _waits(self, since: Mapping[int, float]) -> dict[int, float]:
         now = self._clock()
         return {key: now - at for key, at in list(since.items())}
-
-
-def within(seconds: float, what: str, ask: Callable[[], T]) -> T:
-    """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
-    answers: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
-    _begin(lambda: answers.put(outcome(ask)))
-    try:
-        return answers.get(timeout=seconds)()
-    except queue.Empty:
-        raise NvmlError(TIMEOUT, what) from None
-
-
-def outcome(ask: Callable[[], T]) -> Callable[[], T]:
-    """Ask, and return a function that returns the answer or raises the error, in whatever thread it is called."""
-    try:
-        answer = ask()
-    except Exception as error:
-        return _raising(error)
-    return lambda: answer
-
-
-def _raising(error: Exception) -> Callable[[], NoReturn]:
-    def fail() -> NoReturn:
-        raise error
-
-    return fail
-
-
-def _begin(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="nvml of a gpu", daemon=True).start()

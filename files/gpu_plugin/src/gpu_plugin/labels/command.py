@@ -15,10 +15,10 @@ from typing import Final
 from .._shared._core.mig.boot import CONFIG as MIG_CONFIG
 from .._shared._core.mig.label import ANSWER, ASKED, CHOSEN
 from .._shared._core.mig.label import LABEL as MIG_LABEL
+from .._shared._nvml.within import LATE
 from ..cluster.rate import BURST, QPS
 from ..config import configuration as config
 from ..config import sources
-from ..offer.devices import LATE
 from ..status import DEFAULT_FILE, LABELS_FILE
 from ..tools import logs
 from .choice import mig

@@ -13,8 +13,8 @@ from typing import TypeVar
 from .._shared._core.gpu import TIMEOUT, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import inventory, open_nvml
+from .._shared._nvml.within import outcome
 from ..config.configuration import Config
-from ..gpus.asking import outcome
 from ..gpus.driver import preload
 from ..offer.devices import GpuView, Inventory, Kind, Problem
 from ..tools.chores import Worker

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import InputError, NodeError
+from .._shared._nvml.within import LATE
 from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources
 from ..config.configuration import Gfd, parse
 from ..config.schema import FALSE, TRUE
-from ..offer.devices import LATE
 from ..status import DEFAULT_FILE
 from ..tools import logs
 from .choice import mig

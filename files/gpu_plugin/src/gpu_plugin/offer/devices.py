@@ -55,7 +55,6 @@ WAY_BACK: Final = ". Way back: "  # between what is wrong and what mends it
 SLOW: Final = (
     4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
 )
-LATE: Final = 10.0  # seconds that are waited for NVML where there is nothing to go on with
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 Resources = Mapping[str, tuple["Device", ...]]

@@ -12,10 +12,10 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
+from .._shared._nvml.within import LATE, within
 from ..config import configuration, sources
 from ..config.configuration import Config
 from ..config.strict_yaml import LONGEST, ConfigError
-from ..gpus.asking import within
 from ..gpus.driver import Driver
 from ..kubelet.client import KubeletSilent
 from ..kubelet.holders import FILE, given, kept
@@ -25,7 +25,7 @@ from ..mps.paths import SETTINGS
 from ..mps.reconciler import Reconciler
 from ..mps.units import Systemd
 from ..offer.decide import decide
-from ..offer.devices import LATE, Inventory, Kind
+from ..offer.devices import Inventory, Kind
 from ..offer.held import Holders
 from ..tools import logs
 

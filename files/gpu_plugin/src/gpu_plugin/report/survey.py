@@ -13,12 +13,11 @@ from pathlib import Path
 from .. import status
 from .._shared._core.gpu import Inventory, NvmlError
 from .._shared._nvml.real import inventory, open_nvml
+from .._shared._nvml.within import LATE, within
 from ..cdi import files as cdi_state
-from ..gpus.asking import within
 from ..kubelet.client import KubeletSilent, PodResources
 from ..mps import state as mps_state
 from ..offer import overview
-from ..offer.devices import LATE
 from ..offer.overview import Hardware, Holder
 from . import claims
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What idle pods hold while the way changes in which a node offers its GPUs: no other pod gets it."""
+"""In which form a node offers its GPUs: what idle pods hold while it changes, and what no pod can be given."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ HALVES = {
     "version": "v1",
     "mig-configs": {
         "halves": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.40gb": 2}}]
+    },
+}
+
+
+HALF = {
+    "version": "v1",
+    "mig-configs": {
+        "half": [
+            {"devices": [0, 1], "mig-enabled": False, "mig-devices": {}},
+            {"devices": [2, 3], "mig-enabled": True, "mig-devices": {"1g.10gb": 2}},
+        ]
     },
 }
 
@@ -129,3 +140,24 @@ def test_mig_devices_that_idle_pods_hold_are_given_to_nobody_under_another_strat
         write(cluster, before)
         cluster.wait(**{had: 2 * GPUS})
         holds(cluster, had, now, has, 2 * GPUS - 1, 2 * GPUS)
+
+
+def test_gpus_in_mig_mode_under_strategy_none_fail_no_pod(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(
+        "strategy", "h100-80", 4, mig_config=HALF, device_plugin_config=configuration(migs="none")
+    )
+    cluster.join()
+    up = cluster.node.play()
+    assert "it is in MIG mode, and CDI describes no whole GPU that is" in up.message()
+    cluster.wait(gpu=2)
+    pods = [f"pod-{number}" for number in range(6)]
+    for name in pods:
+        cluster.begin(name, gpu=1)
+
+    def counts() -> dict[str, int]:
+        phases = list(cluster.phases().values())
+        return {phase: phases.count(phase) for phase in set(phases)}
+
+    eventually(lambda: (counts(), len(cluster.waiting())), ({"Running": 2, "Pending": 4}, 4))
+    cluster.end(*[name for name, phase in cluster.phases().items() if phase == "Running"])
+    eventually(counts, {"Running": 2, "Pending": 2})
