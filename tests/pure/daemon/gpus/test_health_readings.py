@@ -208,6 +208,21 @@ def test_a_reboot_in_between_clears_everything(node: Node) -> None:
     assert node.fit()
 
 
+@pytest.mark.parametrize(("number", "cured"), [(48, True), (95, True), (119, False)])
+def test_cleared_error_counters_cure_what_the_errors_caused_alone(
+    node: Node, number: int, cured: bool
+) -> None:
+    """An operator may clear them with nvidia-smi, which is no reset."""
+    node.problems(told(uncorrected=2))
+    node.health.clear("GPU-0")
+    node.health.xid("GPU-0", number)
+    (problem, *_others) = node.problems(told(uncorrected=2))
+    assert ("nothing shows a reset here" in problem) is not cured
+    node.start()
+    assert not node.fit(told(uncorrected=0))
+    assert node.fit(told(uncorrected=0), after=QUIET) is cured
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

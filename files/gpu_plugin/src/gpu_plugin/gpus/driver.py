@@ -72,8 +72,11 @@ class Driver:
 
     @property
     def generation(self) -> tuple[int | None, ...]:
-        """Something that differs after the driver was loaded again."""
-        return (self._absences, *self.load)
+        """Something that differs after the driver was loaded again.
+
+        Where what the kernel shows of the driver can't be seen, each time that it was away counts as another load.
+        """
+        return (self._absences if None in self.load else 0, *self.load)
 
     @property
     def load(self) -> tuple[int | None, ...]:

@@ -46,6 +46,9 @@ GONE: Final = (
 )
 REPLACED: Final = "another GPU in its place: no reset repairs it"
 DONE: Final = "what the driver asks for: it says itself when that is done"
+OF_MEMORY: Final = frozenset(
+    {48, 63, 64, 92, 94, 95}
+)  # XIDs of which the ECC counters tell as well
 STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
 
 
@@ -59,6 +62,7 @@ class _Fault:
     quiet_since: float | None
     over_since: float | None = None
     since: int = 0  # seconds since 1970, for people
+    xid: int = 0  # or the one that it counts as, where it is one
 
 
 class Health:
@@ -99,7 +103,7 @@ class Health:
         if what is Action.IGNORE:
             return False
         place = (gpu_uuid, None, None) if number in WHOLE else (gpu_uuid, gi, ci)
-        return self._note(place, reason or describe(number), what)
+        return self._note(place, reason or describe(number), what, number)
 
     def judge(self, inventory: Inventory, generation: object) -> Faults:
         """Return what is unfit after a look at the GPUs, and why. ``generation``: the driver's."""
@@ -109,7 +113,7 @@ class Health:
             self._errors.clear()
             self._asked.clear()
             self._signs.clear()
-            self._cured(lambda _place: True)
+            self._cured(lambda _place, _fault: True)
         there = {view.gpu.uuid for view in inventory.gpus}
         self._gone = {place[0] for place in self._faults if place[0] not in there}
         self._away |= self._gone
@@ -149,10 +153,9 @@ class Health:
         if fault.quiet_since is not None:
             text = f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
             return text, True
-        if uuid in self._away or self._signs.shows(uuid) or self._errors.get(uuid):
-            text = RESET
-        else:
-            text = UNSEEN_RESET.format(uuid)
+        counted = fault.xid in OF_MEMORY and self._errors.get(uuid)
+        shows = uuid in self._away or self._signs.shows(uuid) or counted
+        text = RESET if shows else UNSEEN_RESET.format(uuid)
         return text + (REMADE if gi is not None else ""), uuid not in self._away
 
     # --- what outlives the process ---
@@ -190,7 +193,7 @@ class Health:
 
     # --- what happens to faults ---
 
-    def _note(self, place: Place, reason: str, what: Action) -> bool:
+    def _note(self, place: Place, reason: str, what: Action, xid: int = 0) -> bool:
         now = self._clock()
         before = self._faults.get(place)
         fresh = before is None or before.over_since is not None
@@ -199,10 +202,10 @@ class Health:
             what = Action.FATAL
         if before is not None and not fresh and before.action is Action.FATAL:
             what = Action.FATAL
-            reason = before.reason
+            reason, xid = before.reason, before.xid
         quiet_since = now if what is Action.DEGRADE else None
         since = int(self._wall()) if before is None or fresh else before.since
-        self._faults[place] = _Fault(reason, what, strikes, quiet_since, since=since)
+        self._faults[place] = _Fault(reason, what, strikes, quiet_since, since=since, xid=xid)
         return fresh
 
     def _look(self, view: GpuView) -> None:
@@ -221,7 +224,7 @@ class Health:
         if shown_by := self._signs.reset(view):
             self._was_reset(uuid, shown_by)
         there = {(mig.gi_id, ci) for mig in view.mig for ci in (mig.ci_id, None)} | {(None, None)}
-        self._cured(lambda place: place[0] == uuid and place[1:] not in there)
+        self._cured(lambda place, _fault: place[0] == uuid and place[1:] not in there)
         self._weigh(view)
 
     def _weigh(self, view: GpuView) -> None:
@@ -237,8 +240,8 @@ class Health:
         if reported.uncorrected is not None:
             before = self._errors.get(uuid, 0)
             self._errors[uuid] = reported.uncorrected
-            if reported.uncorrected < before:  # only a reset takes errors back
-                self._was_reset(uuid, "it counts fewer memory errors")
+            if reported.uncorrected < before:  # a reset, or an operator who cleared the counters
+                self._cured(lambda at, fault: at[0] == uuid and fault.xid in OF_MEMORY)
                 before = 0
             unfit = (at[0] for at, fault in self._faults.items() if fault.over_since is None)
             if reported.uncorrected > before and uuid not in unfit:  # else an XID reported them
@@ -254,7 +257,7 @@ class Health:
         if any(place[0] == uuid and one.quiet_since is None for place, one in self._faults.items()):
             self.told(uuid, shown_by)
         self._signs.forget(uuid)
-        self._cured(lambda place: place[0] == uuid)
+        self._cured(lambda place, _fault: place[0] == uuid)
 
     def _keep_signs(self, inventory: Inventory) -> None:
         """Keep what would show a reset of the GPUs that wait for one."""
@@ -265,9 +268,9 @@ class Health:
             elif view.problem is None:
                 self._signs.keep(view)
 
-    def _cured(self, at: Callable[[Place], bool]) -> None:
+    def _cured(self, which: Callable[[Place, _Fault], bool]) -> None:
         for place, fault in self._faults.items():
-            if at(place) and fault.quiet_since is None:
+            if fault.quiet_since is None and which(place, fault):
                 fault.quiet_since = self._clock()
 
     def _pass(self) -> None:
@@ -298,5 +301,6 @@ def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, 
     )
     what = Action(data["action"])
     since = int(data.get("since", wall))  # versions before this one did not keep it
-    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over, since)
+    xid = int(data.get("xid", 0))  # nor this
+    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over, since, xid)
     return (str(uuid), gi, ci), fault
