@@ -9,13 +9,12 @@ import errno
 import glob
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import CONTROL_NODES
-from .._shared._core.text import json_data
 from ..config.configuration import Config, hook_program
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
@@ -45,6 +44,7 @@ class CdiFile:
         self._root = host_root
         self._written: tuple[Path, ...] = ()
         self._seen: object = None
+        self._needed: list[dict[str, set[str]]] = []
 
     def refresh(self, program: str = "", disabled: tuple[str, ...] = ()) -> None:
         """Follow the node's specifications, if they are others than before.
@@ -67,6 +67,23 @@ class CdiFile:
             )
         self._write([cdi.derive(spec, program, disabled) for spec in specs])
         self.names, self._seen = cdi.names(specs), seen
+        self._needed = [cdi.needed(spec) for spec in specs]
+
+    def lacking(self) -> dict[str, str]:
+        """Return by name the devices with which no container starts, and the file that is gone."""
+        found = {}
+        for needed in self._needed:
+            everybodys = self._gone(needed[""])
+            for name, own in needed.items():
+                if name and (gone := everybodys or self._gone(own)):
+                    found[name] = gone
+        return found
+
+    def _gone(self, paths: Iterable[str]) -> str:
+        """Return a file that is not there, empty where all are; one in a folder that is out of sight may be."""
+        places = ((one, self._root / one.lstrip("/")) for one in sorted(paths))
+        gone = (one for one, at in places if not at.exists() and at.parent.is_dir())
+        return next(gone, "")
 
     def _write(self, specs: list[dict[str, Any]]) -> None:
         """Keep a file for each specification, and no others."""
@@ -154,6 +171,7 @@ class HostFiles:
             ),
             self._gpus.names,
             self._added.names,
+            self._gpus.lacking() if cdi.asked(config) else {},
         )
 
 
@@ -196,17 +214,14 @@ def read(config: Path) -> dict[str, Any] | None:
 def content(path: Path) -> dict[str, list[str]]:
     """Return the devices of a specification and the files that are gone; no devices where it is damaged."""
     try:
-        spec = json_data.loads(bounded.read_text(path))
-        devices = [str(one["name"]) for one in spec["devices"]]
-        mounts = [str(one["hostPath"]) for one in spec["containerEdits"].get("mounts", ())]
-        hooks = {str(one["path"]) for one in spec["containerEdits"].get("hooks", ())}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        spec = cdi.read(bounded.read_text(path))
+        needed = cdi.needed(spec)
+    except (OSError, ValueError, KeyError, NodeError):
         return {"devices": [], "missing": []}
-    # Sockets come and go with their services; a library's name has the version of its driver.
-    libraries = {one for one in mounts if ".so." in Path(one).name}
+    paths = set().union(*needed.values())
     return {
-        "devices": devices,
-        "missing": sorted(one for one in libraries | hooks if not os.path.exists(one)),
+        "devices": [name for name in needed if name],
+        "missing": sorted(one for one in paths if not os.path.exists(one)),
     }
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -40,13 +40,15 @@ LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG
 class HostState:
     """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
 
-    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu.
+    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu. ``cdi_lacking`` are by their
+    names those of which a file is gone, and which.
     """
 
     control_nodes: tuple[str, ...] = ()
     imex_channels: tuple[str, ...] = ()
     cdi_devices: frozenset[str] = frozenset()
     cdi_added: frozenset[str] = frozenset()
+    cdi_lacking: Mapping[str, str] = field(default_factory=dict)
 
 
 def asked(config: Config) -> bool:
@@ -168,6 +170,33 @@ def added(
 def names(specs: Iterable[dict[str, Any]]) -> frozenset[str]:
     """Return the names of all devices of specifications."""
     return frozenset(one["name"] for spec in specs for one in spec["devices"])
+
+
+def needed(spec: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return by the names of devices the libraries and hooks on the host without which no container with it starts.
+
+    Under an empty name are those of all devices. Sockets come and go with their services, so they are not needed.
+    """
+    found = {"": _files(spec)}
+    for one in spec["devices"]:
+        found[one["name"]] = _files(one)
+    return found
+
+
+def _files(part: Mapping[str, Any]) -> set[str]:
+    edits = part.get("containerEdits")
+    edits = edits if isinstance(edits, dict) else {}
+    mounts = {
+        path for path in _paths(edits, "mounts", "hostPath") if ".so." in posixpath.basename(path)
+    }
+    return mounts | {*_paths(edits, "hooks", "path")}
+
+
+def _paths(edits: Mapping[str, Any], name: str, key: str) -> Iterator[str]:
+    listed = edits.get(name)
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and isinstance(one.get(key), str):
+            yield one[key]
 
 
 def read(text: str) -> dict[str, Any]:

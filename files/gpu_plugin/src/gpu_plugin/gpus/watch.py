@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
@@ -22,7 +23,7 @@ from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from .asking import EVERY
-from .driver import Driver, DriverReplaced
+from .driver import Driver, DriverReplaced, library_deleted
 from .health import Health
 from .memory import FILE, ClearRequests, HealthFile
 from .unfit import Onsets, Unfit, unfit
@@ -94,13 +95,20 @@ class GpuWatch:
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
         trouble = "not all connections of the GPUs are known"
         self._connect = Chore("topology", trouble, self._driver.connect)
+        trouble = (
+            "the driver's library was exchanged on disk, a reload of the driver or a reboot is due"
+        )
+        self._exchanged = Chore("library", trouble, _check_library)
         self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
         health_file = HealthFile(folder / FILE, host_root)
         trouble = "what is known of the GPUs' health can't be kept"
         self._keep = Chore("health_file", trouble, health_file.write)
         trouble = "what an operator wants cleared can't be read"
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
-        self.chores = (self._scan, self._connect, self._hear, self._keep, self._requests)
+        self.chores = (
+            *(self._scan, self._connect, self._exchanged),
+            *(self._hear, self._keep, self._requests),
+        )
         health_file.read(self._health, self._driver.load, self._driver.generation)
 
     def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
@@ -180,6 +188,7 @@ class GpuWatch:
         self._scan.run(config)
         self._looks += 1
         self._wake()
+        self._exchanged.run()
         if not self._found.absent:
             before = self._driver.connections.topology
             self._connect.run(self._found)
@@ -209,6 +218,13 @@ class GpuWatch:
         for uuid, problem in (*broken, *(("unknown", one) for one in self._found.strangers)):
             if problem.code:
                 self._observer.count(NVML_ERRORS, uuid, str(problem.code))
+
+
+def _check_library() -> None:
+    if library_deleted():
+        raise NodeError(
+            "this process has loaded a library of the driver that is not on disk any more"
+        )
 
 
 def _tell_of_reset(uuid: str, shown_by: str) -> None:

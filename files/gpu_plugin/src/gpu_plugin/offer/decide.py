@@ -247,6 +247,12 @@ def _reachable(device: Device, config: Config, host: HostState, divided: frozens
             else f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
             "specification does not have it. Next step: regenerate the CDI specification (gpu.node.cdi)",
         )
+    elif asked(config) and (gone := host.cdi_lacking.get(name)):
+        problem = Problem(
+            Kind.NO_CDI,
+            f"no container with it starts: the node's CDI specification names {gone}, which is not there. Next step: "
+            "load the driver that is installed, or regenerate the CDI specification (gpu.node.cdi)",
+        )
     elif config.imex_required and set(config.imex_channels) - set(host.imex_channels):
         problem = Problem(
             Kind.NO_CHANNEL,
