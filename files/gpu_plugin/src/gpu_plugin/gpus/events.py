@@ -17,6 +17,7 @@ from ..tools import logs
 
 WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event
 ENDS: Final = 2 * WAIT  # seconds within which a wait that works is over
+LASTED: Final = 1.0  # seconds after which an event set that fails did work before
 
 
 class Ears:
@@ -155,6 +156,15 @@ class _Listener:
 
     def _run(self) -> None:
         try:
+            while self._listen():
+                pass
+        finally:
+            self._events.close()
+
+    def _listen(self) -> bool:
+        """Wait for events until it is stopped or NVML fails. Returns whether to go on with another event set."""
+        begun = time.monotonic()
+        try:
             while not self._stopping:
                 self._waits_since = time.monotonic()
                 xid = self._events.wait(WAIT)
@@ -164,5 +174,24 @@ class _Listener:
         except NvmlError as error:
             if not self._stopping and not self.quiet:
                 logs.warning("waiting for events failed, trying again", cause=error)
-        finally:
-            self._events.close()
+            lasted = time.monotonic() - begun >= LASTED  # else it is tried again at the next look
+            return lasted and not self._stopping and self._renew()
+        return False
+
+    def _renew(self) -> bool:
+        """Hear of those GPUs that can be heard of with another event set, at once.
+
+        A wait fails for all where one GPU falls off the bus, and those beside it have XIDs in just that second.
+        """
+        try:
+            events = XidWatch()
+        except NvmlError:
+            return False
+        for uuid in sorted(self.asked - self.gone):
+            try:
+                events.add(uuid)
+            except NvmlError:
+                self.gone.add(uuid)
+        self._events.close()
+        self._events = events
+        return events.hears
