@@ -68,7 +68,10 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True)
 class MigDevice:
-    """A MIG device: one compute instance of a GPU instance. Memory is in bytes."""
+    """A MIG device: one compute instance of a GPU instance. Memory is in bytes.
+
+    ``slices`` are the compute slices that it has, and those that its GPU can have.
+    """
 
     uuid: str
     gpu_uuid: str
@@ -78,6 +81,7 @@ class MigDevice:
     ci_id: int
     profile: str
     memory_total: int
+    slices: t.Tuple[int, int] = (1, 1)
 
 
 class GpuDevices(t.NamedTuple):

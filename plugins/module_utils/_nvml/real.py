@@ -182,7 +182,8 @@ class Nvml:
                 continue
             name = profile.name if slices == profile.slices else f"{slices}c.{profile.name}"
             at = (uuid, gpu.uuid, gpu.index, index, gi_id, ci_id)
-            found.append(MigDevice(*at, name, memory))
+            all_slices = max(one.slices for one in profiles.values())
+            found.append(MigDevice(*at, name, memory, (slices, all_slices)))
         return found, unnamed
 
     @staticmethod

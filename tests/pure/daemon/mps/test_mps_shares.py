@@ -59,6 +59,29 @@ def test_equal_shares_are_all_of_the_device_and_never_more(replicas: int, total:
         assert less.threads < more.threads
 
 
+@pytest.mark.parametrize(
+    ("capability", "slices", "limit"),
+    [
+        (HOPPER, (1, 1), 48),
+        (HOPPER, (7, 7), 48),
+        (HOPPER, (3, 7), 20),
+        (HOPPER, (1, 7), 6),
+        (BLACKWELL, (1, 7), 8),
+        ((8, 0), (1, 4), 12),
+    ],
+)
+def test_a_mig_device_takes_its_part_of_the_clients(
+    capability: tuple[int, int], slices: tuple[int, int], limit: int
+) -> None:
+    assert Settings(limit).shares(20 * GIB, capability, slices).replicas == limit
+    with pytest.raises(
+        NodeError, match=f"from 1 to {limit} clients on its architecture"
+    ) as refused:
+        Settings(limit + 1).shares(20 * GIB, capability, slices)
+    part = f", with {slices[0]} of {slices[1]} slices"
+    assert str(refused.value.cause).endswith(part) is (slices[0] < slices[1])
+
+
 @given(st.integers(2, 48), st.integers(1, 100), st.integers(1, 100))
 def test_shares_of_a_given_size_are_refused_when_they_dont_add_up(
     replicas: int, memory: int, threads: int

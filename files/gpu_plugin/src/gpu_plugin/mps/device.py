@@ -115,16 +115,16 @@ class Prepared:
 def shares(device: str, settings: Settings) -> Shares:
     """Return the shares of a device as it is now. NodeError: it can't be shared so, or is not there."""
     with open_nvml() as nvml:
-        gpu, memory = _find(nvml, device)
-        return settings.shares(memory, gpu.compute_capability)
+        gpu, memory, slices = _find(nvml, device)
+        return settings.shares(memory, gpu.compute_capability, slices)
 
 
 def prepare(names: Names, settings: Settings, options: Options, rollback: Rollback) -> Prepared:
     """Make the folders of a device, and keep processes without MPS off it. NodeError."""
     folders.make(names)
     with open_nvml() as nvml:
-        gpu, memory = _find(nvml, names.device)
-        found = settings.shares(memory, gpu.compute_capability)
+        gpu, memory, slices = _find(nvml, names.device)
+        found = settings.shares(memory, gpu.compute_capability, slices)
         # GPUs could be shared, and MIG devices in their place.
         sharable = sum(max(len(nvml.mig_devices(one)), 1) for one in nvml.gpus()[0])
         if settings.multi_user:
@@ -138,15 +138,17 @@ def prepare(names: Names, settings: Settings, options: Options, rollback: Rollba
     return Prepared(settings, found, options.own_shm and folders.mount_shm(names, size))
 
 
-def _find(nvml: Nvml, device: str) -> tuple[Gpu, int]:
-    """Return the GPU that a device is, or is a part of, and the device's memory in bytes."""
+def _find(nvml: Nvml, device: str) -> tuple[Gpu, int, tuple[int, int]]:
+    """Return the GPU that a device is, or is a part of, its memory in bytes, and its slices of those of the GPU."""
     for gpu in nvml.gpus()[0]:
         if device == gpu.uuid and gpu.mig_current:
             raise NodeError(
                 f"{gpu.uuid} is in MIG mode",
                 hint="name one of its MIG devices, or switch the mode off",
             )
-        parts = {one.uuid: one.memory_total for one in nvml.mig_devices(gpu)}
-        if memory := {gpu.uuid: gpu.memory_total, **parts}.get(device):
-            return gpu, memory
+        if device == gpu.uuid:
+            return gpu, gpu.memory_total, (1, 1)
+        for one in nvml.mig_devices(gpu):
+            if device == one.uuid:
+                return gpu, one.memory_total, one.slices
     raise NvmlError(NOT_FOUND, f"looking for {device}")

@@ -164,12 +164,17 @@ class Settings:
         same = replace(self, priority=other.priority, drain=other.drain, on_busy=other.on_busy)
         return replace(same, owner=other.owner) == other
 
-    def shares(self, total_memory: int, compute_capability: tuple[int, int]) -> Shares:
-        """Return the shares of a device with so many bytes.
+    def shares(
+        self,
+        total_memory: int,
+        compute_capability: tuple[int, int],
+        slices: tuple[int, int] = (1, 1),
+    ) -> Shares:
+        """Return the shares of a device with so many bytes, and so many slices of those that its GPU has.
 
         NodeError: they don't add up, or the architecture has no multi-user servers, which are asked for.
         """
-        self._check_counts(compute_capability)
+        self._check_counts(compute_capability, *slices)
         threads = self.threads.of(100) if self.threads else Fraction(100, self.replicas)
         memory = Fraction(total_memory, self.replicas)
         if self.memory is not None:
@@ -179,7 +184,7 @@ class Settings:
         self._check_sizes(shares, total_memory)
         return shares
 
-    def _check_counts(self, compute_capability: tuple[int, int]) -> None:
+    def _check_counts(self, compute_capability: tuple[int, int], slices: int, of: int) -> None:
         if self.multi_user and compute_capability < VOLTA:
             raise NodeError(
                 "multiUser can't be had on this device",
@@ -187,11 +192,12 @@ class Settings:
                 + ".".join(map(str, compute_capability)),
                 hint="remove multiUser from sharing.mps",
             )
-        limit = client_limit(compute_capability)
+        limit = max(client_limit(compute_capability) * slices // of, 1)
         if not 1 <= self.replicas <= limit:
+            part = f", with {slices} of {of} slices" if slices < of else ""
             raise NodeError(
                 f"{self.replicas} shares can't be made of this device",
-                cause=f"MPS takes from 1 to {limit} clients on its architecture",
+                cause=f"MPS takes from 1 to {limit} clients on its architecture{part}",
                 hint="choose fewer replicas",
             )
         if not 1 <= self.combine <= self.replicas:

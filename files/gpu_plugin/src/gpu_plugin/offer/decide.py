@@ -141,7 +141,7 @@ def _offered(device: Device, one: Share, root: str) -> Device:
         return replace(device, time_slice=one.time_slice)
     try:
         settings = replace(one.mps, root=root)
-        shares = settings.shares(device.memory_total, device.compute_capability)
+        shares = settings.shares(device.memory_total, device.compute_capability, device.slices)
         return replace(device, mps=Offer(Names(device.uuid, root), settings, shares))
     except NodeError as error:
         problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")

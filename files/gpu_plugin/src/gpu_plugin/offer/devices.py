@@ -70,7 +70,7 @@ class Device:
 
     ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device,
     and ``mps`` how MPS shares it, if so; else its users may take turns of ``time_slice``. Memory is
-    in bytes.
+    in bytes, ``slices`` are the compute slices of a MIG device and those of its GPU.
     """
 
     id: str
@@ -83,6 +83,7 @@ class Device:
     replica: int | None = None
     memory_total: int = 0
     compute_capability: tuple[int, int] = (0, 0)
+    slices: tuple[int, int] = (1, 1)
     mps: Offer | None = None
     time_slice: str = ""
 
@@ -382,4 +383,5 @@ def _part(view: GpuView, mig: MigDevice, caps: Mapping[str, int]) -> Device:
         instance=(mig.gi_id, mig.ci_id),
         memory_total=mig.memory_total,
         compute_capability=view.gpu.compute_capability,
+        slices=mig.slices,
     )
