@@ -209,6 +209,13 @@ def links(gpu: Gpu) -> Links:
     return Links(switch, peers)
 
 
+@doing("looking for processes on a GPU")
+def computing(uuid: str) -> t.FrozenSet[int]:
+    """Return the processes that have a CUDA context on a GPU."""
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    return frozenset(one.pid for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+
+
 @doing("reading the compute mode")
 def compute_mode(uuid: str) -> int:
     """Return a GPU's compute mode."""

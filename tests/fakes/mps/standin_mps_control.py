@@ -11,7 +11,7 @@ STANDIN_SERVER is a file that names another server, which is ended when that is 
 STANDIN_MOOD is a file with how it answers now; each way is one of the genuine program, seen or possible:
 "lost" as when two ask at once, nothing with status 1, "hangs" for as long as the file says so, "before" and
 "lines" with another line before or behind its answer, as a newer program may have, "refuse" with "Invalid" and
-status 0. After a UUID the mood is that device's alone.
+status 0; with "fault" a client's fault has ended its server for all. After a UUID the mood is that device's alone.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ def serve() -> None:
                     stream.write(f"{limits[rest]}\n")
                 elif rest == "server_list":
                     stream.write("".join(f"{pid}\n" for pid in servers()))
+                elif name == "server_status":
+                    stream.write("FAULT\n" if mood() == "fault" else "ACTIVE\n")
                 elif name == "client_list":
                     stream.write("".join(f"{pid}\n" for pid in CLIENTS))
                 elif verb == "shutdown" and int(value) in servers():

@@ -10,7 +10,7 @@ import ctypes
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,6 +74,15 @@ def servers(daemon: int) -> tuple[int, ...]:
     pids = (int(folder.name) for folder in PROC.iterdir() if folder.name.isdecimal())
     parents = ((pid, stat_fields(pid)[1:3]) for pid in pids)  # and the leaders of their groups
     return tuple(pid for pid, found in parents if str(daemon) in found and pid != daemon)
+
+
+def described(pids: Iterable[int]) -> str:
+    """Return processes in words, without those that have ended."""
+    found = []
+    for pid in sorted(pids):
+        with contextlib.suppress(OSError):
+            found.append(_describe(pid, (PROC / str(pid)).stat().st_uid))
+    return ", ".join(found)
 
 
 def _describe(pid: int, uid: int) -> str:

@@ -54,6 +54,7 @@ class Control:
         self._process: Followed | None = None
         self._last: collections.deque[str] = collections.deque(maxlen=3)
         self._environment: dict[str, str] = {}
+        self._tells_faults = True
 
     @property
     def pid(self) -> int:
@@ -111,6 +112,18 @@ class Control:
     def ask(self, command: str) -> str:
         """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
         return self._ask(command, self._patience)
+
+    def has_fault(self, server: int) -> bool:
+        """Tell whether a server takes nobody since a fault of a client, which older programs do not say."""
+        if not self._tells_faults:
+            return False
+        try:
+            return self.ask(f"get_server_status {server}").strip() == protocol.FAULT
+        except ControlError as error:
+            if not error.cause.startswith(protocol.UNKNOWN):
+                raise
+            self._tells_faults = False
+            return False
 
     def _ask(self, command: str, seconds: float) -> str:
         deadline, said = time.monotonic() + seconds, ""

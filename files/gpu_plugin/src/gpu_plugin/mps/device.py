@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from .._shared._nvml import readings
 from .._shared._nvml.real import Nvml, open_nvml
 from ..tools import bounded, logs
 from ..tools.state import VERSION, StateFile, StateUnusable, read, started
-from . import control, folders
+from . import clients, control, folders
 from .paths import Names
 from .settings import Settings, Shares
 
@@ -110,6 +111,18 @@ class Prepared:
     settings: Settings
     shares: Shares
     own_shm: bool
+
+
+def strangers(gpu: str, daemon: int, servers: Iterable[int]) -> str:
+    """Return in words who is on a GPU without MPS, empty where nobody is. To be used while NVML is open.
+
+    Its ``servers``, known or new ones of the control daemon, get no context beside such a process, and serve nobody.
+    """
+    found = readings.computing(gpu) if daemon else frozenset()
+    if not found or found & {*servers, *clients.servers(daemon)}:
+        return ""
+    who = clients.described(found)
+    return f"processes without MPS keep clients from the GPU: {who}" if who else ""
 
 
 def shares(device: str, settings: Settings) -> Shares:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,8 +24,10 @@ POLL: Final = f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
 LONGEST_EVENT: Final = 500  # a client's command is in the log as it gave it
 SIZE: Final = re.compile(r"([0-9]{1,12})([MG])")
 NUMBER: Final = re.compile(r"[0-9]{1,3}(\.[0-9]+)?")
+FAULT: Final = "FAULT"  # what a server's status is then; else it is ACTIVE or INITIALIZING
 PID: Final = re.compile(r"[0-9]{1,10}")
-REFUSALS: Final = ("Unknown command", "Invalid", "Insufficient", "Not enough privilege")
+UNKNOWN: Final = "Unknown command"
+REFUSALS: Final = (UNKNOWN, "Invalid", "Insufficient", "Not enough privilege")
 CHATTER: Final = re.compile(
     r"Starting control daemon using socket .*|To connect CUDA applications to this daemon.*|"
     r"Accepting connection\.\.\.|NEW UI|UI closed|Cmd:get_\S+( [0-9]+)?|[0-9. ]*|[0-9]+[MG]"
@@ -137,6 +139,12 @@ def pids(answer: str) -> tuple[int, ...]:
     if not all(PID.fullmatch(one) for one in lines):
         raise ControlError("no process ids in the answer", cause=shown(answer.strip()))
     return tuple(map(int, lines))
+
+
+def faulted(server: int, clients: Sequence[int]) -> str:
+    """Return what is said of a server that a client's fatal fault has ended for all of them."""
+    who = ", ".join(map(str, clients)) or "those that it still has"
+    return f"its MPS server {server} had a fatal fault, and takes nobody until these clients have ended: {who}"
 
 
 def gone(answer: str) -> bool:

@@ -78,6 +78,8 @@ class Supervisor:
         self._in_place = False  # the limits, as far as was read back
         self._clients: int | None = None
         self._pids: list[int] = []  # of the clients
+        self._servers: tuple[int, ...] = ()
+        self._faults: list[str] = []  # servers that take nobody, and whom they wait for
         self._ready_since = self._silent_since = float("inf")
         self._last_problem = ""
         self._thread = threading.Thread(target=self._run, name=names.device, daemon=True)
@@ -117,11 +119,16 @@ class Supervisor:
 
     def keep_mode(self) -> None:
         """Look whether processes without MPS are still kept out of a GPU. To be used while NVML is open."""
+        before = self.mode_problem
         try:
             self._rollback.keep_exclusive()
-            self.mode_problem = ""
+            self.mode_problem = device.strangers(
+                self.names.device, self._control.pid, self._servers
+            )
         except (NodeError, OSError) as error:
             self.mode_problem = _text(error)
+        if self.mode_problem != before:
+            self._wake.set()
 
     # --- in a thread of its own ---
 
@@ -255,14 +262,13 @@ class Supervisor:
             self._forget()
             return _text(error)
         self._silent_since = float("inf")
-        return self.mode_problem if self._running else UNKNOWN
+        if not self._running:
+            return UNKNOWN
+        return "; ".join(self._faults) or self.mode_problem
 
     def _forget(self) -> None:
-        self._in_place, self._clients, self._pids = (
-            False,
-            None,
-            [],
-        )  # they are read again once it answers
+        # They are read again once it answers.
+        self._in_place, self._clients, self._pids, self._faults = False, None, [], []
 
     def _look(self) -> None:
         answer = self._control.ask(protocol.POLL)
@@ -280,6 +286,12 @@ class Supervisor:
         }
         self._clients = sum(map(len, found.values()))
         self._pids = [pid for pids in found.values() for pid in pids]
+        self._servers = servers
+        self._faults = [
+            protocol.faulted(pid, pids)
+            for pid, pids in found.items()
+            if self._control.has_fault(pid)
+        ]
         self._report.clients(found)
 
     def _silence(self, error: Silent) -> str:

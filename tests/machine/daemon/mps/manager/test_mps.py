@@ -76,6 +76,18 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(mps: Mps) -> Non
     assert [path.name for path in mps.settings.iterdir()] == ["manager.lock"]
 
 
+def test_a_process_without_mps_on_the_gpu_is_told_of_until_it_ends(mps: Mps) -> None:
+    uuid = mps.uuid()
+    holder = mps.sim.hold(0)
+    mps.run(uuid, "--replicas", 2, "--no-shm", "--modes", 0.5)
+    problem = mps.failed(uuid)
+    assert problem.startswith("processes without MPS keep clients from the GPU: process ")
+    assert f"process {holder.pid} (python" in problem
+    assert holder.poll() is None
+    mps.sim.let_go(holder)
+    assert mps.ready(uuid)["restarts"] == 0
+
+
 def test_mode_that_was_set_before_is_the_one_given_back(mps: Mps) -> None:
     client(mps.sim, "n.nvmlInit(); n.nvmlDeviceSetComputeMode(n.nvmlDeviceGetHandleByIndex(0), 2)")
     manager = mps.run(mps.uuid(), "--replicas", 2, "--no-shm")

@@ -55,6 +55,25 @@ def test_odd_answers_end_no_client(mps: Mps, tmp_path: Path) -> None:
     assert client.living()
 
 
+def test_a_server_that_takes_nobody_since_a_fault_is_waited_for(mps: Mps, tmp_path: Path) -> None:
+    """A client that catches the error and stays, as a notebook does, would make the GPU a black hole."""
+    uuid = mps.uuid()
+    mps.run(uuid, *SHARES, *SHORT)
+    before = mps.ready(uuid)
+    client = Client(str(before["pipe"]))
+    eventually(lambda: mps.status(uuid)["clients"] == 1)
+    (tmp_path / "mood").write_text("fault")
+    problem = mps.failed(uuid)
+    assert problem == (
+        f"its MPS server {os.getpid()} had a fatal fault, and takes nobody until these clients have ended: "
+        f"{client.process.pid}"
+    )
+    assert client.living()
+    (tmp_path / "mood").unlink()
+    after = mps.ready(uuid)
+    assert (after["daemon"], after["restarts"]) == (before["daemon"], before["restarts"])
+
+
 def test_one_answer_that_is_late_is_no_failure(mps: Mps, tmp_path: Path) -> None:
     """As on a node under load: what others see of a device does not change with each answer."""
     uuid = mps.uuid()
