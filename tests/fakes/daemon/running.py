@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_plugin.offer import overview
 from nvsim import testing
 from nvsim.testing import Sim
 from standin_kubelet import control
@@ -201,7 +202,7 @@ class Node:
         return {"state": "", "resources": {}}
 
     def problems(self, resource: str) -> dict[str, str]:
-        """Return why devices of a resource must not be used, by their ids."""
+        """Return why devices of a resource must not be used, by UUID."""
         return dict(self.status()["resources"].get(resource, {}).get("problems", {}))
 
     def ask(self, verb: str, **arguments: Any) -> Any:
@@ -223,8 +224,8 @@ class Node:
             raise
 
     def _healthy(self, resource: str) -> int:
-        told = self.status()["resources"].get(resource, {}).get("devices", {})
-        return [*told.values()].count("Healthy")
+        told = self.status()["resources"].get(resource)
+        return overview.healthy(told) if told else 0
 
     def registered(self, resource: str = GPU) -> None:
         """Wait until the daemon says that the kubelet knows of a resource."""

@@ -166,6 +166,8 @@ class Daemon:
         offered = decide(inventory, {}, config)
         if inventory.absent or offered.refusal:
             return False
+        if why := offered.crowded:
+            raise ConfigError(f"sharing can't be as it is: {why}", hint="choose fewer replicas")
         if why := offered.unsharable or self._mps.refuses(offered.mps):
             raise ConfigError(f"sharing.mps can't be as it is: {why}")
         return True

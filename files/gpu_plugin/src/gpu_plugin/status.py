@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from .offer import overview
 from .tools.state import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
@@ -52,9 +53,9 @@ def describe(state: dict[str, Any]) -> str:
     if state.get("config_fallback"):
         lines.append(f"in force: the last good configuration, {state['config_sha256'][:12]}")
     for name, resource in state["resources"].items():
-        health = list(resource["devices"].values())
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
-        lines.append(f"{name}: {health.count('Healthy')} of {len(health)} healthy, {registered}")
+        healthy, all_ = overview.healthy(resource), overview.count(resource)
+        lines.append(f"{name}: {healthy} of {all_} healthy, {registered}")
     if problem := state.get("registration_problem"):
         lines.append(f"the kubelet does not know of all resources: {problem}")
     if slow := state.get("slow"):

@@ -17,6 +17,7 @@ from ..._core.agent.desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variabl
 from ..._core.agent.python import Missing
 from ..._core.agent.registration import KUBELET, warning
 from ..._core.agent.registration import missing as missing_registration
+from ..._core.agent.resources import count
 from ..._core.dra.names import UNIT as DRA_UNIT
 from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import NvmlError
@@ -387,7 +388,7 @@ class DevicePluginCapability:
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what is served; say whether the payload has to come for the plan to be carried out."""
         resources = {
-            name: {"devices": len(one["devices"]), "registered": one["registered"]}
+            name: {"devices": count(one), "registered": one["registered"]}
             for name, one in state.status.get("resources", {}).items()
         }
         left = {"labels_left": self._labels_left} if self._labels_left else {}

@@ -38,9 +38,9 @@ def shown(found: t.Sequence[str]) -> t.Tuple[str, ...]:
 def _of(status: t.Mapping[str, t.Any], reason: str) -> t.Dict[str, str]:
     """Return the problems of devices by their UUID, where that is what they are about."""
     problems = {
-        device.partition("::")[0]: why
+        uuid: why
         for one in status.get("resources", {}).values()
-        for device, why in one.get("problems", {}).items()
+        for uuid, why in one.get("problems", {}).items()
     }
     return {
         one["uuid"]: problems.get(one["uuid"], "")

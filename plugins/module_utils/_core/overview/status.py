@@ -9,6 +9,7 @@ import datetime
 import re
 import typing as t
 
+from ..agent.resources import count
 from ..driver.releases import standing
 from ..driver.releases.table import Table
 from ..text import json_data
@@ -70,10 +71,9 @@ def daemon(text: str, problem: str = "") -> Json:
 
 
 def _resource(told: Json) -> Json:
-    health = list(_table(told.get("devices")).values())
     return {
-        "devices": len(health),
-        "healthy": health.count("Healthy"),
+        "devices": count(told),
+        "healthy": count(told, "Healthy"),
         "registered": told.get("registered") is True,
     }
 

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ..agent.held import HELD
+from ..agent.resources import count
 from ..text import json_data
 
 SERVING = "serving"
@@ -109,8 +110,7 @@ class Daemon:
 
 
 def _resource(report: t.Mapping[str, t.Any]) -> Resource:
-    devices = _table(report.get("devices"))
-    healthy = sum(one != UNHEALTHY for one in devices.values())
+    healthy = count(report) - count(report, UNHEALTHY)
     return Resource(healthy, report.get("registered") is not False)
 
 
@@ -127,7 +127,7 @@ def _unhealthy(
     for resource, report in resources.items():
         problems = _table(_table(report).get("problems"))
         for device, health in _table(_table(report).get("devices")).items():
-            if health == UNHEALTHY and (device.partition("::")[0] in waits) is waiting:
+            if health == UNHEALTHY and (device in waits) is waiting:
                 problem = _text(problems.get(device))
                 yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
 

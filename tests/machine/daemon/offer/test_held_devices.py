@@ -30,12 +30,11 @@ def held(node: Node) -> dict[str, str]:
     found = eventually(
         lambda: {one["reason"] for one in node.status()["devices"]} - asks and node.status()
     )
-    problems = {
-        name: why
+    return {
+        uuid: why
         for resource in found["resources"].values()
-        for name, why in resource["problems"].items()
+        for uuid, why in resource["problems"].items()
     }
-    return {name.partition("::")[0]: why for name, why in problems.items()}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +114,7 @@ def test_a_kubelet_that_does_not_tell_keeps_devices_as_they_were(make_node: Make
     node.pods.unlink()
     node.pods.touch()
     node.config.write_text(BY_FOUR)
-    problems = eventually(lambda: len(node.problems(GPU)) == 8 and node.problems(GPU))
+    problems = eventually(lambda: len(node.problems(GPU)) == 2 and node.problems(GPU))
     assert set(problems.values()) == {
         "it waits for the kubelet's answer whether a pod holds it in another form"
     }

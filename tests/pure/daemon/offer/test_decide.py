@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -106,6 +107,28 @@ def test_without_a_channel_that_is_required_nobody_gets_a_device() -> None:
     assert kinds(config, HostState()) == [Kind.NO_CHANNEL] * 2
     assert kinds(config, HostState(imex_channels=("0",))) == [None, None]
     assert kinds(replace(config, imex_required=False), HostState()) == [None, None]
+
+
+def test_more_devices_than_the_kubelet_can_be_told_of_are_named() -> None:
+    config = parse("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4096}]}}")
+    many = inventory(*(view(number) for number in range(13)))
+    assert decide(many, {}, config).crowded == (
+        "nvidia.com/gpu would have 53248 devices, and the kubelet can be told of 50000"
+    )
+    assert decide(inventory(*many.gpus[:12]), {}, config).crowded == ""
+
+
+def test_what_the_status_has_of_a_device_does_not_grow_with_its_shares() -> None:
+    sick = [view(number, problem="it is off the bus " * 20) for number in range(12)]
+    sizes = []
+    for replicas in (2, 4096):
+        sharing = (
+            f"{{timeSlicing: {{resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}"
+        )
+        (devices,) = decide(inventory(*sick), {}, parse(f"sharing: {sharing}")).resources.values()
+        assert set(devices.shares.values()) == {replicas}
+        sizes.append(len(json.dumps([devices.health, devices.problems, devices.shares])))
+    assert sizes[1] - sizes[0] == 3 * len(sick)  # the digits of the numbers
 
 
 def test_a_gpu_for_which_nvml_does_not_answer_is_known_and_nobodys() -> None:

@@ -21,11 +21,11 @@ HOLDER = Holder("default", "one", "main")
 
 def resource(*ids: str, **problems: str) -> dict[str, Any]:
     health = {one: "Unhealthy" if one in problems else "Healthy" for one in ids}
-    return {"devices": health, "problems": problems, "registered": True}
+    return {"devices": health, "problems": problems, "shares": {}, "registered": True}
 
 
 def test_whole_gpus_have_their_health_and_users() -> None:
-    offered = {GPU: {**resource("GPU-a", "GPU-b"), "problems": {"GPU-b": "XID 48"}}}
+    offered = {GPU: resource("GPU-a", "GPU-b", **{"GPU-b": "XID 48"})}
     assert rows(CARD, offered, {"GPU-a": [HOLDER]}, []) == [
         Row("0", "H100", "GPU-a", GPU, 1, "Healthy", used_by=[Use("default", "one", "main", 1)]),
         Row("1", "H100", "GPU-b", GPU, 1, "Unhealthy", "XID 48"),
@@ -33,7 +33,7 @@ def test_whole_gpus_have_their_health_and_users() -> None:
 
 
 def test_shares_are_counted_by_device_and_container() -> None:
-    offered = {"nvidia.com/gpu.shared": resource(*(f"GPU-a::{n}" for n in range(4)))}
+    offered = {"nvidia.com/gpu.shared": {**resource("GPU-a"), "shares": {"GPU-a": 4}}}
     other = Holder("team", "two", "main")
     holders = {"GPU-a::0": [HOLDER], "GPU-a::3": [HOLDER], "GPU-a::1": [other]}
     mps = {"device": "GPU-a", "state": "ready", "clients": 3}
@@ -54,7 +54,7 @@ def test_shares_are_counted_by_device_and_container() -> None:
 
 def test_what_mends_a_fault_does_not_widen_the_table() -> None:
     why = f"XID 48{WAY_BACK}a reset of the GPU"
-    (row,) = rows(CARD[:1], {GPU: {**resource("GPU-a"), "problems": {"GPU-a": why}}}, {}, [])
+    (row,) = rows(CARD[:1], {GPU: resource("GPU-a", **{"GPU-a": why})}, {}, [])
     assert row.problem == why
     assert "Unhealthy: XID 48  " in table([row])
     assert "a reset" not in table([row])

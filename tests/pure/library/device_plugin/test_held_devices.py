@@ -37,11 +37,8 @@ def about_pods(warnings: t.Iterable[str]) -> t.Tuple[str, ...]:
 def tell(machine: AgentHost, reason: str) -> None:
     """Let the daemon say why it gives a device in two shares to nobody."""
     status = json.loads(machine.files[STATUS])
-    shares = {f"{GPU}::{number}": WHY for number in range(2)}
-    health = dict.fromkeys(shares, "Unhealthy")
-    status["resources"] = {
-        "nvidia.com/gpu": {"devices": health, "problems": shares, "registered": True}
-    }
+    known = {"devices": {GPU: "Unhealthy"}, "problems": {GPU: WHY}, "shares": {GPU: 2}}
+    status["resources"] = {"nvidia.com/gpu": {**known, "registered": True}}
     status["devices"] = [{"uuid": GPU, "index": "0", "reason": reason}]
     machine.files[STATUS] = json.dumps(status)
 

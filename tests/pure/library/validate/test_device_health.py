@@ -28,14 +28,13 @@ def test_only_the_first_of_many_unhealthy_devices_are_named() -> None:
     ],
 )
 def test_a_device_that_waits_for_who_has_it_is_a_warning(why: dict[str, t.Any]) -> None:
-    shares = {f"GPU-1::{number}": "Unhealthy" for number in range(2)}
-    problems = dict.fromkeys(shares, "it waits for pod team/trainer")
-    said = {**resource(devices={**shares, "GPU-2": "Healthy"}, problems=problems), **why}
+    devices, shared = {"GPU-1": "Unhealthy", "GPU-2": "Healthy"}, {"GPU-1": 4}
+    problems = {"GPU-1": "it waits for pod team/trainer"}
+    said = {**resource(devices=devices, problems=problems, shares=shared), **why}
     assert failures(node(said)) == {}
     assert told(node(said), "warning")["health"] == (
-        "devices are given to nobody until who has them has ended (nvidia.com/gpu GPU-1::0: it waits for pod "
-        "team/trainer; nvidia.com/gpu GPU-1::1: it waits for pod team/trainer) -> drain the node, or wait for these "
-        "pods to end"
+        "devices are given to nobody until who has them has ended (nvidia.com/gpu GPU-1: it waits for pod "
+        "team/trainer) -> drain the node, or wait for these pods to end"
     )
-    sick = resource(devices={**shares, "GPU-2": "Unhealthy"}, problems=problems)
+    sick = resource(devices=dict.fromkeys(devices, "Unhealthy"), problems=problems, shares=shared)
     assert "GPU-1" not in failures(node({**sick, **why}))["health"]

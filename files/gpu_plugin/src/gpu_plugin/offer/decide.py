@@ -56,6 +56,9 @@ class MpsState:
 
 
 NO_MPS: Final = MpsState()
+MOST_DEVICES: Final = (
+    50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
+)
 
 
 def share(
@@ -170,6 +173,18 @@ class Offered:
     refusal: EnumerationRefused | None = None
     forms: Mapping[str, Form] = field(default_factory=dict)
     held: Mapping[str, Problem] = field(default_factory=dict)
+
+    @property
+    def crowded(self) -> str:
+        """Which resource has more devices than the kubelet can be told of, empty where none has."""
+        return next(
+            (
+                f"{name} would have {len(devices)} devices, and the kubelet can be told of {MOST_DEVICES}"
+                for name, devices in self.resources.items()
+                if len(devices) > MOST_DEVICES
+            ),
+            "",
+        )
 
     @property
     def unsharable(self) -> str:

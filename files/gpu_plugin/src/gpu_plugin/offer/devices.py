@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -113,8 +114,13 @@ class Devices(tuple[Device, ...]):
 
     @cached_property
     def problems(self) -> Mapping[str, str]:
-        """Why devices must not be used, by their ids."""
-        return {device.id: device.problem.text for device in self if device.problem}
+        """Why devices must not be used, by UUID, as all shares of one have the same problem."""
+        return {device.uuid: device.problem.text for device in self if device.problem}
+
+    @cached_property
+    def shares(self) -> Mapping[str, int]:
+        """How many shares each device has that is shared, by UUID."""
+        return Counter(device.uuid for device in self if device.replica is not None)
 
     @cached_property
     def reasons(self) -> Mapping[tuple[str, str], str]:
@@ -126,8 +132,8 @@ class Devices(tuple[Device, ...]):
 
     @cached_property
     def health(self) -> Mapping[str, str]:
-        """How the devices are, by their ids and in the kubelet's words."""
-        return {device.id: "Unhealthy" if device.problem else "Healthy" for device in self}
+        """How the devices are, by UUID and in the kubelet's words."""
+        return {device.uuid: "Unhealthy" if device.problem else "Healthy" for device in self}
 
 
 @dataclass(frozen=True)

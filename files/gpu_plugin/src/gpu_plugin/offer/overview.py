@@ -74,13 +74,11 @@ def rows(
     ``resources`` are those of the daemon's state, ``mps`` the states of the MPS daemons.
     """
     daemons = {str(one["device"]): one for one in mps}
-    offered: dict[str, list[tuple[str, list[str], Mapping[str, str]]]] = {}
+    offered: dict[str, list[tuple[str, int, str, str]]] = {}
     for name, resource in resources.items():
-        parts: dict[str, list[str]] = {}
-        for device in resource["devices"]:
-            parts.setdefault(device.partition("::")[0], []).append(device)
-        for uuid, ids in parts.items():
-            offered.setdefault(uuid, []).append((name, ids, resource["problems"]))
+        for uuid, health in resource["devices"].items():
+            shares, why = resource["shares"].get(uuid, 1), resource["problems"].get(uuid, "")
+            offered.setdefault(uuid, []).append((name, shares, health, why))
     known = list(hardware)
     seen, by_uuid = {one.uuid for one in known}, _by_uuid(holders)
     known += [Hardware("", "", uuid) for uuid in offered if uuid not in seen]
@@ -88,17 +86,23 @@ def rows(
     for one in known:
         daemon = daemons.get(one.uuid, {})
         mps_state, clients = daemon.get("state", ""), daemon.get("clients", 0)
-        for name, ids, problems in offered.get(one.uuid, [("", [], {})]):
-            why = next((problems[device] for device in ids if device in problems), "")
-            health = "Unhealthy" if why else "Healthy" if ids else ""
-            offer = (name, len(ids), health, why, mps_state, clients, by_uuid.get(one.uuid, []))
-            found.append(Row(one.index, one.name, one.uuid, *offer))
+        for offer in offered.get(one.uuid, [("", 0, "", "")]):
+            rest = (mps_state, clients, by_uuid.get(one.uuid, []))
+            found.append(Row(one.index, one.name, one.uuid, *offer, *rest))
+    return found
+
+
+def count(resource: Mapping[str, Any]) -> int:
+    """Return how many devices a resource of the daemon's state has, of a shared one its shares."""
+    found: int = sum(resource["shares"].get(uuid, 1) for uuid in resource["devices"])
     return found
 
 
 def healthy(resource: Mapping[str, Any]) -> int:
-    """Return how many healthy devices a resource of the daemon's state has."""
-    return len(resource["devices"]) - len(resource["problems"])
+    """Return how many of them are healthy."""
+    bad = resource["problems"]
+    unhealthy: int = sum(resource["shares"].get(uuid, 1) for uuid in bad)
+    return count(resource) - unhealthy
 
 
 def _by_uuid(holders: Mapping[str, Sequence[Holder]]) -> dict[str, list[Use]]:

@@ -80,6 +80,10 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
             "the devices can't be looked at, so what they allow is not known", cause=unknown
         )
         return []
+    if offered.crowded:
+        raise ConfigError(
+            f"{source}: sharing can't be as it is: {offered.crowded}", hint="choose fewer replicas"
+        )
     concerned = shared or mps.devices(managers) or mps.left(managers)
     why = offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps)
     if concerned and why:

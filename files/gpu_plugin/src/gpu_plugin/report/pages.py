@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
+from ..offer import overview
 from .endpoint import TEXT, Page
 from .probes import health, readiness
 
@@ -65,9 +66,9 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         fallback.add_metric([], state["config_fallback"])
         available.add_metric([], state["state"] != "waiting_for_driver")
         for name, resource in state["resources"].items():
-            unhealthy = len(resource["problems"])
-            devices.add_metric([name, "healthy"], len(resource["devices"]) - unhealthy)
-            devices.add_metric([name, "unhealthy"], unhealthy)
+            healthy = overview.healthy(resource)
+            devices.add_metric([name, "healthy"], healthy)
+            devices.add_metric([name, "unhealthy"], overview.count(resource) - healthy)
             registered.add_metric([name], resource["registered"])
         for one in state["devices"][:MOST_SERIES]:
             labels = [one["uuid"], one["index"], one["reason"]]

@@ -16,6 +16,7 @@ from ..config.reload import InForce
 from ..gpus.watch import GpuWatch
 from ..kubelet.manager import Manager
 from ..observer import Observer
+from ..offer import overview
 from ..offer.decide import Offered
 from ..tools import logs
 from ..tools.chores import Chore
@@ -36,6 +37,7 @@ def state(
 ) -> dict[str, Any]:
     """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors.
 
+    A resource's devices are by UUID: of thousands of shares of a few GPUs there would be too much to read.
     ``health`` has an entry for each GPU or MIG instance that is unfit, whatever it is advertised as.
     """
     inventory, refusal, registered = gpus.inventory, offered.refusal, kubelet.registered()
@@ -52,6 +54,7 @@ def state(
             name: {
                 "devices": those.health,
                 "problems": those.problems,
+                "shares": those.shares,
                 "registered": registered.get(name, False),
             }
             for name, those in offered.resources.items()
@@ -92,7 +95,7 @@ class Report:
             return ()
         self._last = found
         resources = found["resources"]
-        count = sum(len(one["devices"]) for one in resources.values())
+        count = sum(overview.count(one) for one in resources.values())
         summary = f"{found['state']}: {count} devices of {len(resources)} resources"
         return (f"STATUS={found['problem'] or summary}",)
 
