@@ -101,6 +101,20 @@ class FakeHost:
         }
         return sorted(names)
 
+    def sizes(self, path: str) -> t.Dict[str, int]:
+        return {one: len(text) for one, text in self.files.items() if one.startswith(f"{path}/")}
+
+    def leads_to(self, path: str) -> str:
+        return self.links.get(path, "")
+
+    def writable(self, _path: str) -> bool:
+        return True
+
+    def move(self, path: str, to: str) -> None:
+        for known in (self.files, self.links):
+            for one in [one for one in known if one.startswith(f"{path}/")]:
+                known[to + one[len(path) :]] = known.pop(one)
+
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.links or bool(self.listdir(path))
 

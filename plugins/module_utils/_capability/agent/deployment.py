@@ -30,9 +30,10 @@ from ..own_files import OwnFiles
 from ..recorded import existing
 from . import dra, labels, registration, sole
 from .checking import check_config
+from .environment import complete, damage, replacing
 from .packages import VENV, Packages
 from .python import find, missing
-from .release import checked, fill, publish, retract
+from .release import checked, fill, linked, publish, retract
 from .rollback import Rollback
 from .status import STATUS, told
 
@@ -101,8 +102,9 @@ class DevicePluginCapability:
         """Read the environment, the files, the services and what the daemon says."""
         host, desired, packages = self._host, self._desired, self._packages
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
-        usable = bool(current) and host.exists(f"{self._release(current)}/.complete")
-        fresh = current != desired.digest or not usable
+        same = bool(current) and current == desired.digest
+        damaged = damage(host, self._release(current)) if same else ""
+        fresh = current != desired.digest or bool(damaged)
         needed = fresh and bool(desired.digest)
         python = find(host, desired.python) if needed else ""
         daemon, link = self._service(UNIT), host.readlink(CONFIG)
@@ -114,7 +116,8 @@ class DevicePluginCapability:
             apt=host.which("apt-get") is not None,
             current=current,
             releases=tuple(host.listdir(f"{self._prefix}/releases")),
-            usable=usable,
+            damage=damaged,
+            linked=linked(host, self._prefix),
             files=self._files(link),
             link=link,
             daemon=daemon,
@@ -183,7 +186,7 @@ class DevicePluginCapability:
 
     def _checked(self, state: Observed, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:
         """Refuse before the first change what this release refuses; return which devices would wait for whom."""
-        if state.current != self._desired.digest or not state.usable:
+        if state.current != self._desired.digest or state.damage:
             return ()
         due = [step.params for step in steps if step.action == "config"]
         return tuple(told for one in due for told in self._check(one["path"], one["text"]))
@@ -228,22 +231,20 @@ class DevicePluginCapability:
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun again."""
         host, release = self._host, self._release(self._desired.digest)
-        host.remove(release)
-        fill(
-            host,
-            release,
-            find(host, self._desired.python),
-            self._params["payload"],
-            self._index_url,
-        )
-        if self._desired.state == "started":  # before anything that is in use changes
-            path = self._desired.config_file
-            text = self._desired.configs[path]
-            check_config(host, f"{release}/bin/gpu-plugin", self._desired, path, text)
-        host.remove(f"{release}/payload")
-        host.write(f"{release}/.complete", "")
-        publish(host, self._prefix, self._desired.digest)
+        python, payload = find(host, self._desired.python), self._params["payload"]
+        with replacing(host, release):
+            fill(host, release, python, payload, self._index_url)
+            if self._desired.state == "started":  # before anything that is in use changes
+                path = self._desired.config_file
+                text = self._desired.configs[path]
+                check_config(host, f"{release}/bin/gpu-plugin", self._desired, path, text)
+            host.remove(f"{release}/payload")
+            complete(host, release)
+        self._do_links()
         self._prune()
+
+    def _do_links(self) -> None:
+        publish(self._host, self._prefix, self._desired.digest)
 
     def _prune(self) -> None:
         """Remove old releases, but none that runs or may be put back."""

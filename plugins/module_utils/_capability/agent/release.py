@@ -48,6 +48,14 @@ def publish(host: Host, prefix: str, digest: str) -> None:
             host.symlink(PROGRAM, COMMAND)
 
 
+def linked(host: Host, prefix: str) -> bool:
+    """Tell whether the ways to a release are there that publish() makes."""
+    missing = PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND)
+    if missing and host.writable(os.path.dirname(COMMAND)):
+        return False
+    return host.readlink(f"{prefix}/bin") == "current/bin"
+
+
 def retract(host: Host, path: str) -> None:
     """Remove the command with the folder that it leads to, if it is ours."""
     if PROGRAM.startswith(f"{path}/") and host.readlink(COMMAND) == PROGRAM:

@@ -63,7 +63,8 @@ class Observed:
     installed for environments and are to go. ``dra_late`` is why the DRA driver does not serve, where it
     runs; ``moves`` tells that GPUs change their owner, device plugin or DRA;
     ``held`` is who has one that has to go to another, or where all goes, has one of DRA.
-    ``pod`` is a device plugin of the DaemonSet's that serves the node.
+    ``pod`` is a device plugin of the DaemonSet's that serves the node. ``damage`` is what is wrong with the
+    environment, and ``linked`` tells that the ways to it are there.
     """
 
     python: str
@@ -71,7 +72,7 @@ class Observed:
     apt: bool
     current: str
     releases: t.Tuple[str, ...]
-    usable: bool
+    damage: str
     files: t.Mapping[str, str]
     link: t.Optional[str]
     daemon: Service
@@ -89,6 +90,7 @@ class Observed:
     missing: Missing = NOTHING
     removal: t.Optional[Removal] = None
     pod: str = ""
+    linked: bool = True
 
 
 def serving(observed: Observed) -> str:
@@ -175,8 +177,13 @@ def _after(
 
 
 def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
-    if observed.current == desired.digest and observed.usable:
-        return []
+    path = f"{prefix}/releases/{desired.digest}"
+    summary = f"install the daemon's environment as {path} and switch to it"
+    if observed.current == desired.digest and not observed.damage:
+        summary = f"link {prefix}/bin and the command gpu-plugin to {path}"
+        return [] if observed.linked else [Step("links", summary)]
+    if observed.current == desired.digest:
+        summary = f"make the daemon's environment {path} anew: {observed.damage}"
     steps: t.List[Step] = []
     if not observed.python:
         steps += python_steps(observed.missing, desired.python, install=desired.install_python)
@@ -187,8 +194,6 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
                 hint="install the distribution's package for it",
             )
         steps.append(Step("venv_package", "install the package python3-venv"))
-    path = f"{prefix}/releases/{desired.digest}"
-    summary = f"install the daemon's environment as {path} and switch to it"
     return [*steps, Step("release", summary)]
 
 
@@ -197,7 +202,8 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
     if observed.pod:
         raise sole.refusal(observed.pod, pod=False)
     configs, status, why = _configs(observed, desired), observed.status, ""
-    if release or any(step.params["path"] == desired.config_file for step in configs):
+    made = any(step.action == "release" for step in release)
+    if made or any(step.params["path"] == desired.config_file for step in configs):
         why = CHANGES
     elif status and status.get("config_sha256") != observed.config_digest:
         why = "it runs on another configuration"
@@ -209,7 +215,7 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
         if late or any(step.action == "link" for step in configs):
             summary = f": {late}" if late else " until the daemon follows its configuration"
             daemon.append(Step("wait", f"wait{summary}"))
-    labels = _labels(observed, desired, released=bool(release))
+    labels = _labels(observed, desired, released=made)
     dra = _dra(observed, desired, why)
     changes = [*configs, *manager, *daemon, *dra, *labels]
     steps = [*_pause(observed, desired), *release, *_make_way(observed, desired), *changes]

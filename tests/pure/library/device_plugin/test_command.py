@@ -52,6 +52,18 @@ def test_a_folder_that_can_not_be_written_keeps_nothing_back(
         link(target, path)
 
     monkeypatch.setattr(machine, "symlink", t.cast("t.Any", refuse))
+    monkeypatch.setattr(machine, "writable", lambda _path: False)
     deploy(machine, "r1")
     assert machine.current == "r1"
     assert COMMAND not in machine.links
+
+
+def test_links_that_are_gone_come_back_and_nothing_restarts() -> None:
+    machine = AgentHost()
+    deploy(machine, "r1")
+    pid = machine.pid
+    for path in (COMMAND, f"{PREFIX}/bin"):
+        target = machine.links.pop(path)
+        deploy(machine, "r1")
+        assert machine.links[path] == target
+    assert machine.pid == pid

@@ -55,7 +55,7 @@ def test_running_node_gets_nothing() -> None:
     ("changes", "expected"),
     [
         ({"current": "old", **daemon("old")}, ["release", "restart"]),
-        ({"usable": False}, ["release", "restart"]),
+        ({"damage": "its files are gone"}, ["release", "restart"]),
         (with_files(config="version: v1\nflags: {}\n"), ["config config.yaml", "restart"]),
         (with_files(unit="[Unit]\nDescription=older\n"), [f"file {UNIT}", "restart"]),
         (with_files(mps_unit="older"), [f"file {MPS_UNIT}"]),  # nothing is shared
@@ -152,7 +152,7 @@ def test_absent_takes_back_what_is_there() -> None:
 
 @given(
     current=st.sampled_from(["", "old", "new"]),
-    usable=st.booleans(),
+    damage=st.sampled_from(["", "it was not finished"]),
     config=st.sampled_from([None, "other", FILES[CONFIG]]),
     unit=st.sampled_from([None, "other", NAMED[UNIT]]),
     active=st.sampled_from(["active", "inactive", "failed"]),
@@ -161,7 +161,7 @@ def test_absent_takes_back_what_is_there() -> None:
 )
 def test_from_anywhere_the_service_ends_as_wanted(
     current: str,
-    usable: bool,
+    damage: str,
     config: str | None,
     unit: str | None,
     active: str,
@@ -170,12 +170,12 @@ def test_from_anywhere_the_service_ends_as_wanted(
 ) -> None:
     state = seen(
         current=current,
-        usable=usable and bool(current),
+        damage=damage,
         **with_files(config=config, unit=unit),
         **daemon(running, ActiveState=active, UnitFileState=enabled),
     )
     done = {action.split()[0] for action in actions(plan(state, WANTED, PREFIX))}
-    assert ("release" in done) == (current != "new" or not usable)
+    assert ("release" in done) == (current != "new" or bool(damage))
     assert ("config" in done) == (config != FILES[CONFIG])
     assert ("file" in done) == (unit != NAMED[UNIT])
     assert ("enable" in done) == (enabled != "enabled")

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""An environment that is not as it was made is seen by one look, and made anew; it comes back where that fails."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent import environment
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+
+from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy
+
+RELEASE = f"{PREFIX}/releases/r1"
+LIBRARY = f"{RELEASE}/lib/python3.13/site-packages/grpc/_cython.so"
+
+
+def deployed() -> AgentHost:
+    """Return a machine whose environment has a library, and an interpreter that its Python leads to."""
+    machine = AgentHost()
+    deploy(machine, "r1")
+    machine.files[LIBRARY] = "x" * 100
+    machine.links[f"{RELEASE}/bin/python3"] = "/usr/bin/python3.13"
+    environment.complete(t.cast("t.Any", machine), RELEASE)
+    assert damage(machine) == ""
+    return machine
+
+
+def damage(machine: AgentHost) -> str:
+    return environment.damage(t.cast("t.Any", machine), RELEASE)
+
+
+def gone(machine: AgentHost) -> None:
+    del machine.files[LIBRARY]
+
+
+def cut_off(machine: AgentHost) -> None:
+    machine.files[LIBRARY] = "x" * 50
+
+
+def added(machine: AgentHost) -> None:
+    machine.files[f"{LIBRARY}.1"] = ""
+
+
+def upgraded(machine: AgentHost) -> None:
+    machine.links[f"{RELEASE}/bin/python3"] = "/usr/bin/python3.14"
+
+
+def without_python(machine: AgentHost) -> None:
+    machine.links[f"{RELEASE}/bin/python3"] = ""
+
+
+def unfinished(machine: AgentHost) -> None:
+    del machine.files[f"{RELEASE}/.complete"]
+
+
+def torn(machine: AgentHost) -> None:
+    machine.files[f"{RELEASE}/.complete"] = '{"python":'
+
+
+@pytest.mark.parametrize(
+    ("drift", "words"),
+    [
+        (gone, "its files are others than it was made of"),
+        (cut_off, "its files are others than it was made of"),
+        (added, "its files are others than it was made of"),
+        (upgraded, "it was made for another Python than /usr/bin/python3.14"),
+        (without_python, "it was made for another Python than there is"),
+        (unfinished, "it was not finished"),
+        (torn, "it was not finished"),
+    ],
+)
+def test_what_is_damaged_is_made_anew(drift: t.Callable[[AgentHost], None], words: str) -> None:
+    machine = deployed()
+    drift(machine)
+    assert damage(machine) == words
+    made = machine.pid
+    deploy(machine, "r1")
+    assert damage(machine) == ""
+    assert machine.pid == made + 1
+    assert machine.listdir(f"{PREFIX}/releases") == ["r1"]
+
+
+def test_what_can_not_be_made_anew_stays_as_it_was() -> None:
+    machine = deployed()
+    cut_off(machine)
+    before = {path: text for path, text in machine.files.items() if path.startswith(RELEASE)}
+    machine.killed_at = "pip install"
+    with pytest.raises(KeyboardInterrupt):
+        deploy(machine, "r1")
+    after = {path: text for path, text in machine.files.items() if path.startswith(RELEASE)}
+    assert after == before
+
+
+def test_a_half_made_release_leaves_nothing() -> None:
+    machine = AgentHost()
+    machine.killed_at = "pip install"
+    with pytest.raises((KeyboardInterrupt, NodeError)):
+        deploy(machine, "r1")
+    assert machine.listdir(f"{PREFIX}/releases") == []
