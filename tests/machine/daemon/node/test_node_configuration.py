@@ -106,7 +106,7 @@ def test_without_a_last_good_configuration_a_bad_file_ends_the_start(make_node: 
     node.wait(SHARED, 3)
     text = eventually(lambda: kept(node))
     node.kill()
-    (path,) = folder(node).glob("*.json")
+    path = folder(node) / "configuration.json"
     for number, damaged in enumerate((text[:-20], text.replace('"version": 1', '"version": 9')), 1):
         path.write_text(damaged)
         start(node, BAD)

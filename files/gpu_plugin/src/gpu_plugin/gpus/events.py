@@ -174,6 +174,7 @@ class _Listener:
         except NvmlError as error:
             if not self._stopping and not self.quiet:
                 logs.warning("waiting for events failed, trying again", cause=error)
+            self.quiet = True
             lasted = time.monotonic() - begun >= LASTED  # else it is tried again at the next look
             return lasted and not self._stopping and self._renew()
         return False
