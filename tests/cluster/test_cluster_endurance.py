@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.offer import overview
+from gpu_plugin import status
 
 from tests.bench.rounds import Rounds
 from tests.cluster.cluster import Cluster
@@ -118,7 +118,7 @@ def test_the_api_server_is_killed(cluster: Cluster, rounds: MakeRounds) -> None:
 
     def served() -> int:
         found = cluster.node.status()["resources"].values()
-        return sum(one["registered"] and overview.healthy(one) for one in found)
+        return sum(one["registered"] and status.healthy(one) for one in found)
 
     def answers() -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):

@@ -24,11 +24,12 @@ class OwnFiles(t.NamedTuple):
     def steps(self) -> t.Tuple[Step, ...]:
         """Return the step that gives back what is not root's, or in another mode. NodeError: one is no regular file."""
         wanted = {**dict.fromkeys(self.folders, 493), **self.modes}
-        found = {path: self.host.itself(path) for path in wanted}
+        pairs = ((path, self.host.itself(path)) for path in wanted)
+        found = {path: status for path, status in pairs if status is not None}
         off = {
             path: wanted[path]
             for path, status in found.items()
-            if status is not None and self._is_off(path, status, wanted[path])
+            if self._is_off(path, status, wanted[path])
         }
         if not off:
             return ()
@@ -49,6 +50,5 @@ class OwnFiles(t.NamedTuple):
         return stat.S_IMODE(status.mode) != mode or (status.uid, status.gid) != (0, 0)
 
 
-def _shown(status: t.Optional[Status]) -> str:
-    assert status is not None
+def _shown(status: Status) -> str:
     return f"mode {stat.S_IMODE(status.mode):04o}, owner {status.uid}:{status.gid}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.offer import overview
+from gpu_plugin import status
 from nvsim import testing
 from nvsim.testing import Sim
 from standin_kubelet import control
@@ -225,7 +225,7 @@ class Node:
 
     def _healthy(self, resource: str) -> int:
         told = self.status()["resources"].get(resource)
-        return overview.healthy(told) if told else 0
+        return status.healthy(told) if told else 0
 
     def registered(self, resource: str = GPU) -> None:
         """Wait until the daemon says that the kubelet knows of a resource."""

@@ -64,6 +64,7 @@ def gpu(index: int, uuid: str, name: str, gib: int, layout: Layout | None) -> di
     devices = [
         {"uuid": f"MIG-{uuid[4:-2]}{at:02x}", "gpu_uuid": uuid, "gpu_index": index, "mig_index": at}
         | {"gi_id": each["id"], "ci_id": 0, "profile": each["profile"], "memory_total": GIB}
+        | {"slices": (1, 7)}
         for at, each in enumerate(instances)
     ]
     return {

@@ -114,7 +114,8 @@ def serving(observed: Observed) -> str:
         problem = status.get("registration_problem")
         why = f" ({problem})" if problem else ""
         return f"the kubelet has not accepted {', '.join(late)}{why}"
-    return (observed.kubelet and held.open_question(status)) or _sharing(status)
+    asked = held.open_question(status) if observed.kubelet else ""
+    return asked or _sharing(status)
 
 
 def _sharing(status: t.Mapping[str, t.Any]) -> str:

@@ -87,7 +87,7 @@ def test_what_can_not_be_made_anew_stays_as_it_was() -> None:
     machine = deployed()
     cut_off(machine)
     before = {path: text for path, text in machine.files.items() if path.startswith(RELEASE)}
-    machine.killed_at = "pip install"
+    machine.killed_at = "-m venv"
     with pytest.raises(KeyboardInterrupt):
         deploy(machine, "r1")
     after = {path: text for path, text in machine.files.items() if path.startswith(RELEASE)}
@@ -96,7 +96,7 @@ def test_what_can_not_be_made_anew_stays_as_it_was() -> None:
 
 def test_a_half_made_release_leaves_nothing() -> None:
     machine = AgentHost()
-    machine.killed_at = "pip install"
+    machine.killed_at = "-m venv"
     with pytest.raises((KeyboardInterrupt, NodeError)):
         deploy(machine, "r1")
     assert machine.listdir(f"{PREFIX}/releases") == []

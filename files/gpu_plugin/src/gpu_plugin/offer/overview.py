@@ -92,19 +92,6 @@ def rows(
     return found
 
 
-def count(resource: Mapping[str, Any]) -> int:
-    """Return how many devices a resource of the daemon's state has, of a shared one its shares."""
-    found: int = sum(resource["shares"].get(uuid, 1) for uuid in resource["devices"])
-    return found
-
-
-def healthy(resource: Mapping[str, Any]) -> int:
-    """Return how many of them are healthy."""
-    bad = resource["problems"]
-    unhealthy: int = sum(resource["shares"].get(uuid, 1) for uuid in bad)
-    return count(resource) - unhealthy
-
-
 def _by_uuid(holders: Mapping[str, Sequence[Holder]]) -> dict[str, list[Use]]:
     """Return who has shares of each device, also such as it is no longer offered in."""
     counted: dict[str, Counter[Holder]] = {}

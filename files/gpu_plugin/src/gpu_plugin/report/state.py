@@ -11,12 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
+from .. import __version__, status
 from ..config.reload import InForce
 from ..gpus.watch import GpuWatch
 from ..kubelet.manager import Manager
 from ..observer import Observer
-from ..offer import overview
 from ..offer.decide import Offered
 from ..tools import logs
 from ..tools.chores import Chore
@@ -95,7 +94,7 @@ class Report:
             return ()
         self._last = found
         resources = found["resources"]
-        count = sum(overview.count(one) for one in resources.values())
+        count = sum(status.count(one) for one in resources.values())
         summary = f"{found['state']}: {count} devices of {len(resources)} resources"
         return (f"STATUS={found['problem'] or summary}",)
 

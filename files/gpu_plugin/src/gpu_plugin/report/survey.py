@@ -65,7 +65,7 @@ def show(
     else:
         print(status.describe({**state, **beside}))
     for name, count in allocatable.items():
-        if name in resources and count != overview.healthy(resources[name]):
+        if name in resources and count != status.healthy(resources[name]):
             print(f"{name}: the kubelet can allocate {count}")
     for problem in filter(None, (driver_problem, kubelet_problem)):
         print(f"not known: {problem}")
