@@ -47,7 +47,7 @@ def answer(name, args, check, node):
         changed = node.get(name) != kept
         node[name] = kept
         return {"changed": changed}
-    if name == "drain":
+    if name == "drain" and not check:
         node[name] = [args["state"], args.get("failure", "")]
     return {}
 
@@ -66,6 +66,8 @@ def main():
     words = " ".join(filter(None, [name, args.get("state", ""), "check" if check else ""]))
     node.setdefault("log", []).append(words)
     failure = node.get("fails", {}).get(words)
+    if failure and node.get("goes"):  # with what fails the node is gone as well
+        open(os.path.join(os.path.dirname(path), "gone"), "w").close()
     said = {"failed": True, "msg": failure} if failure else answer(name, args, check, node)
     with open(path + ".new", "w") as stream:
         json.dump(node, stream)

@@ -196,11 +196,53 @@ def test_a_node_is_drained_before_it_changes_and_given_back_after(one: Scene) ->
     one.become("n1", fails={"drain drained": "the budget of default/web allows no eviction"})
     stuck = one.play(UPGRADE)
     assert stuck.status == 2, stuck.text
-    assert one.log("n1") == [WHOLE[0], "drain drained", "device_plugin started", "drain cordoned"]
+    looked = [WHOLE[0], "drain drained check"]
+    assert one.log("n1") == [*looked, "drain drained", "device_plugin started", "drain cordoned"]
     assert one.node("n1")["drain"] == ["cordoned", "the budget of default/web allows no eviction"]
     assert "allows no eviction. The node stays out of service, as the drain left it" in stuck.text
 
     one.become("n1", fails={}, log=[])
     run = one.play(UPGRADE)
     assert run.status == 0, run.text
-    assert one.log("n1") == [WHOLE[0], "drain drained", *WHOLE[1:], "drain uncordoned"]
+    assert one.log("n1") == [*looked, "drain drained", *WHOLE[1:], "drain uncordoned"]
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)])
+def test_a_drain_that_is_refused_is_refused_before_anything_is_touched(
+    one: Scene, options: tuple[str, ...]
+) -> None:
+    hooks = {
+        "gpu_nodes_hooks_before": [one.hook("before")],
+        "gpu_nodes_hooks_failed": [one.hook("failed")],
+    }
+    one.write(nvidia_driver_version="580", gpu_nodes_kubeconfig="cluster.conf", **hooks)
+    why = "pod team/train has an emptyDir. Next step: set gpu_nodes_drain_emptydir to delete"
+    one.become("n1", fails={"drain drained check": why})
+    run = one.play(UPGRADE, options=options)
+    assert run.status == 2, run.text
+    assert why in run.text
+    assert one.log("n1")[-1] == "drain drained check"
+    assert all(each.endswith(" check") for each in one.log("n1"))
+    assert one.hooks("n1") == []
+    assert not one.marker("n1").exists()
+    assert "n1 failed and was not touched" in run.text
+
+
+def test_a_node_that_does_not_come_back_is_told_of(one: Scene) -> None:
+    gone = f"{one.folder}/{{{{ inventory_hostname }}}}/gone"
+    away = {
+        "ansible_connection": f"{{{{ lookup('pipe', 'test -e {gone} && echo ssh || echo local') }}}}",
+        "ansible_host": "127.0.0.1",
+        "ansible_port": 1,
+    }
+    hook = {"gpu_nodes_hooks_failed": [one.hook("failed")]}
+    one.write(
+        {"n1": away}, nvidia_driver_version="580", gpu_nodes_kubeconfig="cluster.conf", **hook
+    )
+    one.become("n1", goes=True, fails={"nvidia_driver present": "the reboot command took too long"})
+    run = one.play(UPGRADE)
+    assert run.status == 2, run.text
+    assert one.log("n1")[-2:] == ["nvidia_driver present", "drain cordoned"]
+    assert one.node("n1")["drain"] == ["cordoned", "the reboot command took too long"]
+    assert "n1 advertises no GPUs." in run.text
+    assert "The node stays out of service, as the drain left it" in run.text
