@@ -49,6 +49,7 @@ def answer(name, args, check, node):
         return {"changed": changed}
     if name == "drain" and not check:
         node[name] = [args["state"], args.get("failure", "")]
+        node["drains"] = args.get("pods") or node.get("drains")
     return {}
 
 

@@ -228,6 +228,29 @@ def test_a_drain_that_is_refused_is_refused_before_anything_is_touched(
     assert "n1 failed and was not touched" in run.text
 
 
+@pytest.mark.parametrize(
+    ("playbook", "more", "pods"),
+    [
+        (UPGRADE, {}, "gpu"),
+        ("reboot", {}, "all"),
+        ("reboot", {"gpu_nodes_drain_pods": "gpu"}, "gpu"),
+    ],
+)
+def test_a_reboot_drains_all_pods_unless_the_user_says_which(
+    one: Scene, playbook: str, more: dict[str, str], pods: str
+) -> None:
+    """A node of this machine's own is not rebooted: Ansible refuses that, after the drain."""
+    one.write(
+        nvidia_driver_version="580",
+        gpu_nodes_kubeconfig="cluster.conf",
+        gpu_nodes_reboot="always",
+        **more,
+    )
+    run = one.play(playbook)
+    assert ("would reboot the control node" in run.text) is (playbook == "reboot")
+    assert one.node("n1")["drains"] == pods
+
+
 def test_a_node_that_does_not_come_back_is_told_of(one: Scene) -> None:
     gone = f"{one.folder}/{{{{ inventory_hostname }}}}/gone"
     away = {
