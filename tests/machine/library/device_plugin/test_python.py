@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
     DevicePluginCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.environment import complete
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
@@ -130,6 +131,8 @@ def test_system_without_another_python_is_refused_by_its_name() -> None:
 
 
 def test_node_whose_release_is_there_needs_no_python() -> None:
-    node = old(FakeHost({"/etc/os-release": FOCAL, "/opt/gpu-node/releases/r1/.complete": ""}))
-    node.links["/opt/gpu-node/current"] = "releases/r1"
+    node = old(FakeHost({"/etc/os-release": FOCAL}))
+    complete(node, "/opt/gpu-node/releases/r1")
+    node.links |= {"/opt/gpu-node/current": "releases/r1", "/opt/gpu-node/bin": "current/bin"}
+    node.links["/usr/local/bin/gpu-plugin"] = "/opt/gpu-node/bin/gpu-plugin"
     assert plan(node).steps == ()
