@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
+from gpu_plugin.kubelet.client import KubeletSilent
 from gpu_plugin.offer.devices import WAY_BACK
 from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
-
-if TYPE_CHECKING:
-    pass
+from gpu_plugin.report import survey
 
 
 GPU = "nvidia.com/gpu"
@@ -70,4 +69,17 @@ def test_a_device_that_is_held_though_nobody_offers_it() -> None:
     assert first.used_by == [Use("default", "one", "main", 1)]
 
 
-# --- on a node ---
+class Older:
+    """A kubelet that does not tell what can be allocated."""
+
+    def holders(self) -> dict[str, list[Holder]]:
+        return {"GPU-a": [HOLDER]}
+
+    def allocatable(self) -> dict[str, int]:
+        raise KubeletSilent("the kubelet does not report", cause="unknown method")
+
+
+def test_who_has_what_is_known_also_of_a_kubelet_that_tells_no_more() -> None:
+    holders, allocatable, problem = survey._kubelet(cast("Any", Older()))
+    assert (holders, allocatable) == ({"GPU-a": [HOLDER]}, {})
+    assert "unknown method" in str(problem)

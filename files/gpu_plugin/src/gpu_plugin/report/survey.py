@@ -101,7 +101,12 @@ def _look() -> Inventory:
 
 
 def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
+    """Return who has what, how much can be allocated, of which older kubelets do not tell, and what is not known."""
     try:
-        return pods.holders(), pods.allocatable(), None
+        holders = pods.holders()
     except KubeletSilent as error:
         return {}, {}, str(error)
+    try:
+        return holders, pods.allocatable(), None
+    except KubeletSilent as error:
+        return holders, {}, str(error)
