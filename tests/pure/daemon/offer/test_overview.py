@@ -12,7 +12,6 @@ from gpu_plugin.offer.devices import WAY_BACK
 from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
 from gpu_plugin.report import survey
 
-
 GPU = "nvidia.com/gpu"
 CARD = [Hardware("0", "H100", "GPU-a"), Hardware("1", "H100", "GPU-b")]
 HOLDER = Holder("default", "one", "main")
