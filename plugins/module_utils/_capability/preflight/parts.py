@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ..._core.errors import InputError, NodeError
 from ..._core.preflight.problems import Problem
@@ -84,8 +85,8 @@ def state(module: str, values: Values) -> str:
 def runs(module: str, values: Values) -> bool:
     """Tell whether the module's role does anything with these variables."""
     if module == "mig" and state(module, values) == "present":
-        wanted = ("mig_config", "mig_selected", "mig_by_label")
-        return any(values.get(one) for one in wanted)
+        by_label = boolean(values.get("mig_by_label", False), strict=False)  # -e gives a text
+        return by_label or any(values.get(one) for one in ("mig_config", "mig_selected"))
     return module in PARTS and state(module, values) != "unmanaged"
 
 

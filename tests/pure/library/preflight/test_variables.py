@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.parts import (
     OMITTED,
     options,
+    runs,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
     VARIABLES,
@@ -92,3 +93,12 @@ def test_options_come_from_the_variables() -> None:
 )
 def test_a_key_in_the_variables_of_a_role(module: str, key: str, named: str) -> None:
     assert in_variables(module, key) == named
+
+
+@pytest.mark.parametrize(
+    ("by_label", "does"), [("false", False), ("true", True), (True, True), (False, False)]
+)
+def test_a_truth_that_is_given_as_a_text_is_read_as_ansible_reads_it(
+    by_label: object, does: bool
+) -> None:
+    assert runs("mig", {"mig_by_label": by_label}) is does
