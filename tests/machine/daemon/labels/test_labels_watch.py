@@ -198,6 +198,18 @@ def test_a_kubeconfig_that_is_being_written_changes_nothing(api: Api, node: Node
     assert node.read().node.labels
 
 
+def test_who_ends_watches_at_once_is_asked_less_and_less_often(api: Api) -> None:
+    watch = NodeWatch(NodeApi(Access(str(api.kubeconfig)), NODE), lambda _told: None, pause=0.05)
+    watch.start()
+    for ended in range(3):
+        eventually(lambda ended=ended: api.counted("WATCH") > ended)
+        assert watch._backoff.failures == ended
+        api.end()
+    eventually(lambda: watch._backoff.failures, 3)
+    watch.stop()
+    eventually(lambda: (api.end(), watch.join(0.1), not watch.is_alive())[-1])
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_watch_that_has_ended_is_begun_anew(
     api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

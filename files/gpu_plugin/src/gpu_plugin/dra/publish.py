@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -27,6 +28,9 @@ AT_ONCE: Final = (
 )
 LOOK: Final = 600.0  # seconds between two looks, should a watch have missed something
 WATCH: Final = (300, 600)  # seconds of one watch, as client-go's
+SHORTEST: Final = (
+    30.0  # seconds; who ends watches sooner, such as a proxy, is asked again less and less often
+)
 SETTLE: Final = 0.2  # seconds that others' changes are waited for, which come in swarms
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 UNSAFE: Final = frozenset({"DRAPartitionableDevices", "DRAConsumableCapacity"})
@@ -225,6 +229,7 @@ class Publisher:
 
     def _watch(self) -> None:
         while version := self._begin():
+            began = time.monotonic()
             try:
                 for kind, one in self._api.follow(version, random.randint(*WATCH)):
                     self._heard(kind, one["metadata"])
@@ -233,6 +238,9 @@ class Publisher:
                         return
             except Exception as error:  # also what nobody foresaw
                 self._look_again(error)
+                continue
+            if time.monotonic() - began < SHORTEST:
+                self._pause(self._backoffs[1].failed())
 
     def _begin(self) -> str:
         """Return the version that a watch goes on from, once it is known; an empty text at the end."""
@@ -252,13 +260,16 @@ class Publisher:
                 self._events.append(Event(kind, meta["name"], self._version, meta.get("uid", "")))
                 self._news.notify_all()
 
+    def _pause(self, seconds: float) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._stopping, seconds)
+
     def _look_again(self, error: Exception) -> None:
         """Let the slices be looked at anew: what happened meanwhile is not known."""
         status = error.status if isinstance(error, ApiError) else -1
         if status not in (GONE, 0):  # without an answer, writing fails too
             logs.warning("ResourceSlices can't be watched, looking now and then", cause=error)
-        pause = self._backoffs[1].failed()
+        self._pause(self._backoffs[1].failed())
         with self._news:
-            self._news.wait_for(lambda: self._stopping, pause)
             self._version, self._due = "", True
             self._news.notify_all()

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 WATCH: Final = (300, 600)  # seconds of one watch, as client-go's
 LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
 JITTER: Final = 0.5
+SHORTEST: Final = (
+    30.0  # seconds; who ends watches sooner, such as a proxy, is asked again less and less often
+)
 STILL_KNOWN: Final = (0, 429, 503)  # no answer, or an overloaded server: a watch may go on after it
 Told = NodeState | ApiError
 
@@ -43,7 +46,8 @@ class NodeWatch(threading.Thread):
         while not self._stopping.is_set():
             pause = jittered(self._pause)
             try:
-                self._follow()
+                if not self._follow():
+                    pause = self._backoff.failed()
             except ApiError as error:
                 if not self._resumes(error):
                     pause = self._backoff.failed()
@@ -67,8 +71,8 @@ class NodeWatch(threading.Thread):
         self._report(error)
         return False
 
-    def _follow(self) -> None:
-        """Watch once, after a look at the node where it is not known."""
+    def _follow(self) -> bool:
+        """Watch once, after a look at the node where it is not known. Returns whether it lasted, as a watch should."""
         if not self._version:
             seen = self._api.read()
             self._version = seen.version
@@ -80,9 +84,11 @@ class NodeWatch(threading.Thread):
             if news.node:
                 self._backoff.reset()
             if self._stopping.is_set():
-                return
-        if time.monotonic() - began > WATCH[0] / 2:
+                return True
+        lasted = time.monotonic() - began
+        if lasted > WATCH[0] / 2:
             self._backoff.reset()
+        return lasted >= SHORTEST
 
     def _tell(self, state: NodeState | None) -> None:
         """Report the node; most changes are the kubelet's, and not of labels."""

@@ -182,6 +182,19 @@ def test_a_watch_that_ends_misses_nothing(server: Slices, publisher: Publisher, 
     eventually(lambda: server.counted("WATCH") > watches)
 
 
+def test_who_ends_watches_at_once_is_asked_less_and_less_often(
+    server: Slices, publisher: Publisher
+) -> None:
+    publisher.want(ONE)
+    eventually(lambda: server.counted("WATCH"))
+    eventually(lambda: heard(server, publisher))
+    for ended in range(3):
+        eventually(lambda ended=ended: server.counted("WATCH") > ended)
+        eventually(lambda ended=ended: publisher._backoffs[1].failures == ended)
+        server.end()
+    eventually(lambda: publisher._backoffs[1].failures, 3)
+
+
 def test_another_writer_at_the_same_time_is_met_with_a_new_look(
     server: Slices, api: SliceApi
 ) -> None:
