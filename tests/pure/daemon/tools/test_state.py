@@ -25,6 +25,16 @@ def test_what_is_written_is_read_with_the_process_that_wrote_it(tmp_path: Path) 
     assert read(path) is None
 
 
+def test_a_file_that_somebody_removes_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    file = StateFile(path)
+    file.write({"is": "well"})
+    path.unlink()
+    assert file.write({"is": "well"})
+    assert read(path)
+    assert not file.write({"is": "well"})
+
+
 def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
     for text, why in (
         ("", "can't be used"),

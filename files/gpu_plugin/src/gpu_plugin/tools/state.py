@@ -47,11 +47,11 @@ class StateFile:
         self._last: Mapping[str, Any] | None = None
 
     def write(self, state: Mapping[str, Any]) -> bool:
-        """Write the state, which must not change any more. Returns whether it was another one.
+        """Write a state, which must not change any more, if it is another one or the file is gone. Returns whether so.
 
         A ``version`` in it takes the place of that of the file's format. OSError: it was not written.
         """
-        if state == self._last:
+        if state == self._last and os.path.exists(self.path):
             return False
         text = json.dumps({**self._stamp, **state}, indent=self._indent, sort_keys=True) + "\n"
         files.replace(self.path, text, self._mode, durable=self._durable)
