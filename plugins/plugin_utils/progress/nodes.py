@@ -91,6 +91,8 @@ def _mig(node: Node, data: Data) -> None:
 
 def _info(node: Node, data: Data) -> None:
     info = data.get("gpu_info") or {}
+    if not info:  # the look failed, which says nothing of the driver
+        return
     driver = info.get("driver") or {}
     node.gpus = bool(info.get("pci_gpus", True))
     node.driver = node.driver or driver.get("version") or ("not loaded" if node.gpus else "no GPU")

@@ -42,6 +42,14 @@ def test_what_changes_is_newer_than_what_was_found() -> None:
     assert node.driver == "550"
 
 
+def test_a_look_that_failed_says_nothing_of_the_driver() -> None:
+    node = Node()
+    node.learn("gpu_info", {"failed": True, "msg": "the interpreter is not there"})
+    assert (node.driver, node.gpus) == ("", True)
+    node.learn("gpu_info", {"gpu_info": {"pci_gpus": [{}], "driver": None}})
+    assert node.driver == "not loaded"
+
+
 @pytest.mark.parametrize(
     ("gpus", "shown"),
     [
