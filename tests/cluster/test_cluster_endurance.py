@@ -68,6 +68,18 @@ def serving(cluster: Cluster) -> bool:
     return bool(cluster.node.status()["state"] == "serving")
 
 
+def served(cluster: Cluster) -> int:
+    """How much the plugin serves: the API server tells of it later."""
+    found = cluster.node.status()["resources"].values()
+    return sum(one["registered"] and status.healthy(one) for one in found)
+
+
+def logged(cluster: Cluster, words: str) -> int:
+    """How often the plugin has said so."""
+    told = cluster.node.run("journalctl", "--unit", PLUGIN, "--output=cat", "--no-pager")
+    return told.count(words)
+
+
 def pods_run(cluster: Cluster) -> None:
     assert cluster.phases() == {"whole": "Running", "share": "Running"}
     assert set(cluster.restarts().values()) == {0}
@@ -77,8 +89,7 @@ def test_the_kubelet_restarts(cluster: Cluster, rounds: MakeRounds) -> None:
     """The API server tells of the kubelet before until the new one has told of the devices that it was told of."""
 
     def registrations() -> int:
-        told = cluster.node.run("journalctl", "--unit", PLUGIN, "--output=cat", "--no-pager")
-        return told.count("registered resource")
+        return logged(cluster, "registered resource")
 
     faults = rounds("the kubelet restarts")
     for _round in faults:
@@ -116,10 +127,6 @@ def test_the_labels_are_killed(cluster: Cluster, rounds: MakeRounds) -> None:
 def test_the_api_server_is_killed(cluster: Cluster, rounds: MakeRounds) -> None:
     """Nobody of ours has to be started anew, and what the kubelet knows of devices stays."""
 
-    def served() -> int:
-        found = cluster.node.status()["resources"].values()
-        return sum(one["registered"] and status.healthy(one) for one in found)
-
     def answers() -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):
             return "ok" in cluster.kubectl("get", "--raw=/readyz")
@@ -127,7 +134,7 @@ def test_the_api_server_is_killed(cluster: Cluster, rounds: MakeRounds) -> None:
 
     kill = ("systemctl", "kill", "--signal=KILL", "kube-apiserver")  # else it waits for watches
     for unit in (PLUGIN, LABELS):
-        faults = rounds(f"the API server is killed: {unit}", unit, served)
+        faults = rounds(f"the API server is killed: {unit}", unit, lambda: served(cluster))
         for _round in faults:
             faults.recovers(lambda: cluster.node.run(*kill), answers)
         faults.check(spared=ALL)
@@ -142,14 +149,18 @@ def test_an_mps_daemon_is_killed(cluster: Cluster, rounds: MakeRounds) -> None:
         (state,) = json.loads(told)
         return int(state["daemon"]) if state["state"] == "ready" else 0
 
-    faults = rounds("an MPS daemon is killed")
+    again = "device is healthy again"
+    faults = rounds("an MPS daemon is killed", PLUGIN, lambda: served(cluster))
     for _round in faults:
-        before = ready()
+        before, said = ready(), logged(cluster, again)
         faults.recovers(
             lambda before=before: cluster.node.run("kill", "-KILL", str(before)),
-            lambda before=before: ready() not in (0, before),
+            lambda before=before, said=said: (
+                logged(cluster, again) > said and ready() not in (0, before)
+            ),
         )
     faults.check(spared=1)
+    cluster.wait(gpu=1, part=SHARES)
     pods_run(cluster)
 
 

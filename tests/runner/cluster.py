@@ -27,7 +27,7 @@ def tell(write: bool) -> None:
     passed, skipped, failed = counted(LOGS / f"{LANE}.xml")
     print(f"sha256 of {LOGS / LANE}.log: {digest}")
     if write:
-        day, state = date.today().isoformat(), f"`{tree()[:12]}`"
+        day, state = date.today().isoformat(), f"`{tree()[0][:12]}`"
         counts = f"{passed} | {len(failed)} | {skipped}"
         row = f"| {day} | {state} | {version()} | {counts} | `{digest}` |\n"
         PAGE.write_text(PAGE.read_text().replace(END, row + END))
