@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from gpu_plugin.config.configuration import parse
 from gpu_plugin.kubelet.holders import AGAIN, FILE, SELDOM, SETTLED, HolderWatch
 from gpu_plugin.offer.decide import Offered, decide
 from gpu_plugin.offer.devices import Inventory
-from standin_kubelet import pods
 from standin_kubelet.devices import Ledger
 
 from tests.fakes.daemon.gpu_builders import inventory, view
@@ -30,17 +28,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    """Serve what a ledger holds on the socket of a kubelet's root folder."""
-    (tmp_path / "device-plugins").mkdir()
-    made = Ledger(tmp_path / "device-plugins/kubelet_internal_checkpoint")
-    serving = pods.PodResources(tmp_path / SOCKET, made)
-    serving.start()
-    yield made
-    serving.stop()
 
 
 def seen(one: HolderWatch, *, waiting: bool = False) -> list[str] | None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from gpu_plugin.kubelet.client import PodResources as Client
 from gpu_plugin.kubelet.holders import Answer
 from gpu_plugin.kubelet.vanished import Vanished, gone
 from gpu_plugin.offer.devices import Inventory, Kind, Problem
-from standin_kubelet import pods
 
 from tests.fakes.daemon.gpu_builders import view
 from tests.fakes.daemon.scraping import Metrics
@@ -31,17 +29,6 @@ UUID = "MIG-694bc14b-8203-5c31-895c-32b929af6227"
 OTHER = "MIG-baacebdf-a9de-5d52-84c5-7a71566d2ce6"
 MIG = "nvidia.com/mig-1g.10gb"
 NONE = Inventory("550", ())
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    """Serve what a ledger holds on the socket of a kubelet's root folder."""
-    (tmp_path / "device-plugins").mkdir()
-    made = Ledger(tmp_path / "device-plugins/kubelet_internal_checkpoint")
-    serving = pods.PodResources(tmp_path / SOCKET, made)
-    serving.start()
-    yield made
-    serving.stop()
 
 
 def answer(*devices: str, uuids: tuple[str, ...] = ()) -> Answer:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut
 from ..cluster.errors import CONFLICT, GONE, MISSING, ApiError
+from ..cluster.rate import SHORTEST, WATCH
 from ..slices.changes import CREATE, DELETE, Change, changes, dropped, plain
 from ..tools import logs
 from ..tools.chores import Backoff
@@ -27,10 +28,6 @@ AT_ONCE: Final = (
     3  # times that a change by somebody else is met with a new look, before there is a pause
 )
 LOOK: Final = 600.0  # seconds between two looks, should a watch have missed something
-WATCH: Final = (300, 600)  # seconds of one watch, as client-go's
-SHORTEST: Final = (
-    30.0  # seconds; who ends watches sooner, such as a proxy, is asked again less and less often
-)
 SETTLE: Final = 0.2  # seconds that others' changes are waited for, which come in swarms
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 UNSAFE: Final = frozenset({"DRAPartitionableDevices", "DRAConsumableCapacity"})

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
 
-from .._shared._core.allocated import Allocation
+from .._shared._core.allocated import ROOTS, SOCKET, Allocation
 from .._shared._core.errors import NodeError
 from ..offer.overview import Holder
 from ..proto.v1beta1 import api_pb2, rpc
@@ -90,6 +90,17 @@ class PodResources:
                 f"the kubelet does not report which pods have which devices ({self._socket})",
                 cause=_details(error),
             ) from error
+
+
+def sockets(kubelet: Path) -> list[Path]:
+    """Return where a kubelet may answer: below ``kubelet``, its root folder, or below another known one."""
+    return [root / SOCKET for root in (kubelet, *map(Path, ROOTS))]
+
+
+def allocations(places: Iterable[Path]) -> Sequence[Allocation]:
+    """Return what pods have, by the first socket that is there; nothing where no kubelet has run. KubeletSilent."""
+    socket = next((one for one in places if one.exists()), None)
+    return PodResources(socket).allocations() if socket else ()
 
 
 def _devices(container: Any) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.allocated import ROOTS, SOCKET, Allocation
+from .._shared._core.allocated import Allocation
 from .._shared._core.dra import checkpoint
 from .._shared._core.dra.checkpoint import Held
 from .._shared._core.dra.names import CHECKPOINT, DRA
@@ -20,7 +20,7 @@ from ..config.strict_yaml import ConfigError
 from ..offer.devices import Inventory
 from ..offer.owners import moved, taken
 from ..tools import bounded
-from .client import KubeletSilent, PodResources
+from .client import KubeletSilent, allocations, sockets
 
 LONGEST: Final = 64 << 20
 MOST_NAMED: Final = 3
@@ -34,7 +34,7 @@ class Handover:
     """``kubelet`` is the kubelet's root folder, ``claims`` returns what the DRA driver has prepared."""
 
     def __init__(self, kubelet: Path, claims: Claims) -> None:
-        self._sockets = [root / SOCKET for root in (kubelet, *map(Path, ROOTS))]
+        self._sockets = sockets(kubelet)
         self._claims = claims
 
     def check(self, inventory: Inventory, dra: Dra, before: Dra | None = None) -> bool:
@@ -55,11 +55,8 @@ class Handover:
         """Return what pods have, None where that is not known; they matter where DRA has a GPU."""
         if all(owner(one.gpu, dra) != DRA for one in inventory.gpus):
             return ()
-        socket = next((one for one in self._sockets if one.exists()), None)
-        if socket is None:
-            return ()  # no kubelet has run here, or its socket were there
         try:
-            return PodResources(socket).allocations()
+            return allocations(self._sockets)
         except KubeletSilent as error:
             if before is None:
                 return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._capability.allocated import of_pods_that_run
-from .._shared._core.allocated import ROOTS, SOCKET, Allocation
+from .._shared._core.allocated import Allocation
 from .._shared._host.api import Host
 from ..offer.decide import Offered
 from ..offer.devices import Inventory
@@ -20,7 +20,7 @@ from ..offer.held import Form, Holders, dump, in_force, load
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from ..tools.state import VERSION, StateFile, StateUnusable, read
-from .client import PodResources
+from .client import allocations, sockets
 
 FILE: Final = "forms.json"
 SETTLED: Final = 1.0  # seconds after a change, in which the kubelet ends what it is about to give
@@ -52,7 +52,7 @@ class HolderWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.answer: Answer | None = None
-        self._sockets = [root / SOCKET for root in (kubelet, *map(Path, ROOTS))]
+        self._sockets = sockets(kubelet)
         self._file, self._wake, self._clock = StateFile(folder / FILE, mode=0o600), wake, clock
         self._worker = Worker("pods")
         self._taken: Answer | None = None
@@ -117,10 +117,9 @@ class HolderWatch:
         self.answer = Answer(given(self._sockets), about.forms, about.uuids)
 
 
-def given(sockets: Iterable[Path]) -> Sequence[Allocation]:
+def given(places: Iterable[Path]) -> Sequence[Allocation]:
     """Return what pods that have not ended were given, by the first socket that is there. KubeletSilent."""
-    socket = next((one for one in sockets if one.exists()), None)
-    return of_pods_that_run(Host(), PodResources(socket).allocations()) if socket else ()
+    return of_pods_that_run(Host(), allocations(places))
 
 
 def kept(path: Path) -> dict[str, Form]:

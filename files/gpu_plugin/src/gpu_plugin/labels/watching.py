@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ..cluster.errors import GONE, ApiError
-from ..cluster.rate import jittered
+from ..cluster.rate import SHORTEST, WATCH, jittered
 from ..tools import logs
 from ..tools.chores import Backoff
 from .owned import NodeState
@@ -20,12 +20,8 @@ from .owned import NodeState
 if TYPE_CHECKING:
     from .api import NodeApi
 
-WATCH: Final = (300, 600)  # seconds of one watch, as client-go's
 LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
 JITTER: Final = 0.5
-SHORTEST: Final = (
-    30.0  # seconds; who ends watches sooner, such as a proxy, is asked again less and less often
-)
 STILL_KNOWN: Final = (0, 429, 503)  # no answer, or an overloaded server: a watch may go on after it
 Told = NodeState | ApiError
 

@@ -10,12 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .._shared._core.allocated import VERSION
-from ..kubelet.client import PodResources
+from ..kubelet.client import allocations
 
 
 def show(socket: Path, *, as_json: bool) -> int:
     """Print them; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
-    found = PodResources(socket).allocations() if socket.exists() else []
+    found = allocations([socket])
     if as_json:
         print(json.dumps({"version": VERSION, "allocations": [asdict(one) for one in found]}))
     else:
