@@ -120,3 +120,9 @@ def test_the_status_names_all_that_is_missing(tmp_path: Path) -> None:
     assert content(path) == {"devices": ["GPU-0", "GPU-1"], "missing": [str(hook)]}
     path.write_text("{")
     assert content(path) == {"devices": [], "missing": []}
+
+
+def test_a_name_that_is_no_text_breaks_no_look_at_another_kind(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia.yaml"
+    path.write_text("kind: nvdia.com/gpu\ndevices: [{name: {a: b}}]\n")
+    assert content(path) == {"devices": ["{'a': 'b'}"], "missing": []}

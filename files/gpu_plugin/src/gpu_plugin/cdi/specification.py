@@ -179,7 +179,7 @@ def needed(spec: Mapping[str, Any]) -> dict[str, set[str]]:
     """
     found = {"": _files(spec)}
     for one in spec["devices"]:
-        found[one["name"]] = _files(one)
+        found[str(one["name"])] = _files(one)  # only those of GPUs are known to be text
     return found
 
 
