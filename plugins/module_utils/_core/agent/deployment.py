@@ -322,7 +322,7 @@ def _service(
     if not service.active:
         summary = f"start {unit}: it is not running"
         return [*steps, Step("restart", summary, {"unit": unit})]
-    if steps:
+    if files:
         why = CHANGES
     elif service.release != desired.digest and why != CHANGES:
         why = "it runs from another release"

@@ -62,7 +62,7 @@ def test_running_node_gets_nothing() -> None:
         (daemon("old"), ["restart"]),
         ({"config_digest": "changed-by-hand"}, ["restart"]),
         (daemon(ActiveState="failed"), ["restart"]),
-        (daemon(UnitFileState="disabled"), ["enable", "restart"]),
+        (daemon(UnitFileState="disabled"), ["enable"]),
         ({"status": {}}, ["wait"]),
         ({"devices": frozenset(["GPU-0"])}, ["wait"]),
         ({"status": {**STATUS, "state": "waiting", "problem": "no driver"}}, ["wait"]),

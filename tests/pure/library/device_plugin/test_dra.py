@@ -118,7 +118,7 @@ def test_what_runs_is_left_alone() -> None:
         ({"dra": Service({**ON, "ActiveState": "failed"})}, [("restart", DRA_UNIT)]),
         (
             {"dra": Service({**ON, "UnitFileState": "disabled"}, {"GPU_NODE_RELEASE": "new"})},
-            [("enable", DRA_UNIT), ("restart", DRA_UNIT)],
+            [("enable", DRA_UNIT)],
         ),
         (
             {"files": {**RUNS["files"], f"{UNITS}/{DRA_UNIT}": "older"}},

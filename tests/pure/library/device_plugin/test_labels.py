@@ -100,7 +100,7 @@ def test_a_labelled_node_gets_nothing() -> None:
     [
         ({"files": {SETTINGS: "old"}}, ["file labels.env", "restart"]),
         ({"files": {UNIT_FILE: "old"}}, [f"file {LABELS_UNIT}", "restart"]),
-        ({"labels": labels(UnitFileState="disabled")}, ["enable", "restart"]),
+        ({"labels": labels(UnitFileState="disabled")}, ["enable"]),
         ({"labels": labels(ActiveState="failed")}, ["restart"]),
         ({"labels": labels(release="old")}, ["restart"]),
         ({"labels": labels("old")}, ["restart"]),
