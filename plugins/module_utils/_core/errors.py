@@ -38,6 +38,13 @@ def damaged(path: str, error: Exception, hint: str) -> NodeError:
     return NodeError(f"{path} is damaged", cause=cut(str(error)), hint=hint)
 
 
+def refuse_masked(unit: str, state: str, otherwise: str = "") -> None:
+    """Refuse to start a unit that somebody has switched off. ``state`` is its UnitFileState in systemd."""
+    if state.startswith("masked"):
+        ways = [f"run systemctl unmask {unit}, then run again", *filter(None, [otherwise])]
+        raise NodeError(f"{unit} is {state}, so it can't be started", hint="; or ".join(ways))
+
+
 @contextlib.contextmanager
 def readable(path: str, hint: str) -> t.Iterator[None]:
     """Call a file of ours damaged where what is done in a with statement shows that it can't be understood."""

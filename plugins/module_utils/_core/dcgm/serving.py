@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import NodeError
+from ..errors import NodeError, refuse_masked
 from ..steps import Step
 from .desired import Desired, Exporter
 from .exporter import DCGM_UNIT, PROGRAM, UNIT, UNIT_FILE, VENDOR_UNIT, digest_of, files
@@ -36,6 +36,8 @@ def plan(observed: Observed, desired: Desired, *, changed: bool) -> t.List[Step]
 
 def _engine(observed: Observed, *, changed: bool) -> t.List[Step]:
     params = {"unit": DCGM_UNIT}
+    state = observed.services.get(DCGM_UNIT, {}).get("UnitFileState", "")
+    refuse_masked(DCGM_UNIT, state, "leave DCGM out (state: absent)")
     if not observed.enabled(DCGM_UNIT):
         return [Step("enable", f"enable and start {DCGM_UNIT}", params)]
     if not observed.active(DCGM_UNIT):

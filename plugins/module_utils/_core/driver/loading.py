@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..driver_units import FABRIC_SERVICE, SERVICE
+from ..errors import refuse_masked
 from ..in_use import holders
 from ..steps import IDLE_GPU, Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
@@ -124,5 +125,7 @@ def _service(action: str, unit: str, states: t.Mapping[str, str], *, start: bool
     active = states.get("ActiveState") == "active"
     if enabled and (active or not start):
         return []
+    otherwise = "set persistence to false" if unit == SERVICE else ""
+    refuse_masked(unit, states.get("UnitFileState", ""), otherwise)
     words = f"enable {'and start ' if start else ''}{unit}"
     return [Step(action, words, {"start": start, "was_enabled": enabled})]

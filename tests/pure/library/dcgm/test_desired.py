@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm import exporter as units
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm import serving
 from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.desired import Exporter, parse
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.state import Observed, Record
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
 SERVING = {
     "address": "127.0.0.1:9400",
@@ -99,3 +101,10 @@ def test_fields_are_lines_that_the_exporter_reads() -> None:
     rows = [one.split(", ") for one in units.counters().splitlines() if not one.startswith("#")]
     assert {len(one) for one in rows} == {3}
     assert {one[1] for one in rows} == {"gauge", "counter"}
+
+
+def test_a_masked_service_is_refused() -> None:
+    services = {units.DCGM_UNIT: {"UnitFileState": "masked", "ActiveState": "inactive"}}
+    node = Observed("debian", {}, {}, Record(), services=services)
+    with pytest.raises(NodeError, match=r"systemctl unmask nvidia-dcgm\.service, then run again"):
+        serving.plan(node, parse({**REST, "exporter": None}), changed=False)
