@@ -169,9 +169,9 @@ def test_too_few_descriptors_are_said_and_survived(make_node: MakeNode) -> None:
     assert node.logged().count("Too many open files") < 20
     for guest in guests:
         guest.close()
-    node.wait(GPU, 1)
     eventually(lambda: held(pid).descriptors < few)
     eventually(lambda: node.problems(GPU))
+    node.wait(GPU, 1)  # also where it has begun to serve anew
     assert node.admit("one", gpu=1)["envs"]
     assert node.daemon is not None
     assert node.daemon.poll() is None
