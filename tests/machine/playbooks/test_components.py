@@ -33,6 +33,13 @@ def test_each_playbook_calls_its_parts_and_those_that_are_chosen(one: Scene) -> 
     assert one.log("n1") == [*WHOLE, "nvidia_driver present", *SLURM, *DOCKER]
 
 
+def test_a_check_says_that_it_does_not_validate(one: Scene) -> None:
+    said = "A check plans, and does not validate"
+    assert said in one.play("gpu_nodes", options=["--check"]).text
+    assert said not in one.play("gpu_nodes", options=["--check", "--tags", "driver"]).text
+    assert said not in one.play("gpu_nodes").text
+
+
 def test_a_tag_takes_its_part_alone_and_validate_has_none(one: Scene) -> None:
     one.write(**COMMON)
     run = one.play("gpu_nodes", "validate", options=["--tags", "driver"])
