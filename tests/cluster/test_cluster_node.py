@@ -179,6 +179,20 @@ def mended(cluster: Cluster) -> Iterator[Cluster]:
     cluster.node.run("systemctl", "start", "gpu-device-plugin")
 
 
+def test_a_slow_driver_takes_nothing_from_the_node(mended: Cluster) -> None:
+    cluster = mended
+    cluster.node.run(NVSIMCTL, "delay", "nvmlDeviceGetMigMode", "6000")
+    slow = sorted(uuids(cluster))
+    eventually(lambda: cluster.node.status()["slow"], slow)
+    pods = fill(cluster)
+    assert set(cluster.phases().values()) == {"Running"}
+    assert len(cluster.phases()) == len(pods)
+    assert cluster.node.status()["slow"] == slow
+    cluster.wait(**ALL)
+    told = cluster.node.run("/opt/gpu-node/bin/gpu-plugin", "status")
+    assert f"the driver is slow, so these are as they were: {', '.join(slow)}" in told
+
+
 def test_an_event_on_the_node_says_that_a_gpu_is_sick(mended: Cluster) -> None:
     cluster = mended
     sick = uuids(cluster)[0]
