@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin import status
+from gpu_plugin._shared._core.agent import resources
 
 from tests.bench.rounds import Rounds
 from tests.cluster.cluster import Cluster
@@ -71,7 +71,7 @@ def serving(cluster: Cluster) -> bool:
 def served(cluster: Cluster) -> int:
     """How much the plugin serves: the API server tells of it later."""
     found = cluster.node.status()["resources"].values()
-    return sum(one["registered"] and status.healthy(one) for one in found)
+    return sum(one["registered"] and resources.count(one, resources.HEALTHY) for one in found)
 
 
 def logged(cluster: Cluster, words: str) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin import status
+from gpu_plugin._shared._core.agent import resources
 from nvsim import testing
 from nvsim.testing import Sim
 from standin_kubelet import control
@@ -225,7 +225,7 @@ class Node:
 
     def _healthy(self, resource: str) -> int:
         told = self.status()["resources"].get(resource)
-        return status.healthy(told) if told else 0
+        return resources.count(told, resources.HEALTHY) if told else 0
 
     def registered(self, resource: str = GPU) -> None:
         """Wait until the daemon says that the kubelet knows of a resource."""

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ._shared._core.agent.resources import HEALTHY, count
 from .tools.state import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
@@ -40,19 +40,6 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def count(resource: Mapping[str, Any]) -> int:
-    """Return how many devices a resource of the daemon's state has, of a shared one its shares."""
-    found: int = sum(resource["shares"].get(uuid, 1) for uuid in resource["devices"])
-    return found
-
-
-def healthy(resource: Mapping[str, Any]) -> int:
-    """Return how many of them are healthy."""
-    bad = resource["problems"]
-    unhealthy: int = sum(resource["shares"].get(uuid, 1) for uuid in bad)
-    return count(resource) - unhealthy
-
-
 def describe(state: dict[str, Any]) -> str:
     """Return the state in words."""
     lines = [
@@ -67,7 +54,7 @@ def describe(state: dict[str, Any]) -> str:
         lines.append(f"in force: the last good configuration, {state['config_sha256'][:12]}")
     for name, resource in state["resources"].items():
         registered = "registered" if resource["registered"] else "not registered with the kubelet"
-        fit, every = healthy(resource), count(resource)
+        fit, every = count(resource, HEALTHY), count(resource)
         lines.append(f"{name}: {fit} of {every} healthy, {registered}")
     if problem := state.get("registration_problem"):
         lines.append(f"the kubelet does not know of all resources: {problem}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 HELD, ASKS = "held", "asks"
+WAITS = "waits: "  # before each of them in what "gpu-plugin check-config" says
 MOST = 4  # as many devices are named
 
 
@@ -26,7 +27,7 @@ def warnings(status: t.Mapping[str, t.Any]) -> t.Tuple[str, ...]:
 def expected(answer: str) -> t.Tuple[str, ...]:
     """Return the same for a configuration that is not in force yet, by what ``gpu-plugin check-config`` says."""
     lines = answer.splitlines()
-    return shown([line[len("waits: ") :] for line in lines if line.startswith("waits: ")])
+    return shown([line[len(WAITS) :] for line in lines if line.startswith(WAITS)])
 
 
 def shown(found: t.Sequence[str]) -> t.Tuple[str, ...]:

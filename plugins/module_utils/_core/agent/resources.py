@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # as the kubelet has it
+
 
 def count(resource: t.Mapping[str, t.Any], health: str = "") -> int:
     """Return how many devices a resource has, or how many of such ``health``; of a shared one its shares."""

@@ -9,7 +9,7 @@ import datetime
 import re
 import typing as t
 
-from ..agent.resources import count
+from ..agent.resources import HEALTHY, count
 from ..driver.releases import standing
 from ..driver.releases.table import Table
 from ..text import json_data
@@ -73,7 +73,7 @@ def daemon(text: str, problem: str = "") -> Json:
 def _resource(told: Json) -> Json:
     return {
         "devices": count(told),
-        "healthy": count(told, "Healthy"),
+        "healthy": count(told, HEALTHY),
         "registered": told.get("registered") is True,
     }
 

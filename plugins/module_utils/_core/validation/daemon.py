@@ -9,11 +9,10 @@ import dataclasses
 import typing as t
 
 from ..agent.held import HELD
-from ..agent.resources import count
+from ..agent.resources import UNHEALTHY, count
 from ..text import json_data
 
 SERVING = "serving"
-UNHEALTHY = "Unhealthy"
 
 
 class Resource(t.NamedTuple):

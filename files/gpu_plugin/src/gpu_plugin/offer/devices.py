@@ -12,6 +12,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
+from .._shared._core.agent import held
+from .._shared._core.agent.resources import HEALTHY, UNHEALTHY
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
 from ..config.configuration import HUNG
@@ -34,8 +36,8 @@ class Kind(Enum):
     NO_CAPABILITY = "no_capability"
     UNSHARABLE = "unsharable"  # not as MPS is asked to
     MPS = "mps"  # its MPS daemon is not ready
-    HELD = "held"  # pods have it as something else than it is to be offered as
-    ASKS = "asks"  # whether they have is not known yet
+    HELD = held.HELD  # pods have it as something else than it is to be offered as
+    ASKS = held.ASKS  # whether they have is not known yet
     NO_CDI = "no_cdi"  # no container runtime knows it
     NO_CHANNEL = "no_channel"  # a required IMEX channel is missing
 
@@ -133,7 +135,7 @@ class Devices(tuple[Device, ...]):
     @cached_property
     def health(self) -> Mapping[str, str]:
         """How the devices are, by UUID and in the kubelet's words."""
-        return {device.uuid: "Unhealthy" if device.problem else "Healthy" for device in self}
+        return {device.uuid: UNHEALTHY if device.problem else HEALTHY for device in self}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from .._shared._core.agent.held import WAITS
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.within import LATE, within
@@ -30,7 +31,6 @@ from ..offer.held import Holders
 from ..tools import logs
 
 STANDARD_INPUT: Final = "standard input"
-WAITS: Final = "waits: "
 
 
 def check(file: Path, *, node: bool, pods: Path, state: Path) -> int:
@@ -84,10 +84,10 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
         raise ConfigError(
             f"{source}: sharing can't be as it is: {offered.crowded}", hint="choose fewer replicas"
         )
-    concerned = shared or mps.devices(managers) or mps.left(managers)
-    why = offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps)
-    if concerned and why:
-        raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
+    if shared or mps.devices(managers) or mps.left(managers):
+        why = offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps)
+        if why:
+            raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
     return _waits(checked, inventory, pods, state)
 
 

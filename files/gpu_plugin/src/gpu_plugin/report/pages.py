@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .. import status
+from .._shared._core.agent.resources import HEALTHY, count
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
 from .endpoint import TEXT, Page
@@ -66,9 +66,9 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         fallback.add_metric([], state["config_fallback"])
         available.add_metric([], state["state"] != "waiting_for_driver")
         for name, resource in state["resources"].items():
-            healthy = status.healthy(resource)
+            healthy = count(resource, HEALTHY)
             devices.add_metric([name, "healthy"], healthy)
-            devices.add_metric([name, "unhealthy"], status.count(resource) - healthy)
+            devices.add_metric([name, "unhealthy"], count(resource) - healthy)
             registered.add_metric([name], resource["registered"])
         for one in state["devices"][:MOST_SERIES]:
             labels = [one["uuid"], one["index"], one["reason"]]

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__, status
+from .. import __version__
+from .._shared._core.agent.resources import count
 from ..config.reload import InForce
 from ..gpus.watch import GpuWatch
 from ..kubelet.manager import Manager
@@ -94,8 +95,8 @@ class Report:
             return ()
         self._last = found
         resources = found["resources"]
-        count = sum(status.count(one) for one in resources.values())
-        summary = f"{found['state']}: {count} devices of {len(resources)} resources"
+        devices = sum(count(one) for one in resources.values())
+        summary = f"{found['state']}: {devices} devices of {len(resources)} resources"
         return (f"STATUS={found['problem'] or summary}",)
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .. import status
+from .._shared._core.agent.resources import HEALTHY, count
 from .._shared._core.gpu import Inventory, NvmlError
 from .._shared._nvml.real import inventory, open_nvml
 from .._shared._nvml.within import LATE, within
@@ -64,9 +65,9 @@ def show(
         print("gpu-plugin is not running", file=sys.stderr)
     else:
         print(status.describe({**state, **beside}))
-    for name, count in allocatable.items():
-        if name in resources and count != status.healthy(resources[name]):
-            print(f"{name}: the kubelet can allocate {count}")
+    for name, known in allocatable.items():
+        if name in resources and known != count(resources[name], HEALTHY):
+            print(f"{name}: the kubelet can allocate {known}")
     for problem in filter(None, (driver_problem, kubelet_problem)):
         print(f"not known: {problem}")
     if rows:
