@@ -18,7 +18,6 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.text.masking import masked_text
-from . import unix_http
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -288,10 +287,14 @@ class Host:
 
     def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
         """Return the JSON that a service at a Unix socket answers to a GET request, None where it does not."""
+        from . import unix_http  # HTTP is loaded where it is wanted
+
         return unix_http.get(socket, target, timeout)
 
     def listens(self, socket: str) -> bool:
         """Tell whether a service listens at a Unix socket."""
+        from . import unix_http  # as above
+
         return unix_http.listens(socket, timeout=10)
 
     @contextlib.contextmanager

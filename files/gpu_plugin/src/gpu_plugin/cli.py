@@ -15,9 +15,6 @@ from typing import Any, Final
 
 from . import __version__, status
 from ._shared._core.errors import NodeError
-from .config import configuration as config
-from .config import sources
-from .gpus.health import QUIET
 from .mps.paths import ROOT as MPS_ROOT
 from .tools import logs, sole
 
@@ -185,6 +182,9 @@ def _room(name: str) -> Callable[[argparse.ArgumentParser], None]:
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
+    from .config import configuration, sources
+    from .gpus.health import QUIET
+
     run.add_argument(
         "--kubelet-socket",
         type=_socket,
@@ -217,7 +217,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the last good configuration is kept (environment: STATE_DIRECTORY; default: nowhere)",
     )
-    sources.add(run, config.RUN_KEYS)
+    sources.add(run, configuration.RUN_KEYS)
 
 
 def _files(parser: argparse.ArgumentParser, **defaults: object) -> None:
@@ -251,6 +251,7 @@ def _socket(text: str) -> Path:
 
 def _run(options: argparse.Namespace) -> int:
     from . import daemon  # brings gRPC in, which the other commands have no use for
+    from .config import sources
     from .gpus.driver import DriverReplaced
 
     source = sources.Source(options, os.environ)

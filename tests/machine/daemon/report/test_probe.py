@@ -76,6 +76,16 @@ def test_it_tells_a_loop_that_is_stuck(make_node: MakeNode) -> None:
     eventually(lambda: probe(node) == (0, "ok"))
 
 
+def test_it_loads_neither_configuration_nor_driver_nor_network(tmp_path: Path) -> None:
+    words = ["probe", "--status-file", str(tmp_path / "status.json")]
+    code = f"import sys; from gpu_plugin import cli; cli.main({words}); print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(DAEMON_SOURCES)}
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.check_output(command, text=True, env=environment).split()
+    heavy = ("yaml", "http", "ssl", "pynvml", "grpc", "gpu_plugin.config", "gpu_plugin.gpus")
+    assert [one for one in loaded if one.startswith(heavy)] == []
+
+
 @pytest.mark.attack("silent-metrics-client")
 def test_probes_of_a_pod_under_attack(make_node: MakeNode) -> None:
     node = make_node(1)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from gpu_plugin import cli, status
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.report.probes import STUCK
 
 from tests.support.paths import REPOSITORY
 from tests.support.refusals import refused_otherwise
@@ -106,6 +107,13 @@ def test_no_port_decides_whether_the_plugin_lives() -> None:
         assert options.command is cli._probe
         assert options.ready == (name == "readinessProbe")
         assert options.status_file == cli._parser().parse_args(CONTAINER["args"]).status_file
+
+
+def test_a_probe_is_no_burden_and_a_busy_node_no_reason_to_end_the_plugin() -> None:
+    """A loop that hangs is seen from STUCK seconds on: to ask more often tells nothing more."""
+    probe = CONTAINER["livenessProbe"]
+    assert probe["periodSeconds"] >= STUCK
+    assert probe["timeoutSeconds"] >= STUCK / 2
 
 
 @pytest.mark.attack("silent-metrics-client")
