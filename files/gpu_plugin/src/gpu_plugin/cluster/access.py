@@ -217,10 +217,13 @@ def _stamp(files: tuple[str, ...]) -> Stamp:
 
 
 def _content(response: urllib3.BaseHTTPResponse) -> bytes:
-    data = bytearray()
-    for part in response.stream(CHUNK, decode_content=True):
+    """Return an answer. TimeoutError: it takes too long as a whole, though a part of it comes again and again."""
+    data, deadline = bytearray(), time.monotonic() + ANSWER
+    while part := response.read1(CHUNK, decode_content=True):
         data += part
         _bounded(data)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the answer has not ended within {ANSWER:.0f} seconds")
     return bytes(data)
 
 
