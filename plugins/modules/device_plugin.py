@@ -111,7 +111,7 @@ options:
         type: str
         default: ''
       node_name:
-        description: The node's name in the cluster. By default that of the host.
+        description: The node's name in the cluster. By default that of the kubelet's certificate, or of the host.
         type: str
         default: ''
       namespace:
@@ -189,7 +189,7 @@ options:
         type: str
         default: ''
       node_name:
-        description: The node's name in the cluster. By default that of the host.
+        description: The node's name in the cluster. By default that of the kubelet's certificate, or of the host.
         type: str
         default: ''
       hami_core_library:

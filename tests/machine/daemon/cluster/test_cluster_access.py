@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_plugin.cluster import access as module
-from gpu_plugin.cluster.access import Access, find_kubeconfig
+from gpu_plugin.cluster import kubeconfig
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
 from kubernetes.config import incluster_config
@@ -24,13 +24,13 @@ from tests.fakes.kubernetes.standin_api import NODE, Api
 
 def test_a_kubeconfig_that_is_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr(module, "KUBECONFIGS", (str(tmp_path / "a"), str(tmp_path / "b")))
+    monkeypatch.setattr(kubeconfig, "KUBECONFIGS", (str(tmp_path / "a"), str(tmp_path / "b")))
     with pytest.raises(ApiError, match=r"none of .*/a, .*/b is there.*--kubeconfig"):
-        find_kubeconfig("")
+        kubeconfig.find("")
     (tmp_path / "b").write_text("{}")
-    assert find_kubeconfig("") == str(tmp_path / "b")
+    assert kubeconfig.find("") == str(tmp_path / "b")
     with pytest.raises(ApiError, match="/c is not there"):
-        find_kubeconfig(str(tmp_path / "c"))
+        kubeconfig.find(str(tmp_path / "c"))
     with pytest.raises(ApiError, match="reading the kubeconfig"):
         Access(str(tmp_path / "b")).connect()
 

@@ -23,7 +23,10 @@ class Trickle(HTTPResponse):
         return b"x"
 
     def read(
-        self, amt: int | None = None, decode_content: bool | None = None, cache_content: bool = False
+        self,
+        amt: int | None = None,
+        decode_content: bool | None = None,
+        cache_content: bool = False,
     ) -> bytes:
         return b"".join(self.read1() for _byte in range(amt or 1))
 

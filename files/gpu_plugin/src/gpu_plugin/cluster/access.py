@@ -14,7 +14,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import kubernetes.client as k8s
@@ -32,14 +31,6 @@ from .rate import Rate
 
 exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
 
-# Where kubelets of kubeadm, k3s, RKE2, k0s and of EKS' and Bottlerocket's nodes keep theirs.
-KUBECONFIGS: Final = (
-    "/etc/kubernetes/kubelet.conf",
-    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
-    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
-    "/var/lib/k0s/kubelet.conf",
-    "/var/lib/kubelet/kubeconfig",
-)
 CONNECT, ANSWER = TIMES = (5.0, 30.0)
 LONGEST: Final = 8 << 20  # of an answer, or of one event of a watch
 CHUNK: Final = 1 << 16
@@ -48,23 +39,6 @@ UNAUTHORIZED, FORBIDDEN = 401, 403
 ANEW: Final = 60.0  # seconds between two times that access is read anew since rights are missing
 Query = Mapping[str, str]
 Stamp = tuple[tuple[str, int, int, int], ...]
-
-
-def find_kubeconfig(given: str) -> str:
-    """Return the kubeconfig to use, an empty text for a pod's own access. ApiError: there is none."""
-    if given:
-        if not Path(given).is_file():
-            raise ApiError("looking for a kubeconfig", f"{given} is not there")
-        return given
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return ""
-    if found := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
-        return found
-    raise ApiError(
-        "looking for a kubeconfig",
-        f"none of {', '.join(KUBECONFIGS)} is there",
-        hint="let the node join its cluster, or name a kubeconfig with --kubeconfig",
-    )
 
 
 class Access:
@@ -191,7 +165,7 @@ class Access:
     def _made(self) -> k8s.ApiClient:
         settings = k8s.Configuration()
         files: tuple[str, ...] = ()
-        path = find_kubeconfig(self._kubeconfig)
+        path = kubeconfig_file.find(self._kubeconfig)
         if path:
             files = kubeconfig_file.look(path)
         stamp = _stamp(files)  # before it is read, so that no change is missed

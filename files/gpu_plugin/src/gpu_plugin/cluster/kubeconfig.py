@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
+import re
+import socket
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -19,11 +23,71 @@ from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut, shown
 from ..config import plain_yaml
 from ..tools import bounded
+from .errors import ApiError
 
+# Where kubelets of kubeadm, k3s, RKE2, k0s and of EKS' and Bottlerocket's nodes keep theirs.
+KUBECONFIGS: Final = (
+    "/etc/kubernetes/kubelet.conf",
+    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "/var/lib/k0s/kubelet.conf",
+    "/var/lib/kubelet/kubeconfig",
+)
 LIMITS: Final = plain_yaml.Limits(256 << 10, 4000)  # with certificates in it, and many clusters
 PROGRAM_SECONDS: Final = 60.0
 FILES: Final = ("client-certificate", "client-key", "tokenFile", "certificate-authority")
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+# In a certificate: the object identifier of a common name, a string of one length byte, and a kubelet's name.
+KUBELET: Final = re.compile(rb"\x06\x03\x55\x04\x03[\x0c\x13](.)system:node:([!-~]+)", re.DOTALL)
+PREFIX: Final = len("system:node:")
+
+
+def find(given: str) -> str:
+    """Return the kubeconfig to use, an empty text for a pod's own access. ApiError: there is none."""
+    if given:
+        if not Path(given).is_file():
+            raise ApiError("looking for a kubeconfig", f"{given} is not there")
+        return given
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return ""
+    if found := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
+        return found
+    raise ApiError(
+        "looking for a kubeconfig",
+        f"none of {', '.join(KUBECONFIGS)} is there",
+        hint="let the node join its cluster, or name a kubeconfig with --kubeconfig",
+    )
+
+
+def node_name(given: str, kubeconfig: str) -> str:
+    """Return the node's name in its cluster: that which is given, the kubelet's certificate has, or the host has.
+
+    The host's is another one on many clouds. ``kubeconfig`` may be empty for the kubelet's.
+    """
+    with contextlib.suppress(NodeError, OSError, ValueError):
+        return given or _certified(find(kubeconfig))
+    return socket.gethostname().lower()
+
+
+def _certified(path: str) -> str:
+    """Return the node that a user of a kubeconfig is the kubelet of. ValueError: none is."""
+    text = bounded.read_text(Path(path), LIMITS.characters)
+    for one in _data(text, path).get("users") or []:
+        user = one.get("user")
+        for pem in _certificates(user if isinstance(user, dict) else {}, os.path.dirname(path)):
+            der = base64.b64decode(b"".join(pem.split()))
+            if found := KUBELET.search(der):
+                return found[2][: found[1][0] - PREFIX].decode()
+    raise ValueError
+
+
+def _certificates(user: Mapping[str, Any], folder: str) -> Iterator[bytes]:
+    inside, file = user.get("client-certificate-data"), user.get("client-certificate")
+    if isinstance(inside, str):
+        yield from PEM.findall(base64.b64decode(inside))
+    elif isinstance(file, str):
+        yield from PEM.findall(bounded.read(Path(folder, file), LIMITS.characters))
 
 
 def look(path: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from .._shared._core.dra import names
 from .._shared._core.errors import InputError
 from .._shared._core.mig.boot import LOCK
+from ..cluster.kubeconfig import node_name
 from ..config import configuration as config
 from ..config import sources
 from ..config.schema import address
@@ -24,7 +24,13 @@ KUBELET: Final = "/var/lib/kubelet"
 METRICS: Final = "127.0.0.1:9403"  # the device plugin's are at 9402
 TEXTS: Final = (
     ("kubeconfig", "KUBECONFIG", "", "FILE", "access to the API (default: the kubelet's)"),
-    ("node-name", "NODE_NAME", "", "NAME", "the node's name (default: the host's)"),
+    (
+        "node-name",
+        "NODE_NAME",
+        "",
+        "NAME",
+        "the node's name (default: that of the kubelet's certificate, or the host's)",
+    ),
     (
         *("kubelet-root", "KUBELET_ROOT", KUBELET, "DIR"),
         f"where the kubelet's plugins register (default: {KUBELET})",
@@ -80,7 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     if not root.is_absolute():
         raise InputError.of("--kubelet-root", options.kubelet_root, "an absolute path")
     paths = Paths(
-        options.node_name or socket.gethostname().lower(),
+        node_name(options.node_name, options.kubeconfig),
         options.kubeconfig,
         options.host_root,
         root / Path(names.SOCKET).relative_to(KUBELET),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from .._shared._core.mig.boot import CONFIG as MIG_CONFIG
 from .._shared._core.mig.label import ANSWER, ASKED, CHOSEN
 from .._shared._core.mig.label import LABEL as MIG_LABEL
 from .._shared._nvml.within import LATE
+from ..cluster.kubeconfig import node_name
 from ..cluster.rate import BURST, QPS
 from ..config import configuration as config
 from ..config import sources
@@ -45,7 +45,12 @@ TEXTS: Final = (
     ("label-output", "GPU_LABELS_OUTPUT", "|".join(OUTPUTS), "where labels are written"),
     ("extra", "GPU_LABELS_EXTRA", "KEY=VALUE,...", "labels to add"),
     ("kubeconfig", "KUBECONFIG", "FILE", "access to the API (default: the kubelet's)"),
-    ("node-name", "NODE_NAME", "NAME", "the node's name (default: the host's)"),
+    (
+        "node-name",
+        "NODE_NAME",
+        "NAME",
+        "the node's name (default: that of the kubelet's certificate, or the host's)",
+    ),
     (
         "kube-api-qps",
         "KUBE_API_QPS",
@@ -180,7 +185,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         )
     return Settings(
         config=path,
-        node=options.node_name or socket.gethostname().lower(),
+        node=node_name(options.node_name, options.kubeconfig),
         label_output=output and one_of(OUTPUTS, "label-output", output),
         kubeconfig=options.kubeconfig,
         namespace=options.namespace or "default",

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The node's name in its cluster, which need not be the host's."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_plugin.cluster import kubeconfig
+
+from tests.fakes.kubernetes.certificates import Authority
+
+NAME = "ip-10-0-3-7.eu-central-1.compute.internal"
+
+
+def written(folder: Path, user: Any) -> str:
+    path = folder / "kubelet.conf"
+    path.write_text(json.dumps({"users": [{"name": "default-auth", "user": user}]}))
+    return str(path)
+
+
+@pytest.fixture
+def pem(tmp_path: Path) -> Path:
+    return Authority(tmp_path).identity(f"system:node:{NAME}", "system:nodes")
+
+
+def test_it_is_the_one_that_the_kubelet_has_a_certificate_for(tmp_path: Path, pem: Path) -> None:
+    inside = {"client-certificate-data": base64.b64encode(pem.read_bytes()).decode()}
+    for user in (inside, {"client-certificate": str(pem)}, {"client-certificate": pem.name}):
+        assert kubeconfig.node_name("", written(tmp_path, user)) == NAME
+
+
+def test_it_is_the_one_that_is_given(tmp_path: Path, pem: Path) -> None:
+    path = written(tmp_path, {"client-certificate": str(pem)})
+    assert kubeconfig.node_name("node-1", path) == "node-1"
+
+
+def test_it_is_the_hosts_where_no_certificate_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr(kubeconfig, "KUBECONFIGS", (str(tmp_path / "none"),))
+    other = Authority(tmp_path).identity("admin")
+    users = (
+        None,
+        {"token": "x"},
+        {"client-certificate": str(other)},
+        {"client-certificate": str(tmp_path / "gone.pem")},
+        {"client-certificate-data": "###"},
+    )
+    paths = ["", str(tmp_path / "gone"), *(written(tmp_path, user) for user in users)]
+    host = socket.gethostname().lower()
+    assert [kubeconfig.node_name("", path) for path in paths] == [host] * len(paths)
