@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -197,21 +199,37 @@ def _launch(command: list[str], env: dict[str, str], output: IO[bytes] | int) ->
 def require_multi_user(program: str = PROGRAM) -> None:
     """Return if the control program starts servers for clients of several users. NodeError: why it does not.
 
-    Its help names no options, so it is started with this one, in a folder of its own.
+    Its help names no options, so it is started with this one, in a folder of its own: once, as that may take seconds.
     """
-    starts, output = _starts(program, MULTI_USER)
+    starts, output, anything = _tried(program, _stamp(program))
     if not starts:
         raise NodeError(
             f"{program} has no servers for several users",
             cause=f"it does not take {MULTI_USER}{f': {output}' if output else ''}",
             hint=HINT,
         )
-    if _starts(program, NO_OPTION)[0]:
+    if anything:
         raise NodeError(
             f"whether {program} supports a multi-user server is not known",
             cause=f"it takes any option, also {NO_OPTION}",
             hint=HINT,
         )
+
+
+@functools.lru_cache(maxsize=1)
+def _tried(program: str, _stamp: tuple[int, ...]) -> tuple[bool, str, bool]:
+    """Return whether a program starts with our option, its last words, and whether it does so with any."""
+    starts, output = _starts(program, MULTI_USER)
+    return starts, output, starts and _starts(program, NO_OPTION)[0]
+
+
+def _stamp(program: str) -> tuple[int, ...]:
+    """Return what differs after the program was exchanged."""
+    try:
+        found = os.stat(shutil.which(program) or program)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns
 
 
 def _starts(program: str, option: str) -> tuple[bool, str]:
