@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .._shared._core.errors import NodeError
-from .._shared._core.gpu import NOT_FOUND, Gpu, NvmlError
+from .._shared._core.gpu import NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import Nvml, open_nvml
 from ..tools import bounded, logs
@@ -23,6 +23,9 @@ from .settings import Settings, Shares
 
 if TYPE_CHECKING:
     from .supervisor import Options
+
+
+NO_MODE: Final = (NOT_FOUND, NOT_SUPPORTED)  # of a GPU that went, or is in MIG mode
 
 
 class Rollback:
@@ -92,11 +95,17 @@ class Rollback:
                 logs.warning(problem, gpu=self._names.device)
 
     def give_back(self) -> None:
-        """Put the compute mode back as it was, and forget. NvmlError: it is still there to be put back."""
+        """Put the compute mode back as it was, and forget. NodeError: it is still there to be put back."""
         with self._mode:
             if (mode := self._data.get("compute_mode")) is not None:
-                with open_nvml():
-                    readings.set_compute_mode(self._names.device, mode)
+                try:
+                    with open_nvml():
+                        readings.set_compute_mode(self._names.device, mode)
+                except NodeError as error:
+                    if not (isinstance(error, NvmlError) and error.code in NO_MODE):
+                        raise NodeError(
+                            "its compute mode can't be given back", cause=str(error)
+                        ) from error
             self._data.clear()
             self._file.remove()
 

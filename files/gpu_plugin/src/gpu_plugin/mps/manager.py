@@ -98,7 +98,7 @@ class Manager:
             while not self._leaving:
                 self._events.wait(TICK)
                 self._round()
-                if self._supervisors:
+                if not all(one.given_up for one in self._supervisors.values()):
                     idle_since = time.monotonic()
                 elif self._ending or time.monotonic() - idle_since >= self._linger:
                     break

@@ -61,7 +61,7 @@ class Supervisor:
     def __init__(
         self, names: Names, wanted: Settings | None, kept: Path, options: Options, events: Events
     ) -> None:
-        self.names, self.wanted, self.done = names, wanted, False
+        self.names, self.wanted, self.done, self.given_up = names, wanted, False, False
         self.mode_problem, self.mode_due = "", False
         self._kept, self._options = kept, options
         self._report = Report(names)
@@ -134,7 +134,7 @@ class Supervisor:
 
     def _run(self) -> None:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
-        while not (self._leaving or self.done):
+        while not (self._leaving or self.done or self.given_up):
             try:
                 with folders.locked(self.names):
                     self._serve()
@@ -157,7 +157,6 @@ class Supervisor:
                     self._watch()  # before the next round, which would take one that has ended for none
                 else:
                     self._give_back()
-                    self.done = True
                     return
             except Exception as error:
                 if time.monotonic() - self._ready_since > self._options.steady:
@@ -173,7 +172,10 @@ class Supervisor:
         self._ready_since = self._silent_since = float("inf")
         self._running = None
         self._report.settings(None)
-        self._report.failed(problem)
+        if self.wanted is None:  # what can't be given back is no restart
+            self._report.state(FAILED, problem=problem)
+        else:
+            self._report.failed(problem)
 
     def _adopt(self) -> None:
         """Take over the daemon that an earlier manager left; its clients know nothing of that."""
@@ -355,7 +357,7 @@ class Supervisor:
         self._report.settings(None)
 
     def _give_back(self) -> None:
-        """Restore what was changed for MPS; the next manager tries again what can't be now."""
+        """Restore what was changed for MPS. NodeError: it can't be now; at the end that is left to the next manager."""
         folders.clean(self.names)
         kept = self._kept.exists()
         if not kept:  # containers have these mounts
@@ -363,8 +365,13 @@ class Supervisor:
         try:
             self._rollback.give_back()
         except NodeError as error:
-            logs.warning("the compute mode was not restored", gpu=self.names.device, cause=error)
-        self._report.remove()
+            if not self._ending:
+                raise
+            self._note(_text(error))
+            self.given_up = True
+        else:
+            self._report.remove()
+            self.done = True
 
     def _pause(self, seconds: float) -> None:
         self._changed.wait(seconds)

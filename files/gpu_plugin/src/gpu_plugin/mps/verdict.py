@@ -38,6 +38,8 @@ def judge(offer: Offer | None, observed: Observed) -> Verdict:
         terminate = running is not None and running.on_busy == TERMINATE
         if clients and not terminate and state != STOPPING:
             return Verdict(f"it was shared by MPS, and {waited_for} not ended", busy=True)
+        if state == FAILED and not observed.serving:
+            return Verdict(f"it was shared by MPS: {observed.state['problem']}")
         return Verdict("the MPS daemon that shared it is about to end")
     if state == STOPPING:
         return Verdict("its MPS daemon is about to end")

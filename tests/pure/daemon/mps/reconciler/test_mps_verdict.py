@@ -89,6 +89,11 @@ CASES = {
         seen(None, state(NOW), alive=False),
         "the MPS daemon that shared it is about to end",
     ),
+    "no longer shared, and not all is given back": (
+        None,
+        seen(None, state(NOW, "failed", problem="no NVML"), serving=False),
+        "it was shared by MPS: no NVML",
+    ),
     "never shared": (None, seen(None, None), ""),
 }
 
