@@ -24,7 +24,7 @@ from .._core.gpu import (
 from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text, told
 
 T = t.TypeVar("T")
-EXCLUSIVE_PROCESS = 3  # a compute mode
+DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3  # compute modes
 COMPLETED = 3  # the state of a fabric
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
 

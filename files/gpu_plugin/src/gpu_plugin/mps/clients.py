@@ -19,6 +19,7 @@ from .._shared._core import pods
 from .._shared._core.text.shown import cut, printable
 from ..tools.bounded import peek
 from ..tools.state import started, stat_fields
+from .paths import Names
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")
@@ -49,8 +50,7 @@ def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     """Return a client, as far as its process lets itself be looked at."""
     folder = proc / str(pid)
     uid = pods.uid_of(peek(folder / "cgroup"), peek(proc / "1/cgroup"))
-    pairs = (entry.split("=", 1) for entry in peek(folder / "environ").split("\0"))
-    env = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    env = _environment(pid, proc)
     names = [path.name for path in logs.iterdir()] if uid and logs.is_dir() else []
     pod = pods.name_of(uid, names) if uid else ""
     memory, threads = env.get(MEMORY, "").partition("=")[2], env.get(THREADS, "")
@@ -69,11 +69,43 @@ def holders(daemon: int) -> str:
     return ", ".join([*named, *more])
 
 
+def own_folder(pid: int, names: Names) -> str:
+    """Return a control daemon's own directory; empty: the process is no such daemon of this device."""
+    env = _environment(pid)
+    own = env.get("CUDA_MPS_PIPE_DIRECTORY", "")
+    its = env.get("CUDA_MPS_LOG_DIRECTORY") == names.log and own.startswith(f"{names.ipc}/")
+    return own if its else ""
+
+
+def daemon(names: Names) -> tuple[int, str]:
+    """Return a device's control daemon and its own directory, by all processes; 0 where there is none.
+
+    Its servers have the same environment, and are in its session. Whatever a container runs may call
+    itself so, but not in our namespace.
+    """
+    here = os.readlink(PROC / "self/ns/pid")
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            folder = PROC / str(pid)
+            ours = folder.stat().st_uid == os.geteuid() and os.readlink(folder / "ns/pid") == here
+            if ours and stat_fields(pid)[3:4] == [str(pid)] and (own := own_folder(pid, names)):
+                return pid, own
+    return 0, ""
+
+
 def servers(daemon: int) -> tuple[int, ...]:
     """Return the processes that a control daemon started. Clients have a server; without, none is."""
-    pids = (int(folder.name) for folder in PROC.iterdir() if folder.name.isdecimal())
-    parents = ((pid, stat_fields(pid)[1:3]) for pid in pids)  # and the leaders of their groups
+    parents = ((pid, stat_fields(pid)[1:3]) for pid in _pids())  # and the leaders of their groups
     return tuple(pid for pid, found in parents if str(daemon) in found and pid != daemon)
+
+
+def _pids() -> Iterator[int]:
+    return (int(folder.name) for folder in PROC.iterdir() if folder.name.isdecimal())
+
+
+def _environment(pid: int, proc: Path = PROC) -> dict[str, str]:
+    pairs = (entry.split("=", 1) for entry in peek(proc / str(pid) / "environ").split("\0"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def described(pids: Iterable[int]) -> str:

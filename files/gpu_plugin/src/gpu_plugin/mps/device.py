@@ -15,7 +15,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import Nvml, open_nvml
-from ..tools import bounded, logs
+from ..tools import logs
 from ..tools.state import VERSION, StateFile, StateUnusable, read, started
 from . import clients, control, folders
 from .paths import Names
@@ -51,16 +51,21 @@ class Rollback:
         try:
             pid, began = self._data.get("daemon", (0, ""))
         except (TypeError, ValueError):
-            return 0, ""
+            pid, began = 0, ""
         if not began or started(pid) != began:
-            return 0, ""
-        text = bounded.peek(Path(f"/proc/{pid}/environ")).split("\0")
-        found = dict(one.split("=", 1) for one in text if "=" in one)
-        own = found.get("CUDA_MPS_PIPE_DIRECTORY", "")
-        its = found.get("CUDA_MPS_LOG_DIRECTORY") == self._names.log
-        if not its or not own.startswith(f"{self._names.ipc}/"):
-            logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
-            return 0, ""
+            return self._unnamed()
+        if own := clients.own_folder(pid, self._names):
+            return pid, own
+        logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
+        return 0, ""
+
+    def _unnamed(self) -> tuple[int, str]:
+        """Return a control daemon that no file names, as after a full disk; that made its GPU exclusive."""
+        if not any(Path(self._names.ipc).glob(f"{folders.OWN}*")):
+            return 0, ""  # or each start would look at all processes
+        pid, own = clients.daemon(self._names)
+        if pid and self._names.device.startswith("GPU-"):
+            self._data.setdefault("compute_mode", readings.DEFAULT)
         return pid, own
 
     def daemon(self, pid: int) -> None:

@@ -26,6 +26,7 @@ LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 IPC_LIMITS: Final = "size=1m,nr_inodes=64"
 CONTROL: Final = "control"
 LOG: Final = "log"
+OWN: Final = "d-"  # with which the name of a control daemon's own directory begins
 FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
 TIMEOUT: Final = 30
 ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
@@ -142,7 +143,7 @@ def fresh(names: Names) -> Path:
     """Make the own directory of a control daemon that is about to start: no container has seen it."""
     clean(names)
     with failing(f"can't write in {names.ipc}"):
-        path = Path(tempfile.mkdtemp(prefix="d-", dir=names.ipc))
+        path = Path(tempfile.mkdtemp(prefix=OWN, dir=names.ipc))
     _label(path)
     return path
 

@@ -191,6 +191,7 @@ class Supervisor:
             self._running = None
         self._in_place = self._running is not None and bool(found and found["limits"]["read_back"])
         self._control.adopt(pid, own)
+        self._rollback.daemon(pid)
         self.mode_due = True  # it may have been changed meanwhile
         self._ready_since = time.monotonic()
         logs.info(

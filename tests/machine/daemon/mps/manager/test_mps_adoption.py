@@ -129,6 +129,25 @@ def test_mode_that_was_changed_while_no_manager_ran_is_set_again(mps: Mps) -> No
     assert mps.mode() == 0  # which is what was there before the first
 
 
+def test_daemon_that_nobody_wrote_down_is_found_by_its_folders(mps: Mps) -> None:
+    """As where the disk was full, or somebody removed the file."""
+    (first, second) = clients = share(mps)
+    before = {device: mps.status(device)["daemon"] for device in clients}
+    end_with(mps, signal.SIGKILL)
+    (mps.root / f"{first}.state").unlink()
+    (mps.root / f"{second}.state").write_text("{")
+    (mps.root / f"{second}.json").unlink()
+    mps.manage()
+    eventually(lambda: adopted(mps, first))
+    eventually(lambda: mps.status(second).get("daemon") == before[second])
+    assert mps.status(first)["daemon"] == before[first]
+    assert all(client.living() for client in clients.values())
+    for client in clients.values():
+        client.end()
+    mps.end(mps.managers[-1])
+    assert [mps.mode(gpu) for gpu in range(2)] == [0, 0]
+
+
 def test_driver_that_hangs_keeps_no_manager_from_adopting(mps: Mps) -> None:
     """Nor one that adopted them from seeing them end: only what needs the driver waits for it."""
     (first, second) = clients = share(mps)

@@ -12,8 +12,11 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from gpu_plugin.mps import clients
+from gpu_plugin.mps.paths import Names, daemon_environment
 from gpu_plugin.mps.settings import Settings
 from gpu_plugin.tools.state import started
 from nvsim.testing import client
@@ -214,3 +217,29 @@ def test_exclusive_mode_that_somebody_took_away_is_set_again(mps: Mps) -> None:
     assert (after["daemon"], after["restarts"]) == (daemon, 0)
     assert mps.end(manager) == 0
     assert mps.mode() == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("way", "taken"),
+    [
+        ((), True),
+        (("unshare", "--pid", "--fork"), False),
+        (("setpriv", f"--reuid={NOBODY}", "--clear-groups"), False),
+    ],
+    ids=["root", "container", "user"],
+)
+def test_who_calls_himself_a_control_daemon_is_taken_for_one_only_as_root_of_the_node(
+    tmp_path: Path, way: tuple[str, ...], taken: bool
+) -> None:
+    names = Names(f"GPU-{UUID(int=1)}", f"/{tmp_path.name}")
+    env = daemon_environment(names, f"{names.ipc}/d-1")
+    words = [*way, "setsid", "env", *(f"{name}={text}" for name, text in env.items())]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*words, "sh", "-c", "echo begun; exec cat"], stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        found, own = clients.daemon(names)
+        assert (bool(found), own) == (taken, f"{names.ipc}/d-1" if taken else "")
+        process.communicate()
