@@ -15,6 +15,7 @@ NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 3, 4, 6, 9
 TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 10, 12, 13, 15
 RESET_REQUIRED, VERSION_MISMATCH, IN_USE, INSUFFICIENT_RESOURCES = 16, 18, 19, 23
 UNKNOWN_ERROR = 999
+DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3  # compute modes
 NO_BINDINGS = -1  # ours: NVML itself has not been asked
 
 # pynvml's own texts come from the library, which may be the thing that is missing.
@@ -161,7 +162,7 @@ class Condition:
     be corrected, ``recovery`` is NVML's number for what the driver asks for, 0 for nothing.
     ``rows_failed``: a defective memory row could not be replaced; ``rows_pending``: one is replaced at
     the next reset. ``energy`` is what it consumed since the driver initialised it, in millijoules;
-    ``persistent``: it stays initialised while no process uses it.
+    ``persistent``: it stays initialised while no process uses it. ``compute_mode`` is NVML's number.
     """
 
     rows_failed: t.Optional[bool] = None
@@ -170,6 +171,7 @@ class Condition:
     recovery: t.Optional[int] = None
     energy: t.Optional[int] = None
     persistent: t.Optional[bool] = None
+    compute_mode: t.Optional[int] = None
 
     @property
     def contains_errors(self) -> bool:

@@ -24,7 +24,6 @@ from .._core.gpu import (
 from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text, told
 
 T = t.TypeVar("T")
-DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3  # compute modes
 COMPLETED = 3  # the state of a fabric
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
 
@@ -46,6 +45,7 @@ def condition(handle: t.Any) -> Condition:
         recovery=_reported(_recovery, handle),
         energy=_reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
         persistent=None if persistence is None else bool(persistence),
+        compute_mode=_reported(pynvml.nvmlDeviceGetComputeMode, handle),
     )
 
 

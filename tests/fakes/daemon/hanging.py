@@ -26,6 +26,7 @@ EACH_LOOK = (
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetPersistenceMode",
     "nvmlDeviceGetTotalEnergyConsumption",
 )

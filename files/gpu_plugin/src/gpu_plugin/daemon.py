@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from .kubelet.vanished import Vanished
 from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
-from .offer.decide import MpsState, Offered, decide, time_slices
+from .offer.decide import MpsState, Offered, decide, narrow, time_slices
 from .report.state import Report, Telemetry, daemons_pages, state
 from .tools import logs
 from .tools.chores import Chore, Wakeup, errors
@@ -186,6 +186,8 @@ class Daemon:
                 offered = decide(inventory, faults, config, now, host, holders)
             self._slices.begin(time_slices(offered.resources), inventory, offered.held)
             self._holders.offered(offered, inventory)
+            notes = narrow(offered, self._offered, inventory)
+            offered = replace(offered, notes=(*offered.notes, *notes))
         if offered.refusal and str(offered.refusal) != str(self._offered.refusal):
             logs.error("no devices are advertised", cause=offered.refusal)
         for note in offered.notes:

@@ -53,6 +53,7 @@ CHANGES = {
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetFieldValues",
+    "nvmlDeviceGetComputeMode",
     "nvmlDeviceGetPersistenceMode",
     "nvmlDeviceGetTotalEnergyConsumption",
 }

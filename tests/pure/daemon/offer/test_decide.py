@@ -9,10 +9,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.offer.allocation import grant, qualified
-from gpu_plugin.offer.decide import MpsState, decide
+from gpu_plugin.offer.decide import MpsState, decide, narrow
 from gpu_plugin.offer.devices import Inventory, Kind, Place
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +45,35 @@ def test_a_strategy_that_does_not_fit_is_a_refusal_and_no_exception() -> None:
     )
     assert "needs MIG mode on all GPUs" in str(offered.refusal)
     assert (offered.resources, offered.mps) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        (None, ""),
+        (0, ""),
+        (2, "compute mode PROHIBITED, which refuses every process"),
+        (3, "compute mode EXCLUSIVE_PROCESS, which refuses a second process"),
+    ],
+)
+def test_a_mode_that_refuses_processes_is_told_of(mode: int | None, words: str) -> None:
+    modes = (0, mode)
+    node = replace(
+        NODE,
+        gpus=tuple(
+            replace(one, condition=Condition(compute_mode=each))
+            for one, each in zip(NODE.gpus, modes, strict=True)
+        ),
+    )
+    whole, shared = decide(node, {}, parse("")), decide(node, {}, SHARED)
+    hint = f". Next step: nvidia-smi --id={SECOND} --compute-mode=DEFAULT"
+    wanted = [f"GPU 1 ({SECOND}) is in {words}{hint}"] if words else []
+    assert narrow(whole, whole, node) == wanted
+    by_mps = decide(node, {}, parse("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"))
+    assert narrow(by_mps, by_mps, node) == []  # it is MPS' own
+    leaving = decide(node, {}, parse(""), MpsState({SECOND: "it is about to end"}))
+    assert narrow(whole, leaving, node) == []  # what MPS has just given back is read again
+    assert narrow(shared, whole, node) == wanted
 
 
 def test_what_mps_can_not_share_has_a_problem_of_its_kind() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .._shared._core.errors import NodeError
-from .._shared._core.gpu import NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
+from .._shared._core.gpu import DEFAULT, EXCLUSIVE_PROCESS, NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import Nvml, open_nvml
 from ..tools import logs
@@ -65,7 +65,7 @@ class Rollback:
             return 0, ""  # or each start would look at all processes
         pid, own = clients.daemon(self._names)
         if pid and self._names.device.startswith("GPU-"):
-            self._data.setdefault("compute_mode", readings.DEFAULT)
+            self._data.setdefault("compute_mode", DEFAULT)
         return pid, own
 
     def daemon(self, pid: int) -> None:
@@ -86,16 +86,16 @@ class Rollback:
                     # Before the change, so that no crash in between loses it.
                     self._file.write({**self._data, "compute_mode": mode})
                 self._data["compute_mode"] = mode
-            if mode != readings.EXCLUSIVE_PROCESS:
-                readings.set_compute_mode(self._names.device, readings.EXCLUSIVE_PROCESS)
+            if mode != EXCLUSIVE_PROCESS:
+                readings.set_compute_mode(self._names.device, EXCLUSIVE_PROCESS)
 
     def keep_exclusive(self) -> None:
         """Set the mode again where somebody changed it, unless it was given back. While NVML is open."""
         with self._mode:
             if "compute_mode" not in self._data:
                 return
-            if readings.compute_mode(self._names.device) != readings.EXCLUSIVE_PROCESS:
-                readings.set_compute_mode(self._names.device, readings.EXCLUSIVE_PROCESS)
+            if readings.compute_mode(self._names.device) != EXCLUSIVE_PROCESS:
+                readings.set_compute_mode(self._names.device, EXCLUSIVE_PROCESS)
                 problem = "somebody changed the compute mode, setting EXCLUSIVE_PROCESS again"
                 logs.warning(problem, gpu=self._names.device)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from .._shared._core.dra.names import DEVICE_PLUGIN
 from .._shared._core.errors import NodeError
+from .._shared._core.gpu import EXCLUSIVE_PROCESS, PROHIBITED
 from ..cdi.specification import IMEX_FOLDER, HostState, asked
 from ..config.configuration import Config
 from ..config.sharing import Share, Sharing
@@ -55,6 +56,10 @@ class MpsState:
         return device
 
 
+NARROW: Final[Mapping[int | None, str]] = {
+    PROHIBITED: "PROHIBITED, which refuses every process",
+    EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS, which refuses a second process",
+}
 NO_MPS: Final = MpsState()
 MOST_DEVICES: Final = (
     50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
@@ -106,6 +111,25 @@ def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
 def offers(resources: Resources) -> dict[str, Offer]:
     """Return by device what is offered in shares of MPS."""
     return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
+
+
+def narrow(now: Offered, before: Offered, inventory: Inventory) -> list[str]:
+    """Say which GPUs let in fewer processes than their users may have, though they are not shared by MPS.
+
+    They were fit ``before`` as well: of a mode that MPS has just given back the last look knows nothing.
+    """
+    fit = _without_mps(now) & _without_mps(before)
+    return [
+        f"GPU {one.gpu.index} ({one.gpu.uuid}) is in compute mode {words}. "
+        f"Next step: nvidia-smi --id={one.gpu.uuid} --compute-mode=DEFAULT"
+        for one in inventory.gpus
+        if one.gpu.uuid in fit and (words := NARROW.get(one.condition.compute_mode))
+    ]
+
+
+def _without_mps(offered: Offered) -> set[str]:
+    found = (one for devices in offered.resources.values() for one in devices)
+    return {one.uuid for one in found if not (one.mps or one.problem)}
 
 
 def time_slices(resources: Resources) -> dict[str, str]:
