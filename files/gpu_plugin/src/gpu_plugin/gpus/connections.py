@@ -1,26 +1,32 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the GPUs are connected: asked for once, since it stays."""
+"""How the GPUs are connected: asked for once, since it stays, but for NVLinks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from .._shared._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
 from .._shared._nvml import readings
 from ..offer.preference import Topology
 from .asking import Asking
 
+ANEW: Final = 600.0  # seconds until NVLinks are asked for again: they may train late
+
 
 class Connections:
     """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.topology = Topology()
+        self._clock = clock
         self._generation: object = None
         self._levels: dict[frozenset[str], int | None] = {}
         self._links: dict[tuple[str, bool], Links] = {}
+        self._linked: dict[tuple[str, bool], float] = {}  # when they were asked for
 
     def refresh(self, gpus: Sequence[Gpu], generation: object, asking: Asking) -> None:
         """Read what is not known yet. NvmlError: a GPU did not answer, which the next call asks again.
@@ -30,13 +36,15 @@ class Connections:
         if generation != self._generation:
             self._levels.clear()
             self._links.clear()
+            self._linked.clear()
             self._generation = generation
         on = {gpu.uuid: gpu.mig_current for gpu in gpus}  # MIG mode takes NVLinks down
         by_index = {gpu.index: gpu for gpu in gpus} if len(gpus) > 1 else {}
         late = asking.slow()  # which would keep those beside them waiting
         in_time = [gpu for gpu in gpus if gpu.index not in late]
         pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
-        alone = {gpu.index for gpu in in_time if (gpu.uuid, gpu.mig_current) not in self._links}
+        old = self._clock() - ANEW
+        alone = {one.index for one in in_time if self._linked.get(_key(one), old) <= old}
         keys = [at for at in by_index if at in alone or pairs.get(at)]
         answers = asking.each(
             "connections",
@@ -62,7 +70,8 @@ class Connections:
         failed = None
         try:
             if links:
-                self._links[gpu.uuid, gpu.mig_current] = readings.links(gpu)
+                self._links[_key(gpu)] = readings.links(gpu)
+                self._linked[_key(gpu)] = self._clock()
         except NvmlError as error:
             failed = error
         for other in others:
@@ -74,3 +83,7 @@ class Connections:
                     self._levels[pair] = None
                 failed = error
         return failed
+
+
+def _key(gpu: Gpu) -> tuple[str, bool]:
+    return gpu.uuid, gpu.mig_current
