@@ -83,6 +83,10 @@ gpu_info:
       description: An error for each GPU that does not answer.
       type: list
       elements: str
+    missing_gpus:
+      description: PCI addresses of GPUs that the node had at its last bring-up, where it has fewer now.
+      type: list
+      elements: str
     allocated:
       description: What the kubelet has given to pods of the GPUs, with pod, container and device, if asked for.
       type: list

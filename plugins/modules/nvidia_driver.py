@@ -67,6 +67,14 @@ options:
     type: list
     elements: str
     default: []
+  gpu_count:
+    description:
+      - How many GPUs the node is meant to have. V(-1) says nothing of it.
+      - The PCI addresses of the GPUs are recorded. Where some are missing later, the record stays as it is, and
+        M(gpu.node.plan) warns, until this is the number of those that are left.
+    type: int
+    default: -1
+    version_added: 0.2.0
   hold:
     description:
       - Hold the packages, so that unattended upgrades do not break the running driver. dnf needs its plugin

@@ -11,6 +11,7 @@ import typing as t
 from .._core.allocated import names
 from .._core.errors import InputError, NodeError
 from .._core.gpu import Gpu, NvmlError
+from .._core.gpu_record import PATH, Gpus, load
 from .._core.steps import Plan, Step
 from .._host import cloud_init
 from .._host.api import Host
@@ -49,6 +50,7 @@ class GpuInfoCapability:
             "pci_devices": devices,
             "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
             "driver": driver._asdict() if driver else None,
+            "missing_gpus": list(self._recorded(devices).missing),
             "nvml_available": True,
             "nvml_error": "",
             "gpus": [],
@@ -74,6 +76,10 @@ class GpuInfoCapability:
             info.update(nvml_available=False, nvml_error=str(error))
         return info
 
+    def _recorded(self, devices: t.Iterable[Info]) -> Gpus:
+        there = tuple(one["address"] for one in devices if one["kind"] == "gpu")
+        return Gpus(load(self._host.read(PATH)), there, self._params.get("gpu_count", -1))
+
     def wait(self, seconds: float) -> None:
         """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""
         if not self._waited and self._params["cloud_init_timeout"] and gpus(self._host):
@@ -83,7 +89,9 @@ class GpuInfoCapability:
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
-        return Plan(warnings=self._warnings)
+        found = self._recorded(state["pci_gpus"])
+        missing = (f"{found}. Next step: {found.next_step}",) if found.missing else ()
+        return Plan(warnings=(*self._warnings, *missing))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

@@ -21,6 +21,7 @@ ON_ALLOCATED = "gpu_nodes_on_allocated"
 STOP_SERVICES = "gpu_nodes_stop_services"
 REQUIRE_KUBELET = "gpu_nodes_require_kubelet"
 ALLOCATION = "gpu_nodes_allocation"
+GPU_COUNT = "validate_gpu_count"
 # By module, the variable of each option that its role gives; labels are a part of the device plugin's role.
 VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
     "nvidia_driver": _of(
@@ -30,6 +31,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         " wait_timeout lock_timeout",
         on_allocated=ON_ALLOCATED,
         stop_services=STOP_SERVICES,
+        gpu_count=GPU_COUNT,
     ),
     "container_toolkit": _of(
         "container_toolkit", "state version parts hold vendor_refresh repository lock_timeout"

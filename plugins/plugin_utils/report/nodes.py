@@ -41,7 +41,10 @@ def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Jso
         "gpus": gpus(known, using, faults, known=complete),
         "other_users": using.get(NOWHERE, []),
         "users_unknown": status.get("allocations_unknown", ""),
-        "drift": [_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]],
+        "drift": [
+            *(_missing(one) for one in known.get("missing_gpus", ())),
+            *(_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]),
+        ],
         "faults": list(faults),
         "unhealthy": _unhealthy(known, status),
         "reboot": _reboot(answer, status),
@@ -77,6 +80,12 @@ def _driver(told: Answer, known: Answer) -> Json:
         "bulletin_date": security.get("date") or "",
         "table": (told.get("releases") or {}).get("as_of", ""),
     }
+
+
+def _missing(address: str) -> Json:
+    """Return a GPU that the node had as what has drifted, though no run brings it back."""
+    words = f"{address} was there at the last bring-up, and is not on the PCI bus any more"
+    return {"part": "GPUs", "steps": [], "error": words, "later": "", "blocked_by": []}
 
 
 def _part(part: Answer) -> Json:

@@ -24,6 +24,8 @@ from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
 from ..._core.driver_units import FABRIC_SERVICE, SERVICE
 from ..._core.errors import NodeError, checked_timeout
+from ..._core.gpu_record import ACTION as GPUS
+from ..._core.gpu_record import PATH as GPU_RECORD
 from ..._core.packages.apt import unmet
 from ..._core.packages.presets import DRIVER_PRESETS
 from ..._core.steps import Plan, Step
@@ -36,6 +38,7 @@ from ..own_files import OwnFiles
 from ..recorded import REPOSITORY_SPEC, Additions, named, package_manager
 from .gate import SPEC as GATE_SPEC
 from .gate import Gate
+from .gpus import RecordedGpus
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages
@@ -77,6 +80,7 @@ SPEC: t.Dict[str, t.Any] = {
         "precompiled": {"type": "str", "choices": ["auto", "require", "never"], "default": "auto"},
         "prerequisites": {"type": "str", "choices": ["refuse", "install"], "default": "refuse"},
         "module_options": {"type": "dict", "default": {}},
+        "gpu_count": {"type": "int", "default": -1},
         **GATE_SPEC,
         "releases": {"type": "raw", "default": True},
         "lock_timeout": {"type": "int", "default": 300},
@@ -98,7 +102,7 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
-        absent = values["state"] == "absent"
+        absent, meant = values["state"] == "absent", values.pop("gpu_count")
         self._gate = Gate(host, values, absent=absent, check_mode=check_mode)
         if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
@@ -119,7 +123,7 @@ class DriverCapability:
             ModuleStreams(node),
             Loading(node),
         )
-        self._nodes = Nodes(node)
+        self._nodes, self._gpus = Nodes(node), RecordedGpus(node, meant)
         self._transaction = Transaction(node, names.family, self._again)
         self._packages = Packages(node, names, self._transaction.adoption)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
@@ -140,6 +144,7 @@ class DriverCapability:
             "persistence": functools.partial(self._loading.enable, SERVICE),
             "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
+            GPUS: self._gpus.apply,
         }
 
     def _again(self) -> t.Sequence[Step]:
@@ -196,7 +201,7 @@ class DriverCapability:
 
     def own(self, _state: Observed) -> OwnFiles:
         """Return what is root's alone."""
-        paths = (RECORD, OWN_SOURCES, MODPROBE_FILE, *PLACE.paths, *DEVICE_NODES)
+        paths = (RECORD, GPU_RECORD, OWN_SOURCES, MODPROBE_FILE, *PLACE.paths, *DEVICE_NODES)
         there = paths if self._desired.state == "present" else ()
         return OwnFiles(self._node.host, dict.fromkeys(there, 0o644), (DATA,) if there else ())
 
@@ -210,7 +215,8 @@ class DriverCapability:
                 raise
             return self.plan(self.observe())
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
-        return replace(found, warnings=self._warnings)
+        steps = (*found.steps, *self._gpus.steps(state, found.steps))
+        return replace(found, steps=steps, warnings=self._warnings)
 
     def _spared(self, state: Observed) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
@@ -317,6 +323,7 @@ class DriverCapability:
         if added.record.device_nodes:
             self._nodes.remove()
         added.forget()
+        self._gpus.apply({})
         self._gate.services.forget()
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:

@@ -15,6 +15,7 @@ from ..._core.preflight import layout, values
 from ..._core.preflight.node import NO_ROOT
 from ..._core.preflight.problems import Problem, Refusal, once
 from ..._core.steps import Plan, Step
+from ..._core.variables import GPU_COUNT
 from ..._host.api import Host
 from ..._host.room import Room
 from ..gpu_info import GpuInfoCapability, Info
@@ -50,7 +51,9 @@ class PreflightCapability:
         self._modules = [one for one in wanted if parts.runs(one, self._values)]
         self._refused = [Problem(**one) for one in params["refused"]]
         self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
+        meant = self._values.get(GPU_COUNT, -1)  # -e gives a text
         asked = {"cloud_init_timeout": self._seconds, "allocated": False}
+        asked["gpu_count"] = int(meant) if str(meant).isdigit() else -1
         self._info = GpuInfoCapability(host, asked)
         self.options: t.Dict[str, parts.Params] = {}  # of the modules that accept theirs
 

@@ -15,6 +15,8 @@ from ..._core.dra.allocation import owners_in
 from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
 from ..._core.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
+from ..._core.gpu_record import PATH as GPU_RECORD
+from ..._core.gpu_record import Gpus, load
 from ..._core.steps import Plan, Step
 from ..._core.validation.check import FAILED, WARNING, Check, lines, message, of_state
 from ..._core.validation.daemon import Daemon
@@ -116,9 +118,11 @@ class ValidateCapability:
         """Read the node; what cannot be read is a check that does not hold."""
         host, parts = self._host, services.parts(self._host)
         named, holds = self._wanted.components, driver.holds(host)
+        there = tuple(one.address for one in gpus(host))
         found = runtimes.there(host) if not named or "runtime" in named else []
         node = Node(
-            pci_gpus=len(gpus(host)),
+            pci_gpus=len(there),
+            recorded=Gpus(load(host.read(GPU_RECORD)), there, self._wanted.gpu_count),
             parts=parts,
             daemon=self._daemon(),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..gpu_record import NOT_RECORDED, Gpus
 from .check import Check, because, judged, skipped
 
 NAMES = GPUS, MIG, MIG_BOOT = "GPUs", "MIG", "MIG at boot"
@@ -16,12 +17,13 @@ AGAIN = "fix the cause, then run the playbook gpu.node.mig"
 
 
 class Count(t.NamedTuple):
-    """How many GPUs are on the bus, are wanted (-1: those on the bus), and answer; why others do not."""
+    """How many GPUs are on the bus, are wanted (-1: those on the bus), and answer; why others do not; the record."""
 
     on_bus: int
     wanted: int = -1
     answering: int = 0
     lost: t.Tuple[str, ...] = ()
+    recorded: Gpus = NOT_RECORDED
 
 
 class Layout(t.NamedTuple):
@@ -35,14 +37,19 @@ class Layout(t.NamedTuple):
 def count(found: Count) -> Check:
     """Check that all GPUs answer, or where the user says how many there must be, that those do."""
     asked = found.wanted >= 0
-    if found.answering == (found.wanted if asked else found.on_bus):
+    complete, missing = found.answering == found.on_bus, str(found.recorded)
+    if found.answering == found.wanted or (complete and not asked and not missing):
         return Check(GPUS)
     words = f"{found.answering} of {found.on_bus} GPUs on the PCI bus answer{because(found.lost)}"
+    if not asked and missing:
+        told = missing if complete else f"{words}; {missing}"
+        return judged(GPUS, told, found.recorded.next_step)
     if not asked:
         return judged(
             GPUS, words, "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
         )
     step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
+    words = "; ".join(filter(None, (words, missing)))
     return judged(GPUS, f"validate_gpu_count asks for {found.wanted}, and {words}", step)
 
 

@@ -10,6 +10,7 @@ import typing as t
 
 from ..errors import InputError
 from ..gpu import Gpu, MigDevice, Process
+from ..gpu_record import NOT_RECORDED, Gpus
 from ..text.shown import counted
 from . import cdi, containers, dra, driver, gpus, plugin, services
 from .cdi import Current, Runtime
@@ -60,6 +61,7 @@ class Node:
     """
 
     pci_gpus: int
+    recorded: Gpus = NOT_RECORDED
     parts: t.FrozenSet[str] = frozenset()
     driver: Driver = dataclasses.field(default_factory=Driver)
     gpus: t.Tuple[Gpu, ...] = ()
@@ -115,7 +117,9 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     uuids = None if unread else node.devices
     migs = None if unread else node.mig_uuids
     daemon, kubelet = node.daemon, plugin.Kubelet(node.kubelet, wanted.kubelet)
-    count = gpus.Count(node.pci_gpus, wanted.gpu_count, len(node.gpus), node.lost_gpus)
+    count = gpus.Count(
+        node.pci_gpus, wanted.gpu_count, len(node.gpus), node.lost_gpus, node.recorded
+    )
     loaded = node.driver.loaded
     return [
         *driver.checks(node.driver, wanted.driver),

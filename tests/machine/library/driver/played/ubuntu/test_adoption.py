@@ -40,8 +40,8 @@ def test_desktop_is_taken_over_and_given_back(ubuntu: Machines) -> None:
     node = ubuntu.by_hand(A, K85, *DESKTOP)
     before, marks = node.installed(), node.automatic()
     plan = planned(node, adopt=True, persistence=False)
-    (adopt, hold, nodes) = plan.steps
-    assert nodes.action == "device_nodes"
+    (adopt, hold, *nodes) = plan.steps
+    assert [one.action for one in nodes] == ["device_nodes", "gpus"]
     assert "adopted" not in plan.before
     assert "nvidia-driver-580-open" in plan.after["adopted"]
     assert adopt.action == "adopt"

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which GPUs a node has, kept where later looks find it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._core.driver.state import Observed
+from ..._core.gpu_record import ACTION, PATH, Gpus, load
+from ..._core.steps import Step
+from .sources import Node, Params, Part
+
+
+class RecordedGpus(Part):
+    """The record of a node's GPUs; ``meant`` is how many the user says that there are to be, -1: has not said."""
+
+    def __init__(self, node: Node, meant: int) -> None:
+        super().__init__(node)
+        self._meant = meant
+
+    def steps(self, observed: Observed, found: t.Sequence[Step]) -> t.List[Step]:
+        """Return the step that brings the record up to date, or removes it where none that was found removes all."""
+        text = self._node.host.read(PATH)
+        if self._node.desired.state == "absent":
+            stays = text is not None and "remove" not in [one.action for one in found]
+            return [Step(ACTION, "forget which GPUs the node had")] if stays else []
+        there = tuple(address for address, _architecture in observed.gpus)
+        return Gpus(load(text), there, self._meant).steps()
+
+    def apply(self, params: Params) -> None:
+        """Write the record, or remove it."""
+        if params:
+            self._node.host.write(PATH, params["text"], mode=0o644)
+        else:
+            self._node.host.remove(PATH)
