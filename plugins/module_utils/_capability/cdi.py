@@ -19,7 +19,7 @@ from .._core.gpu import NvmlError
 from .._core.mig.boot import LOCK
 from .._core.steps import Plan, Step
 from .._host.api import Host
-from .._host.cdi import Wanted, specify
+from .._host.cdi import Wanted, lost_files, specify
 from .._host.driver_files import DriverFiles
 from .._nvml.real import Nvml, inventory, open_nvml
 from . import boot
@@ -140,6 +140,9 @@ class CdiCapability:
             return Observed(units, text, None, (warning,), (), "nvidia-ctk is installed")
         found = inventory(nvml)
         wanted, warnings = specify(found, self._files, self._options)
+        refused = lost_files(self._host, text, wanted.text)
+        if refused:
+            raise refused
         if not self._compare:
             return Observed(units, text, wanted, warnings)
         both = [

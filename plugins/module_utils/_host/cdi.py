@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.cdi import lost
 from .._core.cdi import specification as cdi
 from .._core.cdi.boot import Options
 from .._core.cdi.capabilities import chosen, draws
 from .._core.cdi.generated import NVIDIA_CTK, arguments, check_program, parse, unchecked
 from .._core.cdi.rivals import rivals
 from .._core.cdi.rules import HOOK_PROGRAMS, check
+from .._core.errors import NodeError
 from .._core.gpu import CONTROL_NODES, Inventory
 from .._core.toolkit.version import MINIMUM_TEXT, described, is_safe, number
+from .api import Host
 from .driver_files import DriverFiles
 
 PROFILES = (1, 20, 0)  # the toolkit's first version that knows the hook
@@ -68,6 +71,41 @@ def specify(
     names = tuple(one["name"] for one in spec["devices"])
     wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, hook)
     return wanted, (*warnings, *rivals(options.path, names, machine.others(options.path)))
+
+
+def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[NodeError]:
+    """Return the refusal where a specification would lose files that installed packages have, None where it does not.
+
+    A package manager is asked only where a file is gone.
+    """
+    named = lost.paths(before) - lost.paths(wanted)
+    gone = sorted(one for one in named if not host.exists(one)) if wanted else []
+    if not gone:
+        return None
+    manager = next((one for one in lost.REINSTALL if host.which(one)), "")
+    owners = (_owners_by_dpkg if manager == "apt-get" else _owners_by_rpm)(host, gone)
+    return lost.refusal(owners, manager) if owners and manager else None
+
+
+def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
+    asked = [name for path in paths for name in lost.aliases(path)]
+    found = lost.by_dpkg(host.run(["dpkg-query", "-S", *asked], check=False).out)
+    if not found:
+        return {}
+    argv = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n", *set(found.values())]
+    there = lost.installed(host.run(argv, check=False).out)
+    pairs = ((path, found.get(name, "")) for path in paths for name in lost.aliases(path))
+    return {path: name for path, name in pairs if name in there}
+
+
+def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
+    found = {}
+    for path in paths:
+        argv = ["rpm", "-qf", "--qf", "%{NAME}\\n", *lost.aliases(path)]
+        # Of a path that is no package's it says so in words.
+        lines = host.run(argv, check=False).out.splitlines()
+        found[path] = next((one for one in lines if one.split() == [one]), "")
+    return {path: name for path, name in found.items() if name}
 
 
 def _hook(

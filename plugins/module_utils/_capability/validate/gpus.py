@@ -22,7 +22,7 @@ from ..._core.text import json_data
 from ..._core.validation.cdi import Current
 from ..._core.validation.gpus import Layout
 from ..._host.api import Host
-from ..._host.cdi import specify
+from ..._host.cdi import lost_files, specify
 from ..._host.driver_files import DriverFiles
 from ..._nvml.mig import read
 from ..._nvml.real import Nvml, inventory
@@ -67,7 +67,11 @@ def current(host: Host, nvml: Nvml) -> Current:
     try:
         options = cdi_boot.load(text, cdi_boot.CONFIG)
         wanted = specify(inventory(nvml), DriverFiles(host, options.driver_root), options)[0].text
-        return Current(tuple(_changes(wanted, host.read(options.path), options.path)))
+        there = host.read(options.path)
+        lost = lost_files(host, there, wanted)
+        if lost:
+            return Current(lost=f"{lost.message}: {lost.cause}", next_step=lost.hint)
+        return Current(tuple(_changes(wanted, there, options.path)))
     except NodeError as error:
         return Current(unknown=str(error))
 

@@ -16,10 +16,15 @@ MOST = 4
 
 
 class Current(t.NamedTuple):
-    """How the specification differs from the one that the node should have, or why that is not known."""
+    """How the specification differs from the one that the node should have, or why that is not known.
+
+    ``lost`` says which files of packages are gone, with the next step.
+    """
 
     differences: t.Tuple[str, ...] = ()
     unknown: str = ""
+    lost: str = ""
+    next_step: str = ""
 
 
 class Runtime(t.NamedTuple):
@@ -43,7 +48,7 @@ def checks(daemon: Daemon, devices: t.Optional[t.Sequence[str]], current: Curren
     return [
         judged(SERVICE, words if daemon.cdi_failed else "", step),
         _devices(daemon, devices),
-        judged(FILES, mounts, AGAIN),
+        judged(FILES, current.lost or mounts, current.next_step or AGAIN),
         _current(path, current),
     ]
 

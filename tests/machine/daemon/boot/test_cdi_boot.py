@@ -220,3 +220,27 @@ def test_layout_that_is_being_changed_is_waited_for(
         unchanged(lambda: names(tmp_path), ["0", "1", "all"], lambda: rests(process.pid))
     assert refresh.end(process)[0] == 0
     assert names(tmp_path) == ["0", "1:0", "all"]
+
+
+DPKG = """#!/bin/sh
+case $1 in -S) shift; for one; do echo "libcuda1:amd64: $one"; done ;; -W) echo "ii  libcuda1" ;; esac
+"""
+
+
+def test_a_file_that_an_installed_package_has_lost_is_no_change_to_follow(
+    sim: Sim, refresh: Refresh, tmp_path: Path
+) -> None:
+    assert refresh(sim)[0] == 0
+    before = spec(tmp_path)
+    for name, text in (("dpkg-query", DPKG), ("apt-get", "#!/bin/sh\n")):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    sim.env["PATH"] = f"{tmp_path}/bin:{sim.env['PATH']}"
+    (sim.root / LIB / f"libcuda.so.{VERSION}").unlink()
+    status, told = refresh(sim)
+    assert status == 1
+    assert f"libcuda.so.{VERSION} (libcuda1)" in told
+    assert "Next step: apt-get install --reinstall libcuda1" in told
+    assert spec(tmp_path) == before

@@ -12,7 +12,7 @@ from typing import Final
 from .._shared._core.cdi import boot as cdi_boot
 from .._shared._core.errors import NodeError
 from .._shared._host.api import Host
-from .._shared._host.cdi import specify
+from .._shared._host.cdi import lost_files, specify
 from .._shared._host.driver_files import DriverFiles
 from .._shared._nvml.real import inventory
 from ..tools import bounded, logs
@@ -57,8 +57,12 @@ def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
     files = DriverFiles(host, options.driver_root)
     with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
         wanted, warnings = specify(inventory(nvml), files, options)
-        if (host.read(options.path) or "") == wanted.text:
+        before = host.read(options.path)
+        if (before or "") == wanted.text:
             return False
+        refused = lost_files(host, before, wanted.text)
+        if refused:
+            raise refused
         for warning in warnings:
             logs.warning(warning)
         if wanted.text:
