@@ -75,10 +75,13 @@ class State(t.NamedTuple):
     stale: bool
     stale_live: bool
     ended: t.Tuple[str, ...] = ()  # containers that a restart would end
+    changed: t.Tuple[str, ...] = ()  # files that it has not read since somebody changed them
 
     def restarts(self) -> bool:
         """Tell whether the runtime has to start again."""
-        return self.stale or not all(one.is_live(self.runtime.kind.live) for one in self.files)
+        if self.stale or self.changed:
+            return True
+        return not all(one.is_live(self.runtime.kind.live) for one in self.files)
 
     def reloads(self) -> bool:
         """Tell whether it is enough that the runtime reloads its files."""
@@ -174,7 +177,10 @@ class RuntimeCapability:
         files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
         stale_live = self._records.stale(runtime.unit, live=True)
-        state = State(runtime, view, path, tuple(one for one in files if one), stale, stale_live)
+        found = tuple(one for one in files if one)
+        read = runtime.reads(view, path) if self._present and not stale else ()
+        changed = self._records.changed(runtime, read)
+        state = State(runtime, view, path, found, stale, stale_live, changed=changed)
         asks = state.restarts() and self._restart == ended.WHEN_IDLE
         return state._replace(ended=runtime.ended(path)) if asks else state
 
@@ -232,6 +238,10 @@ class RuntimeCapability:
                 old, new = self._diff(file)
                 before.append(old)
                 after.append(new)
+            if one.changed:
+                verb = "note that {} has to be restarted" if self._waits(one) else "restart {}"
+                words = f"{verb.format(unit)}: {', '.join(one.changed)} was changed after it had started"
+                steps.append(Step("stale", words, {"unit": unit}, (f"restart:{unit}",)))
             if one.restarts() and not self._waits(one):
                 restart.append(unit)
         if not self._present and not steps and self._host.read(RECORD) is not None:
@@ -301,6 +311,9 @@ class RuntimeCapability:
         if step.action == "forget":
             self._records.put(step.params["path"], None)
             return
+        if step.action == "stale":
+            self._records.mark(step.params["unit"])
+            return
         state = self._states[step.params["runtime"]]
         file: File = step.params["file"]
         saved = self._records.saved()
@@ -320,6 +333,7 @@ class RuntimeCapability:
             self._records.put(file.path, record)
         self._records.mark(runtime.unit, live=state.reloads())
         self._put(file.path, text, backup=self._keep)
+        self._records.wrote(file.path)
         if record is None:
             self._records.put(file.path, None)
 
@@ -340,6 +354,7 @@ class RuntimeCapability:
             if self._host.read(file.path) != file.text:
                 self._put(file.path, file.text)
             self._records.restore(saved)
+            self._records.wrote(file.path)
         except NodeError as second:
             error.details["changed"] = True
             error.hint = f"restore {file.path}, which is left changed: {second}"

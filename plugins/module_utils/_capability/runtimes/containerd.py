@@ -188,6 +188,9 @@ class K3s(Containerd):
         self.unit = containerd.choose_unit(self.kind, states) or self.unit
         return super().view(path, wanted)
 
+    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+        return tuple(one for one in super().reads(view, path) if one != self.kind.config_path)
+
     def _check_owner(self, path: str, view: View) -> None:
         form = containerd.format_version(self._configs[path], view.version)
         name, folder = self.kind.name, posixpath.dirname(self.kind.config_path)

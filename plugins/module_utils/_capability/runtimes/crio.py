@@ -49,6 +49,10 @@ class Crio(Runtime):
             loaded=tuple(self._files(posixpath.dirname(path))),
         )
 
+    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+        folder, _ending = posixpath.splitext(posixpath.dirname(path))
+        return (folder, *view.loaded)
+
     def _about(self, wanted: Wanted) -> t.Tuple[str, ...]:
         """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
         if wanted.mode in ("", CDI):

@@ -42,6 +42,10 @@ class Runtime:
             warnings=about_default(lookup(effective, kind.default), wanted),
         )
 
+    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+        """Return the files that it has read when it started, but for those that it writes itself."""
+        return view.loaded or (path,)
+
     def check(self, wanted: Wanted) -> None:
         """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
         has_cdi(self.kind, self._version(), wanted)

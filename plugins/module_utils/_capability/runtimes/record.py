@@ -89,13 +89,36 @@ class Records:
         edited_at = self._marks().get(_key(unit, live))
         if edited_at is None:
             return False
+        started = self._started(unit, live=live)
+        return started is not None and edited_at > started
+
+    def wrote(self, path: str) -> None:
+        """Remember that a file is as we wrote it, so that its time says nothing: marks do."""
+        changed_at = self._host.mtime(path)
+        if changed_at is not None:
+            self._store(MARK, {**self._marks(), path: changed_at}, 0o644)
+
+    def changed(self, runtime: Runtime, paths: t.Iterable[str]) -> t.Tuple[str, ...]:
+        """Return the files that somebody has changed since their runtime was started, or reloaded if it can be."""
+        ours, now = self._marks(), time.time()
+        times = {path: self._host.mtime(path) or 0.0 for path in paths}
+        # systemd is asked only where something is newer than the last boot.
+        new = {
+            path: at
+            for path, at in times.items()
+            if now - time.monotonic() < at <= now and at != ours.get(path)
+        }
+        started = self._started(runtime.unit, live=bool(runtime.kind.live)) if new else None
+        return tuple(path for path, at in new.items() if started is not None and at > started)
+
+    def _started(self, unit: str, *, live: bool) -> t.Optional[float]:
+        """Return when a unit was started, or with ``live`` last reloaded, None where it does not run."""
         # A reload leaves the time of the start as it is, and is a change of the state.
         since = "StateChangeTimestampMonotonic" if live else "ActiveEnterTimestampMonotonic"
-        service = properties(self._host, unit, "ActiveState", since)
+        service = properties(self._host, unit, "ActiveState", since) if unit else {}
         if service.get("ActiveState") != "active":
-            return False
-        started = int(service.get(since) or 0) / 1e6
-        return float(edited_at) > time.time() - time.monotonic() + started
+            return None
+        return time.time() - time.monotonic() + int(service.get(since) or 0) / 1e6
 
 
 def _key(unit: str, live: bool) -> str:

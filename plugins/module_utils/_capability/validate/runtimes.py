@@ -10,7 +10,7 @@ import typing as t
 
 from ..._core.cdi import boot as cdi_boot
 from ..._core.errors import NodeError
-from ..._core.runtimes.common import SPEC_DIRS, Wanted
+from ..._core.runtimes.common import SPEC_DIRS, View, Wanted
 from ..._core.runtimes.edits import lookup
 from ..._core.validation.cdi import Runtime as Found
 from ..._host.api import Host, properties
@@ -52,9 +52,11 @@ def _look(
     name, unit = runtime.kind.name, runtime.unit
     ours = [one for one in written if one.runtime == name]
     try:
-        problem = _problem(runtime, folder)
+        view = runtime.view(runtime.kind.config_path, Wanted(spec_dirs=()))
+        problem = _problem(runtime, view, folder)
+        changed = records.changed(runtime, runtime.reads(view, runtime.kind.config_path))
     except NodeError as error:
-        problem = str(error)
+        problem, changed = str(error), ()
     if problem and not _by_cdi(runtime, ours) and not required:
         return Found(name, unknown=f"gpu.node has not set up CDI in it: {problem}")
     if problem:
@@ -62,11 +64,12 @@ def _look(
     state = properties(host, unit, "ActiveState").get("ActiveState") if unit else "active"
     if state != "active":
         return Found(name, f"{unit} is {state or 'not there'}", f"systemctl start {unit}")
+    step = f"systemctl restart {unit}, or {AGAIN}"
     if unit and (records.stale(unit) or records.stale(unit, live=True)):
-        words = f"{unit} has not read its configuration since it was changed"
-        return Found(
-            name, words, f"systemctl restart {unit}, or run the role gpu.node.container_runtime"
-        )
+        return Found(name, f"{unit} has not read its configuration since it was changed", step)
+    if changed:
+        words = f"{unit} has not read {', '.join(changed)} since that was changed"
+        return Found(name, words, step)
     return Found(name)
 
 
@@ -78,10 +81,9 @@ def _by_cdi(runtime: Runtime, ours: t.Sequence[Written]) -> bool:
     )
 
 
-def _problem(runtime: Runtime, folder: str) -> str:
+def _problem(runtime: Runtime, view: View, folder: str) -> str:
     """Return why it does not read specifications in a folder, empty where it does."""
     kind = runtime.kind
-    view = runtime.view(kind.config_path, Wanted(spec_dirs=()))
     off = [".".join(path) for path, value in kind.on if lookup(view.effective, path) != value]
     if off:
         return f"{off[0]} is off"

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import MARK
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
@@ -44,7 +46,10 @@ def applied(host: RuntimeHost) -> NodeError:
 def test_file_is_as_it_was_and_nothing_is_remembered() -> None:
     host = Fickle(fails=False)
     error = applied(host)
-    assert host.files == {CONFIG: TEXT}
+    assert host.own_files() == {CONFIG: TEXT}
+    assert set(json.loads(host.files[MARK])) == {
+        CONFIG
+    }  # that it is newer than the service says nothing
     assert "nothing was changed" in str(error)
     assert "changed" not in error.details
 
