@@ -161,7 +161,8 @@ class ToolkitCapability:
     def own(self, _state: Observed) -> OwnFiles:
         """Return what is root's alone."""
         paths = (RECORD, DROP_IN, *PLACE.paths) if self._desired.state == "present" else ()
-        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
+        modes = dict.fromkeys(paths, 0o644)
+        return OwnFiles(self._host, modes, record=RECORD, proof=(DROP_IN,))
 
     # --- apply ---
 

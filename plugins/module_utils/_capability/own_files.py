@@ -15,11 +15,29 @@ ACTION = "own_files"
 
 
 class OwnFiles(t.NamedTuple):
-    """The modes of files and folders that a capability keeps on a node; what is not there is not looked at."""
+    """The modes of files and folders that a capability keeps on a node; what is not there is not looked at.
+
+    ``proof`` are files of which the ``record`` of what was added tells where it is there, ``instead`` what may be done
+    without it.
+    """
 
     host: Host
     modes: t.Mapping[str, int] = {}
     folders: t.Tuple[str, ...] = ()
+    record: str = ""
+    proof: t.Tuple[str, ...] = ()
+    instead: str = ""
+
+    def forgotten(self) -> t.Tuple[str, ...]:
+        """Return what to say of a record that is gone."""
+        found = [path for path in self.proof if self.host.exists(path)]
+        if not found or self.host.exists(self.record):
+            return ()
+        return (
+            f"{self.record} is not there, and {', '.join(found)} {'shows' if len(found) == 1 else 'show'} that an earlier"
+            " run has set up this node: what it has added is not known any more, and stays when it is removed. Next"
+            f" step: restore the file from a backup{self.instead}",
+        )
 
     def steps(self) -> t.Tuple[Step, ...]:
         """Return the step that gives back what is not root's, or in another mode. NodeError: one is no regular file."""

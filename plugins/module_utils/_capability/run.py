@@ -67,7 +67,9 @@ class Dressed(t.Generic[S]):
         """Compute the steps, and before them the one that gives files back."""
         found = self._capability.plan(state)
         self._files = self._own(state)
-        return dataclasses.replace(found, steps=(*self._files.steps(), *found.steps))
+        steps = (*self._files.steps(), *found.steps)
+        warnings = (*found.warnings, *self._files.forgotten())
+        return dataclasses.replace(found, steps=steps, warnings=warnings)
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

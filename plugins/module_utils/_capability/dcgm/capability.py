@@ -154,7 +154,8 @@ class DcgmCapability:
     def own(self, _state: Observed) -> OwnFiles:
         """Return what is root's alone."""
         modes = {RECORD: 0o644, COUNTERS: 0o644, UNIT_FILE: 0o644, PROGRAM: 0o755}
-        return OwnFiles(self._host, modes if self._desired.state == "present" else {})
+        there = modes if self._desired.state == "present" else {}
+        return OwnFiles(self._host, there, record=RECORD, proof=(UNIT_FILE,))
 
     # --- apply ---
 

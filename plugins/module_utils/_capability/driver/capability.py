@@ -203,7 +203,14 @@ class DriverCapability:
         """Return what is root's alone."""
         paths = (RECORD, GPU_RECORD, OWN_SOURCES, MODPROBE_FILE, *PLACE.paths, *DEVICE_NODES)
         there = paths if self._desired.state == "present" else ()
-        return OwnFiles(self._node.host, dict.fromkeys(there, 0o644), (DATA,) if there else ())
+        return OwnFiles(
+            self._node.host,
+            dict.fromkeys(there, 0o644),
+            (DATA,) if there else (),
+            RECORD,
+            (MODPROBE_FILE, *DEVICE_NODES),
+            ", or run with adopt: true, which takes the packages that are installed into a new one",
+        )
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""

@@ -21,7 +21,7 @@ from ..._core.runtimes.common import (
     version_text,
 )
 from ..._core.runtimes.edits import Change
-from ..._core.runtimes.imports import EARLIER_DROP_INS
+from ..._core.runtimes.imports import DROP_IN, EARLIER_DROP_INS
 from ..._core.steps import Plan, Step
 from ..._core.text.masking import excerpts, masked_text
 from ..._core.toolkit import version as toolkit_version
@@ -60,6 +60,7 @@ SPEC: t.Dict[str, t.Any] = {
         "backup": {"type": "bool", "default": False},
     },
 }
+OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
 LIVE_RESTORE = (
     ", or set live-restore in daemon.json and reload docker, which then leaves them alone"
 )
@@ -302,7 +303,11 @@ class RuntimeCapability:
 
     def own(self, state: Observed) -> OwnFiles:
         """Return what is root's alone."""
-        return OwnFiles(self._host, {RECORD: 0o600} if self._present else {})
+        files = (one.view.file for one in state.states)
+        proof = tuple(one for one in files if posixpath.splitext(one)[0].endswith(OWN_NAME))
+        return OwnFiles(
+            self._host, {RECORD: 0o600} if self._present else {}, record=RECORD, proof=proof
+        )
 
     # --- apply ---
 

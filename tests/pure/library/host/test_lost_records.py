@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A record that is gone is noticed by the files that prove that it was there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import DROP_IN
+from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
+from ansible_collections.gpu.node.plugins.module_utils._capability.run import dressed
+from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import UNIT_FILE
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
+
+from tests.fakes.library.preflight_nodes import H100, node
+from tests.fakes.library.runtime_host import CRIO, RuntimeHost
+from tests.fakes.packages.driver_runs import capability
+
+FOLDER = "/var/lib/gpu-node"
+RECORD = f"{FOLDER}/nvidia_driver.json"
+UNIT = "/etc/systemd/system/gpu-device-nodes.service"
+
+
+def told(module: str, host: Any, **values: Any) -> list[str]:
+    _refused, options = parts.check(host, module, values)
+    one = dressed(parts.PARTS[module].make(host, options))
+    return [text for text in one.plan(one.observe()).warnings if "is not there" in text]
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize("path", [MODPROBE_FILE, UNIT])
+def test_the_drivers_record(path: str, state: str) -> None:
+    host = node(H100)
+    host.commands |= dict.fromkeys(((word,) for word in ("dpkg-query", "dpkg", "apt-cache")), "")
+    host.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  550.1  x"
+    host.files["/usr/lib/libnvidia-ml.so.550.1"] = ""
+
+    def warned() -> list[str]:
+        one = dressed(capability(host, state=state, source="preinstalled"))
+        return [text for text in one.plan(one.observe()).warnings if RECORD in text]
+
+    assert warned() == []
+    host.files[path] = "# Written by gpu.node.nvidia_driver.\n"
+    (text,) = warned()
+    assert text.startswith(f"{RECORD} is not there, and {path} shows that an earlier run ")
+    assert "stays when it is removed. Next step: restore the file from a backup" in text
+    assert "adopt" in text
+    host.files[RECORD] = '{"device_nodes": true, "modprobe": true}'
+    assert warned() == []
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_the_record_of_runtimes(state: str) -> None:
+    host = RuntimeHost({CRIO: "[crio.runtime]\n"}, crio="1.30.0")
+    values = {"container_runtime_name": "cri-o", "container_runtime_state": state}
+    (text,) = told("container_runtime", host, **values)
+    assert text.startswith(f"{FOLDER}/container_runtime.json is not there, and {CRIO} shows")
+    host.files = {}
+    assert told("container_runtime", host, **values) == []
+
+
+def test_the_record_of_the_toolkit_and_of_dcgm() -> None:
+    for module, path in (("container_toolkit", DROP_IN), ("dcgm", UNIT_FILE)):
+        host = node(H100)
+        host.commands |= dict.fromkeys(((word,) for word in ("dpkg-query", "dpkg")), "")
+        host.files[path] = "# Written by gpu.node\n"
+        (text,) = told(module, host, **{f"{module}_state": "absent"})
+        assert text.startswith(f"{FOLDER}/{module}.json is not there, and {path} shows")
