@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import stat
 import typing as t
 
+from .._core import drop_ins
 from .._core.steps import Step
 from .._host.api import Host, Status, not_regular
 
@@ -33,11 +35,28 @@ class OwnFiles(t.NamedTuple):
         found = [path for path in self.proof if self.host.exists(path)]
         if not found or self.host.exists(self.record):
             return ()
+        show = "shows" if len(found) == 1 else "show"
         return (
-            f"{self.record} is not there, and {', '.join(found)} {'shows' if len(found) == 1 else 'show'} that an earlier"
-            " run has set up this node: what it has added is not known any more, and stays when it is removed. Next"
-            f" step: restore the file from a backup{self.instead}",
+            f"{self.record} is not there, and {', '.join(found)} {show} that an earlier run has set up this node: what "
+            "it has added is not known any more, and stays when it is removed. Next step: restore the file from a "
+            f"backup{self.instead}",
         )
+
+    def overruled(self) -> t.Tuple[str, ...]:
+        """Return what to say of drop-ins that set again what our units set."""
+        units = (path for path in self.modes if posixpath.dirname(path) == drop_ins.FOLDERS[0])
+        found = ((path, drop_in) for path in units for drop_in in self._drop_ins(path))
+        said = ((one, drop_ins.replaced(self._text(path), self._text(one))) for path, one in found)
+        return tuple(drop_ins.warning(path, names) for path, names in said if names)
+
+    def _drop_ins(self, unit: str) -> t.Iterator[str]:
+        for folder in drop_ins.FOLDERS:
+            place = f"{folder}/{posixpath.basename(unit)}.d"
+            names = self.host.listdir(place)
+            yield from (f"{place}/{name}" for name in names if name.endswith(".conf"))
+
+    def _text(self, path: str) -> str:
+        return self.host.read(path) or ""
 
     def steps(self) -> t.Tuple[Step, ...]:
         """Return the step that gives back what is not root's, or in another mode. NodeError: one is no regular file."""

@@ -68,7 +68,7 @@ class Dressed(t.Generic[S]):
         found = self._capability.plan(state)
         self._files = self._own(state)
         steps = (*self._files.steps(), *found.steps)
-        warnings = (*found.warnings, *self._files.forgotten())
+        warnings = (*found.warnings, *self._files.forgotten(), *self._files.overruled())
         return dataclasses.replace(found, steps=steps, warnings=warnings)
 
     def apply(self, step: Step) -> None:

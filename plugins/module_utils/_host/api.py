@@ -178,14 +178,18 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def sizes(self, path: str) -> t.Dict[str, int]:
-        """Return the sizes of all files below a folder by their paths, of links their own; byte code is left out."""
+    def sizes(self, path: str) -> t.Dict[str, t.Tuple[int, int]]:
+        """Return size and time of change of all files below a folder by their paths, in bytes and whole seconds.
+
+        Of links they are the links' own; byte code is left out.
+        """
         found = {}
         for folder, folders, names in os.walk(path):
             folders[:] = [one for one in folders if one != "__pycache__"]
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    found[f"{folder}/{name}"] = os.lstat(f"{folder}/{name}").st_size
+                    status = os.lstat(f"{folder}/{name}")
+                    found[f"{folder}/{name}"] = (status.st_size, int(status.st_mtime))
         return found
 
     def leads_to(self, path: str) -> str:

@@ -101,8 +101,12 @@ class FakeHost:
         }
         return sorted(names)
 
-    def sizes(self, path: str) -> t.Dict[str, int]:
-        return {one: len(text) for one, text in self.files.items() if one.startswith(f"{path}/")}
+    def sizes(self, path: str) -> t.Dict[str, t.Tuple[int, int]]:
+        return {
+            one: (len(text), int(self.times.get(one, 0)))
+            for one, text in self.files.items()
+            if one.startswith(f"{path}/")
+        }
 
     def leads_to(self, path: str) -> str:
         return self.links.get(path, "")

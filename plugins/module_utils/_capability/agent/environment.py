@@ -23,7 +23,7 @@ def complete(host: Host, release: str) -> None:
 
 
 def damage(host: Host, release: str) -> str:
-    """Return what is wrong with a release, empty where nothing is. Files are told by their sizes, in milliseconds."""
+    """Return what is wrong with a release, empty where nothing is. Files are told by sizes and times."""
     try:
         made = json_data.loads(host.read(f"{release}/{COMPLETE}") or "")
     except ValueError:
@@ -55,7 +55,7 @@ def replacing(host: Host, release: str) -> t.Iterator[None]:
 
 def _measured(host: Host, release: str) -> t.Dict[str, str]:
     sizes = {**host.sizes(f"{release}/lib"), **host.sizes(f"{release}/bin")}
-    lines = "".join(f"{path}\0{size}\n" for path, size in sorted(sizes.items()))
+    lines = "".join(f"{path}\0{size} {at}\n" for path, (size, at) in sorted(sizes.items()))
     return {
         "python": host.leads_to(f"{release}/{INTERPRETER}"),
         "files": hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest(),

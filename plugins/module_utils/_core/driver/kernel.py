@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 import typing as t
 
@@ -60,7 +61,8 @@ class Modules:
     ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
     can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
     have what was in it. ``options`` are those that the loaded modules have. ``kernels`` are those that
-    can be booted, ``bare`` those of them that have no module of the driver.
+    can be booted, ``bare`` those of them that have no module of the driver. ``overruled`` are options that something
+    else sets otherwise, which wins at the next load.
     """
 
     own: t.Optional[str] = None
@@ -71,6 +73,7 @@ class Modules:
     options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: t.Tuple[str, ...] = ()
     kernels: t.Tuple[str, ...] = ()
+    overruled: t.Tuple[str, ...] = ()
 
 
 def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
@@ -144,6 +147,37 @@ def differing(options: Options, loaded: t.Mapping[str, str]) -> t.List[str]:
         for name, value in options
         if name in loaded and _plain(loaded[name]) != _plain(value)
     ]
+
+
+def overruled(options: Options, texts: t.Mapping[str, str], command_line: str) -> t.Tuple[str, ...]:
+    """Say which options something else sets otherwise: the last one counts, and files are read by their names.
+
+    ``texts`` are those of modprobe's files by their paths, where several have one name those of the one that counts.
+    """
+    wanted, name = dict(options), posixpath.basename(MODPROBE_FILE)
+    found: t.Dict[str, t.Tuple[str, str]] = {}
+    for path in sorted(texts, key=posixpath.basename):
+        if posixpath.basename(path) > name:
+            found.update({one: (value, path) for one, value in _set_in(texts[path])})
+    words = (word.partition("=") for word in command_line.split() if "." in word)
+    found.update(
+        {one.replace("-", "_"): (value, "the kernel's command line") for one, _is, value in words}
+    )
+    return tuple(
+        f"{one}={wanted[one]} won't hold after the next load: {place} sets {value}. Next step: remove it there"
+        for one, (value, place) in found.items()
+        if one in wanted and _plain(value) != _plain(wanted[one])
+    )
+
+
+def _set_in(text: str) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield the options that a modprobe file sets; Debian's modules have names of their own."""
+    for line in text.replace("\\\n", " ").split("\n"):
+        words = line.split()
+        if words[:1] == ["options"] and words[1:]:
+            module = words[1].replace("-", "_").replace("nvidia_current", "nvidia", 1)
+            pairs = (word.partition("=") for word in words[2:])
+            yield from ((f"{module}.{option}", value.strip('"')) for option, _is, value in pairs)
 
 
 def _plain(value: str) -> t.Union[int, str]:

@@ -114,7 +114,8 @@ def _named(observed: Observed, desired: Desired) -> t.List[Step]:
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
     wanted = _missing_components(observed)
     own = observed.own_sources
-    stale = own is not None and bool(wanted) and own != render(wanted or ())
+    ours = own is not None or observed.record.sources
+    stale = ours and bool(wanted) and own != render(wanted or ())
     if not unknown and not (stale and desired.manage_sources):
         return []
     if wanted and not desired.manage_sources:

@@ -117,6 +117,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         for one in observed.dkms
         if one.state == "failed" and not installing
     ]
+    found += observed.modules.overruled
     if observed.gpus and not installing:
         found += [_bare(observed, choice, kernel) for kernel in observed.modules.bare]
     version = observed.loaded[0] if observed.loaded else ""

@@ -40,6 +40,12 @@ def cut_off(machine: AgentHost) -> None:
     machine.files[LIBRARY] = "x" * 50
 
 
+def edited(machine: AgentHost) -> None:
+    """By hand, to a text of the same length."""
+    machine.files[LIBRARY] = "y" * 100
+    machine.times[LIBRARY] = 1.0
+
+
 def added(machine: AgentHost) -> None:
     machine.files[f"{LIBRARY}.1"] = ""
 
@@ -65,6 +71,7 @@ def torn(machine: AgentHost) -> None:
     [
         (gone, "its files are others than it was made of"),
         (cut_off, "its files are others than it was made of"),
+        (edited, "its files are others than it was made of"),
         (added, "its files are others than it was made of"),
         (upgraded, "it was made for another Python than /usr/bin/python3.14"),
         (without_python, "it was made for another Python than there is"),

@@ -224,3 +224,28 @@ def test_service_that_was_enabled_is_written_down_and_disabled_again(host: FakeH
         ("disable", "--now", SERVICE),
     ]
     assert RECORD not in host.files
+
+
+def test_options_that_something_else_sets_and_that_is_read_later_are_named(host: FakeHost) -> None:
+    options = (("nvidia.NVreg_A", "1"), ("nvidia.NVreg_B", "2"), ("nvidia_drm.modeset", "1"))
+
+    def overruled() -> list[str]:
+        return [
+            one.partition(" won't hold after the next load: ")[2].partition(". Next step")[0]
+            for one in modules(host, options, added=False).overruled
+        ]
+
+    folder = "/etc/modprobe.d"
+    host.files[f"{folder}/a-first.conf"] = "options nvidia NVreg_A=7\n"  # ours is read after it
+    host.files[f"{folder}/zz.conf"] = "options nvidia NVreg_A=0x1 NVreg_C=9\noptions snd x=1\n"
+    assert overruled() == []
+    host.files[f"{folder}/zz.conf"] = "options nvidia \\\n  NVreg_A=7\n"
+    host.files["/usr/lib/modprobe.d/nvidia-x.conf"] = "options nvidia-current-drm modeset=0\n"
+    host.files["/proc/cmdline"] = "quiet nvidia.NVreg_B=3 root=UUID=1.2\n"
+    assert overruled() == [
+        "/usr/lib/modprobe.d/nvidia-x.conf sets 0",
+        f"{folder}/zz.conf sets 7",
+        "the kernel's command line sets 3",
+    ]
+    host.files[f"{folder}/nvidia-x.conf"] = ""  # takes the place of the other one
+    assert overruled()[0] == f"{folder}/zz.conf sets 7"

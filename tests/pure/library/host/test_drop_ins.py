@@ -1,0 +1,50 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A drop-in that sets again what keeps one of our units safe is named; what adds to a unit is a user's choice."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.own_files import OwnFiles
+from ansible_collections.gpu.node.plugins.module_utils._core import drop_ins
+
+from tests.fakes.library.fakes import FakeHost
+from tests.support.paths import REPOSITORY
+
+UNIT = "/etc/systemd/system/gpu-device-plugin.service"
+TEXT = (REPOSITORY / "files/gpu_plugin/systemd/gpu-device-plugin.service").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[Service]\nProtectSystem=no\n", ["ProtectSystem"]),
+        ("[Service]\nExecStart=\nExecStart=/usr/local/bin/mine\n", ["ExecStart"]),
+        ("[Service]\nWatchdogSec=0\nNoNewPrivileges = no\n", ["WatchdogSec", "NoNewPrivileges"]),
+        ("[Service]\nCapabilityBoundingSet=\\\n  CAP_SYS_PTRACE\n", ["CapabilityBoundingSet"]),
+        ("[Service]\nEnvironment=HTTPS_PROXY=http://proxy:3128\nMemoryMax=2G\n", []),
+        ("[Unit]\nAfter=my-mount.service\nRequires=my-mount.service\n", []),
+        ("[Service]\nCPUQuota=20%\nLimitNOFILE=65536\n", []),
+        ("[Service]\n# ProtectSystem=no\n; ProtectSystem=no\nProtectSystem=strict\n", []),
+        ("[Unit]\nProtectSystem=no\n", []),  # systemd knows no such setting there
+        ("", []),
+    ],
+)
+@pytest.mark.parametrize("folder", drop_ins.FOLDERS)
+def test_what_weakens_or_replaces_is_named(folder: str, text: str, names: list[str]) -> None:
+    drop_in = f"{folder}/gpu-device-plugin.service.d/mine.conf"
+    host = FakeHost({UNIT: TEXT, drop_in: text})
+    said = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
+    assert len(said) == bool(names)
+    for one in said:
+        assert one.startswith(f"{drop_in} overrules what gpu-device-plugin.service needs, or ")
+        assert f": {', '.join(names)}. Next step: remove" in one
+        assert "systemctl restart gpu-device-plugin.service" in one
+
+
+def test_what_is_no_unit_and_no_drop_in_is_not_read() -> None:
+    files = {UNIT: TEXT, f"{UNIT}.d/mine.conf.off": "[Service]\nProtectSystem=no\n"}
+    host = FakeHost({**files, "/etc/gpu-node/config.yaml.d/a.conf": "[Service]\nType=simple\n"})
+    modes = {UNIT: 0o644, "/etc/gpu-node/config.yaml": 0o644}
+    assert OwnFiles(host, modes).overruled() == ()  # type: ignore[arg-type]
