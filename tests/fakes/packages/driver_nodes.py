@@ -102,7 +102,6 @@ def converged(**changes: Any) -> Observed:
         "loaded": (upstream(NEW), "open"),
         "firmware": (upstream(NEW),),
         "service": RUNNING,
-        "smi": True,
         "record": Record(
             packages=frozenset(WANTED), requested=frozenset(WANTED), holds=frozenset(WANTED)
         ),
@@ -150,7 +149,7 @@ class _Effects:
             packages=one.record.packages | new,
             requested=one.record.requested | new,
         )
-        return dataclasses.replace(one, packages=packages, record=record, smi=True)
+        return dataclasses.replace(one, packages=packages, record=record)
 
     @staticmethod
     def hold(one: Observed, params: Any) -> Observed:
@@ -206,7 +205,7 @@ class _Effects:
             modules=dataclasses.replace(one.modules, own=None, stale=())
             if one.record.modprobe
             else one.modules,
-            smi="nvidia-smi" in packages,
+            undone=one.record,
         )
 
 

@@ -188,11 +188,11 @@ class DriverCapability:
             own_sources=host.read(OWN_SOURCES),
             record=record,
             nvidia_installer=host.exists(UNINSTALLER),
-            smi=host.which("nvidia-smi") is not None,
             refreshed=node.refreshed,
             refresh_note=node.refresh_note,
             users=self._gate.services.users() if driver else (),
             reload_note=node.reload_note,
+            undone=node.undone,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
             repository=known_repository(node),
@@ -299,6 +299,8 @@ class DriverCapability:
         if taking.replaces(Plan((step,))) and not self._begun:
             self._gate.last_look()
             self._begun = True
+        if self._desired.state == "absent":
+            self._node.undone = self._node.undone or self._node.added.record
         if not self._gate.services.apply(step):
             self._actions[step.action](step.params)
 

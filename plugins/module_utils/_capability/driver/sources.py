@@ -47,8 +47,8 @@ class Node:
     """The machine, what is wanted of it and was added to it, and what this run has met with.
 
     ``refreshed`` says that it has fetched the package lists, ``refresh_note`` what went wrong with it,
-    ``reload_note`` why it could not exchange the loaded modules, ``stream_back`` puts back the module stream that was
-    enabled before this run.
+    ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
+    puts back the module stream that was enabled before this run.
     """
 
     host: Host
@@ -58,6 +58,7 @@ class Node:
     refreshed: bool = False
     refresh_note: str = ""
     reload_note: str = ""
+    undone: Record = dataclasses.field(default_factory=Record)
     stream_back: t.Callable[[], None] = lambda: None
 
     @property

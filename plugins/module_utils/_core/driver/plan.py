@@ -22,8 +22,8 @@ from .report import after, describe, warnings
 from .rhel.precompiled import instead as precompiled_instead
 from .rhel.precompiled import is_precompiled
 from .rhel.precompiled import refuse_key as refuse_nvidias
-from .select import Choice, module_type, wanted_type
-from .state import Desired, Observed
+from .select import Choice, module_type, type_of, wanted_type
+from .state import Desired, Observed, Record
 from .taking import marked
 
 
@@ -203,11 +203,20 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
     after["modprobe"] = "" if record.modprobe else after["modprobe"]
     if names.persistenced in gone or record.service:
         after["persistence"] = False
-    smi = observed.smi and "nvidia-smi" not in gone
-    loaded = observed.loaded is not None and (not smi or (bool(record.runfile) and not stays))
-    reboot = ("the driver is still loaded, though its packages are gone",) if loaded else ()
-    done = marked(steps, observed)
-    return Plan(done, before, after, reboot_required=reboot or _apart(observed))
+    there = {*filter(observed.installed, observed.packages)} - {*gone} | {*restored}
+    reboot = _left_loaded(observed, record or observed.undone, there)
+    return Plan(marked(steps, observed), before, after, reboot_required=reboot)
+
+
+def _left_loaded(observed: Observed, ours: Record, there: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return why a driver that this module had a hand in must leave the kernel, by the packages that stay.
+
+    What is loaded of a driver that others have brought is not judged.
+    """
+    modules = any(map(type_of, ours.packages)) and not any(map(type_of, there))
+    if observed.loaded and (modules or (ours.runfile and not ours.replaced)):
+        return ("the driver is still loaded, though its packages are gone",)
+    return _apart(observed) if ours else ()
 
 
 def _apart(observed: Observed) -> t.Tuple[str, ...]:

@@ -170,7 +170,7 @@ class Observed:
     install, with its words. ``own_kernel`` says that the running kernel has its modules on the
     node, as all have but a container's. ``back`` are the packages that an adoption has exchanged and that can be put
     back, with their versions, None where they cannot. ``lacks_locking`` says that the
-    package manager cannot keep packages at their version yet.
+    package manager cannot keep packages at their version yet. ``undone`` is what this run has taken back.
     """
 
     distribution: str
@@ -189,7 +189,6 @@ class Observed:
     service: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     sources: t.Tuple[Source, ...] = ()
     nvidia_installer: bool = False
-    smi: bool = False
     refreshed: bool = False
     refresh_note: str = ""
     removal: t.Optional[Removal] = None
@@ -214,6 +213,7 @@ class Observed:
     back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
     surplus: t.Tuple[str, ...] = ()
     lacks_locking: bool = False
+    undone: Record = dataclasses.field(default_factory=Record)
     device_nodes: DeviceNodes = NOTHING_MISSING
     today: datetime.date = datetime.date.min
 

@@ -6,42 +6,79 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
+    Names,
+    Offer,
+    Wanted,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
+    rhel_packages,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse.names import suse_packages
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package
 
 from tests.fakes.packages.driver_nodes import (
+    DEBIAN,
+    KERNEL,
     WANTED,
     actions,
     converged,
+    node,
+    package,
     planned,
     with_removal,
 )
 
+RHEL, SUSE = rhel_packages(Offer(), Wanted()), suse_packages(Offer(), Wanted())
+MODULES = KERNEL["open"]
+LOADED = "the driver is still loaded, though its packages are gone"
 
-def test_absent_leaves_alone_what_the_module_did_not_add() -> None:
-    assert actions(converged(record=Record()), state="absent") == []
+
+@pytest.mark.parametrize("names", [DEBIAN, RHEL, SUSE], ids=["apt", "dnf", "zypper"])
+@pytest.mark.parametrize("there", [{}, dict.fromkeys(WANTED, package())], ids=["none", "packages"])
+def test_absent_leaves_alone_what_the_module_did_not_add(
+    names: Names, there: dict[str, Package]
+) -> None:
+    # Without packages, as a container with the driver leaves the node.
+    observed = converged(record=Record(), names=names, packages=there, libraries=("1.2.3",))
+    found = planned(observed, state="absent")
+    assert (found.steps, found.reboot_required) == ((), ())
+
+
+def test_driver_that_was_only_kept_at_its_version_needs_no_reboot_when_it_is_released() -> None:
+    record = Record(holds=frozenset(WANTED), service=True)
+    found = planned(with_removal(converged(record=record)), state="absent")
+    assert [step.action for step in found.steps] == ["hold", "remove"]
+    assert found.reboot_required == ()
+
+
+def test_removal_of_this_run_says_that_the_driver_is_still_loaded() -> None:
+    removed = Record(packages=frozenset(WANTED))
+    observed = node(loaded=("550.163.01", "open"), undone=removed)
+    assert planned(observed, state="absent").reboot_required == (LOADED,)
 
 
 def test_absent_takes_back_what_was_added() -> None:
     record = Record(
-        packages=frozenset({"nvidia-smi", "dkms"}),
+        packages=frozenset({"nvidia-smi", "dkms", MODULES}),
         requested=frozenset({"nvidia-smi"}),
         holds=frozenset({"nvidia-smi"}),
         sources=True,
     )
-    found = planned(
-        with_removal(converged(record=record), packages=("dkms", "nvidia-smi")), state="absent"
-    )
+    gone = ("dkms", MODULES, "nvidia-smi")
+    found = planned(with_removal(converged(record=record), packages=gone), state="absent")
     (hold, remove) = found.steps
     assert hold.params == {"hold": [], "release": ["nvidia-smi"]}
-    assert remove.params["packages"] == ("dkms", "nvidia-smi")
+    assert remove.params["packages"] == gone
     assert remove.params["service"] is False
     assert (
-        remove.summary == "remove the 2 packages that were added (nvidia-smi) and the sources file"
+        remove.summary == "remove the 3 packages that were added (nvidia-smi) and the sources file"
     )
     assert "nvidia-smi" not in found.after["packages"]
     assert "nvidia-smi" not in found.after["held"]
-    assert found.reboot_required == ("the driver is still loaded, though its packages are gone",)
+    assert found.reboot_required == (LOADED,)
 
 
 def test_absent_disables_the_service_that_was_only_enabled() -> None:

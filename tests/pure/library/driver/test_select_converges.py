@@ -141,15 +141,17 @@ def test_absent_after_present_is_the_node_that_was(
 ) -> None:
     service = service if "nvidia-persistenced" in have else {}
     start = fresh(packages={name: package() for name in have}, sources=sources, service=service)
-    start = dataclasses.replace(
-        start, smi="nvidia-smi" in have, modules=Modules(nouveau=True, images=("6.12.1",))
-    )
+    start = dataclasses.replace(start, modules=Modules(nouveau=True, images=("6.12.1",)))
     there, done, _refusal = converge(start, DESIRED)
     assert {"load", "modprobe"} <= set(done)
     gone, _done, _refusal = converge(
         with_removal(there), dataclasses.replace(DESIRED, state="absent")
     )
     before = dataclasses.replace(
-        start, policies=gone.policies, refreshed=gone.refreshed, loaded=gone.loaded
+        start,
+        policies=gone.policies,
+        refreshed=gone.refreshed,
+        loaded=gone.loaded,
+        undone=gone.undone,
     )
     assert gone == before
