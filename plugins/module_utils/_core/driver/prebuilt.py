@@ -15,6 +15,7 @@ import typing as t
 
 from ..packages.apt import upstream
 from ..steps import Step
+from .adoption.found import TRACKED
 from .state import Observed
 
 OBJECTS = "linux-objects-nvidia-"
@@ -130,9 +131,12 @@ def metapackages(observed: Observed) -> t.List[str]:
 
 
 def tracking(observed: Observed, kind: str) -> t.List[str]:
-    """Return the names that tracking packages of the driver would have."""
+    """Return the names that tracking packages of the driver would have, and those that are installed."""
     start = of_kernel(observed, kind, "")
-    return [f"{start}{one}" for one in flavours(observed)] if start else []
+    pattern = re.compile(re.escape(start) + TRACKED)
+    there = (one for one in filter(pattern.fullmatch, observed.packages) if observed.installed(one))
+    named = (f"{start}{one}" for one in flavours(observed))
+    return [*dict.fromkeys((*named, *there))] if start else []
 
 
 def _tracking(

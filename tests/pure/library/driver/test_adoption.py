@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver import prebuilt
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.adoption import found
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.debian import ubuntu_packages
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
     rhel_packages,
@@ -19,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 
 from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned
 
+KERNEL = "6.14.0-37-generic"
 RHEL = rhel_packages(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
 
 
@@ -87,3 +90,26 @@ def test_desktop_that_nobody_took_over_leaves_the_names_as_they_are() -> None:
 )
 def test_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> None:
     assert bool(found.TRACKING.fullmatch(name)) is tracks
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending", "tracks"),
+    [
+        ("open", "-server", ["linux-modules-nvidia-580-server-open-generic-hwe-24.04"]),
+        ("proprietary", "-server", ["linux-modules-nvidia-580-server-aws"]),
+        ("open", "", ["linux-modules-nvidia-580-open-generic"]),
+        ("proprietary", "", []),
+    ],
+)
+def test_tracking_packages_that_are_there_are_those_of_branch_and_type_without_any_metapackage(
+    kind: str, ending: str, tracks: list[str]
+) -> None:
+    names = ubuntu_packages(Offer(), Wanted("580", kind, KERNEL, ending=ending))
+    there = (
+        "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
+        "linux-modules-nvidia-580-server-aws",
+        "linux-modules-nvidia-580-open-generic",
+        f"linux-modules-nvidia-580-server-open-{KERNEL}",
+    )
+    observed = node(kernel=KERNEL, names=names, packages=dict.fromkeys(there, package()))
+    assert prebuilt.tracking(observed, kind) == tracks

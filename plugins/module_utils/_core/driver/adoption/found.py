@@ -23,7 +23,9 @@ MAIN = re.compile(r"(?:libnvidia-compute|nvidia-kernel-common|nvidia-dkms)-\d+(-
 TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.*")
 OPEN = "-open"
 APT = ("debian", "ubuntu")
-TRACKING = re.compile(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(?!server|open)[a-z].*")
+# The flavour of kernels that a tracking package follows.
+TRACKED = r"(?!server|open)[a-z].*"
+TRACKING = re.compile(rf"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-{TRACKED}")
 # What needs DKMS's modules, or a tracking package in their place.
 WHOLE = re.compile(r"nvidia-driver-\d+(?:-server)?(?:-open)?")
 

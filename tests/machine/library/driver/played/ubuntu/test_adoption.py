@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.driver_runs import converge, planned
@@ -191,6 +192,19 @@ def test_node_of_our_own_has_nothing_to_take_over(ubuntu: Machines) -> None:
     converge(node, state="absent")
     assert not {name for name in node.installed() if "nvidia" in name}
     assert set(before) <= set(node.installed())
+
+
+def test_tracking_package_is_taken_over_without_the_kernels_metapackages(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(A, K85, *DESKTOP)
+    # As kernels are often kept from moving.
+    node.apt("purge", "linux-generic", "linux-image-generic")
+    node.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
+    before, marks = node.installed(), node.automatic()
+    assert [step.action for step in planned(node, adopt=True).steps][:2] == ["adopt", "hold"]
+    assert converge(node, adopt=True).steps == ()
+    assert (node.installed(), TRACKING in node.held()) == (before, True)
+    converge(node, state="absent")
+    assert (node.installed(), node.held(), node.automatic()) == (before, set(), marks)
 
 
 def test_what_has_no_counterpart_goes_and_is_named(ubuntu: Machines) -> None:
