@@ -34,6 +34,9 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
     words = _mismatch(observed, desired, choice)
     if observed.nouveau:
         return Look(words, False, ("the nouveau driver holds the GPUs",))
+    if choice.boot and (choice.version, choice.kind) != observed.loaded:
+        boot = f"the kernel {choice.boot} has the modules of {choice.version}"
+        return Look(words, False, (f"{boot}, the running one has not",))
     waits = kmp.waits(observed, choice.kernel, choice.targets.get(choice.kernel))
     if waits:
         return Look(words, False, (waits,))

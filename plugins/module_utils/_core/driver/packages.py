@@ -299,15 +299,19 @@ def _superseded(
     """Tell whether a package has other kernel modules than those wanted, and must give way.
 
     Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
-    those of the wanted branch and type stay, whichever kernel they are for.
+    those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
+    builds, where a tracking package brings them and no exact version is asked for.
     """
     names = observed.names
     if name in choice.targets or not names.is_kernel(name) or not observed.installed(name):
         return False
-    if name in names.kernel.values() or name in names.prebuilt.values():
-        return True
     start = prebuilt.of_kernel(observed, choice.kind, "")
     alike = bool(start) and name.startswith(start) and type_of(name) == choice.kind
+    tracks = any(map(observed.installed, prebuilt.tracking(observed, choice.kind)))
+    if alike and tracks and not choice.prebuilt and "." not in choice.asked:
+        return False
+    if name in names.kernel.values() or name in names.prebuilt.values():
+        return True
     return name in observed.record.packages or (name in taken and not alike)
 
 

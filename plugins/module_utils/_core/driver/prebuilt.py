@@ -60,6 +60,16 @@ def newer(observed: Observed) -> t.List[str]:
     return sorted(found, key=_order, reverse=True)
 
 
+def awaited(observed: Observed, kind: str) -> t.Tuple[str, str]:
+    """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
+    version = upstream(observed.installed(observed.names.anchor) or "-")
+    for kernel in newer(observed):
+        package = of_kernel(observed, kind, kernel)
+        if builds(observed, package).get(observed.installed(package) or "") == version:
+            return version, kernel
+    return "", ""
+
+
 def _order(kernel: str) -> t.List[int]:
     return [int(one) for one in re.findall(r"\d+", kernel)]
 

@@ -35,7 +35,8 @@ ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 class Choice(t.NamedTuple):
     """The packages of the wanted driver, each with its version, None where that is not known yet.
 
-    ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for.
+    ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for, ``boot``
+    the kernel that has the modules where the running one has none.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Choice(t.NamedTuple):
     names: Names
     kernel: str = ""
     asked: str = ""
+    boot: str = ""
 
     @property
     def awaited(self) -> str:
@@ -182,10 +184,10 @@ def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
         expected = f"a branch that the sources offer with {kind} kernel modules: "
         raise _unknown(desired, f"{expected}{', '.join(known.branches)}")
     built, ready = known.kernel[kind], known.prebuilt.get(kind, "")
-    use = ready and observed.versions(ready) and not observed.installed(built)
-    found = (
-        _choose(observed, desired, kind, ready) if use and ready not in observed.refused else None
-    )
+    boot = prebuilt.awaited(observed, kind)[1]
+    offered = boot or (observed.versions(ready) and ready not in observed.refused)
+    use = ready and offered and not observed.installed(built)
+    found = _choose(observed, desired, kind, ready) if use else None
     return found or _built(observed, desired, kind, built)
 
 
@@ -207,11 +209,12 @@ def _built(observed: Observed, desired: Desired, kind: str, package: str) -> Cho
 def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
     """Choose with one package of kernel modules, None where it is built for none of the versions."""
     names, known = package_names(observed, desired, kind, kernel), observed.names
-    unknown = tuple(name for name in names if not observed.versions(name))
-    if unknown:
+    ready = kernel in known.prebuilt.values()
+    there, boot = prebuilt.awaited(observed, kind) if ready else ("", "")
+    unknown = tuple(one for one in names if not observed.versions(one))
+    if unknown and (unknown != (kernel,) or not boot):
         targets = {name: observed.installed(name) for name in names}
         return Choice(kind, None, targets, unknown, known, kernel, desired.version)
-    ready = kernel in known.prebuilt.values()
     anchor = known.anchor if ready else kernel  # the package that has the version of the driver
     offered, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
     matched = [
@@ -221,8 +224,11 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
     ]
     versions = _common(observed, desired, anchor, matched)
     if ready:
-        versions = [one for one in versions if prebuilt.build(observed, kernel, one) is not None]
-    versions = versions if ready else kmp.usable(observed, kernel, versions)
+        built = [one for one in versions if prebuilt.build(observed, kernel, one) is not None]
+        boot = "" if there in built else boot
+        versions = [one for one in versions if one in built or (boot and one == there)]
+    else:
+        versions = kmp.usable(observed, kernel, versions)
     if not versions:
         return None
     version = _first(observed, kind, versions, matched) if ready else versions[0]
@@ -241,11 +247,15 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
         chosen.update(prebuilt.targets(observed, kind, version, follow=follow))
         if _needs_dkms(observed, kind, chosen):
             return None
+        boot = boot if version == there else ""
+        have = observed.installed(kernel)
+        chosen.update({kernel: have} if boot and have else {})
     elif chosen[kernel] != desired.version:
         chosen[kernel] = kmp.build(observed, kernel, version) or chosen[kernel]
-    if desired.load and observed.gpus and kmp.useless(observed, kernel, chosen[kernel]):
-        raise _no_modules(observed, kernel, chosen[kernel])
-    return Choice(kind, version, chosen, (), known, kernel)
+    modules = chosen.get(kernel, "")
+    if desired.load and observed.gpus and kmp.useless(observed, kernel, modules):
+        raise _no_modules(observed, kernel, modules)
+    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot)
 
 
 def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> bool:

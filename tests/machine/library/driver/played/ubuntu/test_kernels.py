@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
@@ -14,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
 from tests.fakes.played.ubuntu.played_ubuntu import Machines
-from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, OLD
+from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, NEWER, OLD
 
 # Until 2022 the modules had an upper bound, too.
 BOUNDS = pytest.mark.parametrize("upper", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -86,6 +87,68 @@ def test_without_holds_a_night_of_updates_brings_kernel_and_modules(ubuntu: Mach
     assert node.boot() == K86
     assert (node.loaded(), node.works()) == (f"{NEW} open", True)
     assert converge(node, hold=False).steps == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "more"),
+    [
+        (False, {}),
+        (True, {}),  # which would fit the running kernel
+        (True, {"update": True}),
+        (False, {"reload": "when_idle"}),
+        pytest.param(False, {"load": False}, marks=pytest.mark.long),
+    ],
+)
+def test_run_between_the_upgrade_and_the_boot_waits_for_the_boot(
+    ubuntu: Machines, old: bool, more: dict[str, Any]
+) -> None:
+    node = ubuntu.driven(archive.A, K85, hold=False)
+    node.archive((*archive.B, *(archive.driver(OLD) if old else ())))
+    node.unattended()
+    node.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
+    before = node.installed()
+    left = converge(node, hold=False, **more)
+    words = f"the kernel {K86} has the modules of {NEW}, the running one has not"
+    assert (left.steps, left.reboot_required) == ((), (words,))
+    assert (node.installed(), node.loaded()) == (before, f"{OLD} open")
+    assert not node.changes()
+    assert node.boot() == K86
+    assert converge(node, hold=False).steps == ()
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+    assert "linux-modules-nvidia-580-server-open-generic" in node.installed()
+
+
+def test_driver_whose_modules_only_the_newer_kernel_has_is_not_exchanged_before_the_boot(
+    ubuntu: Machines,
+) -> None:
+    names = ("nvidia-utils-580-server", "linux-modules-nvidia-580-server-open-generic")
+    node = ubuntu(archive.A, K85)
+    node.archive([one for one in archive.B if K85 not in one.name])
+    node.enable()
+    node.apt("install", *names)
+    assert (node.loaded(), node.modules(K85)) == ("", [])
+    left = converge(node, hold=False)
+    assert [one for one in left.reboot_required if K86 in one]
+    assert "dkms" not in node.installed()
+    assert node.boot() == K86
+    assert converge(node, hold=False).steps == ()
+    assert (node.loaded(), node.works()) == (f"{NEW} open", True)
+
+
+def test_tracking_package_stays_where_dkms_must_build_meanwhile(ubuntu: Machines) -> None:
+    node = ubuntu.driven(archive.A, K85, hold=False)
+    node.archive(archive.G)  # the driver is ahead of its modules
+    node.unattended()
+    assert not node.works()
+    left = converge(node, hold=False, reload="when_idle")
+    assert (left.steps, left.reboot_required) == ((), ())
+    assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
+    assert "linux-modules-nvidia-580-server-open-generic" in node.installed()
+    node.archive(archive.G2)
+    node.unattended()
+    node.boot()
+    assert converge(node, hold=False).steps == ()
+    assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
 
 
 def test_with_holds_the_kernel_waits_for_the_driver(ubuntu: Machines) -> None:
