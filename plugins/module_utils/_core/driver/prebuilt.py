@@ -18,6 +18,7 @@ from ..steps import Step
 from .adoption.found import TRACKED
 from .state import Observed
 
+EXACT = re.compile(r"(\S+) \(= (\S+)\)")
 OBJECTS = "linux-objects-nvidia-"
 FLAVOUR = re.compile(r"-([a-z][a-z0-9-]*)$")
 
@@ -99,6 +100,13 @@ def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.D
     found = {name: build(observed, name, version) for name in names}
     chosen = {name: one for name, one in found.items() if one is not None}
     return {**chosen, **_tracking(observed, kind, chosen, follow=follow)}
+
+
+def exactly(observed: Observed, chosen: t.Mapping[str, t.Optional[str]]) -> t.Dict[str, str]:
+    """Return the versions of what chosen modules need in one version only: their signatures and objects."""
+    needs = (observed.relations.get(name, {}).get(one or "", ()) for name, one in chosen.items())
+    found = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
+    return {match[1]: match[2] for match in found if match[1] not in chosen}
 
 
 def _before(observed: Observed, kind: str) -> t.List[str]:

@@ -36,7 +36,7 @@ class Choice(t.NamedTuple):
     """The packages of the wanted driver, each with its version, None where that is not known yet.
 
     ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for, ``boot``
-    the kernel that has the modules where the running one has none.
+    the kernel that has the modules where the running one has none, ``exactly`` what they need in one version only.
     """
 
     kind: str
@@ -47,6 +47,7 @@ class Choice(t.NamedTuple):
     kernel: str = ""
     asked: str = ""
     boot: str = ""
+    exactly: t.Mapping[str, str] = {}
 
     @property
     def awaited(self) -> str:
@@ -63,7 +64,7 @@ class Choice(t.NamedTuple):
         """Return the version of packages, as apt's preferences name them, for what is depended on."""
         if self.names.alike and self.version:
             return {self.names.alike: f"{self.version}-*"}
-        pins: t.Dict[str, str] = {}
+        pins = {**self.exactly}
         for name, version in self.targets.items():
             source = self.names.source(name) if name in self.names.matched else ""
             if source and version:
@@ -255,7 +256,8 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
     modules = chosen.get(kernel, "")
     if desired.load and observed.gpus and kmp.useless(observed, kernel, modules):
         raise _no_modules(observed, kernel, modules)
-    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot)
+    exactly = prebuilt.exactly(observed, chosen) if ready else {}
+    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, exactly)
 
 
 def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> bool:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 
 from tests.fakes.packages.driver_runs import converge, planned
@@ -43,6 +45,29 @@ def test_version_within_a_branch_takes_the_modules_that_were_built_again_for_it(
     assert node.installed()[f"linux-modules-nvidia-580-server-open-{K85}"] == "6.8.0-85.85+3"
     node.boot()
     assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
+
+
+@pytest.mark.parametrize("driven", [{"version": NEWER}, {"version": NEWER, "hold": False}, None])
+def test_older_release_comes_with_its_modules_their_signatures_and_objects(
+    ubuntu: Machines, driven: dict[str, Any] | None
+) -> None:
+    both = (*archive.A, *archive.G2)
+    node = ubuntu.driven(both, K85, **driven) if driven else ubuntu(both, K85)
+    node.put(SECURE_BOOT[1:], "\x06\0\0\0\x01")
+    left = converge(node, **{**(driven or {}), "version": OLD})
+    assert left.steps == ()
+    there = {name: one for name, one in node.installed().items() if name.endswith(K85)}
+    names = (
+        "signatures-nvidia",
+        "objects-nvidia-580-server-open",
+        "modules-nvidia-580-server-open",
+    )
+    assert {there[f"linux-{one}-{K85}"] for one in names} == {"6.8.0-85.85+1"}
+    assert len(node.changes()) == 1
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+    assert converge(node, version=NEWER).steps == ()
+    assert node.installed()[f"linux-signatures-nvidia-{K85}"] == "6.8.0-85.85+3"
 
 
 def test_version_whose_modules_are_not_built_yet_comes_with_dkms(ubuntu: Machines) -> None:
