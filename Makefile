@@ -155,6 +155,7 @@ links: ## Link the library's files that the device plugin imports into it, file 
 docs-tables: setup ## Regenerate what docs have from the code: the tests of each attack, systemd 252's measure of units, the rooms, all variables
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.rooms
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.attacks
+	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.drifts
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.exposure
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.releases
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.variables
