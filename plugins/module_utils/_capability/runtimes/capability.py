@@ -77,6 +77,7 @@ class State(t.NamedTuple):
     stale_live: bool
     ended: t.Tuple[str, ...] = ()  # containers that a restart would end
     changed: t.Tuple[str, ...] = ()  # files that it has not read since somebody changed them
+    down: str = ""  # why it starts no containers
 
     def restarts(self) -> bool:
         """Tell whether the runtime has to start again."""
@@ -181,7 +182,8 @@ class RuntimeCapability:
         found = tuple(one for one in files if one)
         read = runtime.reads(view, path) if self._present and not stale else ()
         changed = self._records.changed(runtime, read)
-        state = State(runtime, view, path, found, stale, stale_live, changed=changed)
+        down = runtime.down() if self._present else ""
+        state = State(runtime, view, path, found, stale, stale_live, changed=changed, down=down)
         asks = state.restarts() and self._restart == ended.WHEN_IDLE
         return state._replace(ended=runtime.ended(path)) if asks else state
 
@@ -245,6 +247,7 @@ class RuntimeCapability:
                 steps.append(Step("stale", words, {"unit": unit}, (f"restart:{unit}",)))
             if one.restarts() and not self._waits(one):
                 restart.append(unit)
+        down = [one.down for one in state.states if one.down and one.runtime.unit not in restart]
         if not self._present and not steps and self._host.read(RECORD) is not None:
             # Files that have nothing of ours any more.
             names = {one.runtime.kind.name for one in state.states}
@@ -258,7 +261,7 @@ class RuntimeCapability:
             "".join(after),
             restart_required=tuple(restart),
             blocked_by=tuple(name for one in state.states for name in one.ended),
-            warnings=(*state.warnings, *map(self._waiting, self._deferred(state))),
+            warnings=(*state.warnings, *map(self._waiting, self._deferred(state)), *down),
         )
 
     def _waits(self, state: State) -> bool:

@@ -46,6 +46,15 @@ class Runtime:
         """Return the files that it has read when it started, but for those that it writes itself."""
         return view.loaded or (path,)
 
+    def down(self) -> str:
+        """Say that its service does not run, empty where it does or that is not known."""
+        if not self.unit:
+            return ""
+        state = properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
+        words = f"{self.unit} is {state}, so no container starts"
+        step = f"systemctl start {self.unit}"
+        return f"{words}. Next step: {step}" if state in ("inactive", "failed") else ""
+
     def check(self, wanted: Wanted) -> None:
         """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
         has_cdi(self.kind, self._version(), wanted)

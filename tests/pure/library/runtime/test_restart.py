@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Item 3, and collection 9: a restart that ends containers waits, unless it was asked for."""
+"""A restart that ends containers waits, unless it was asked for."""
 
 from __future__ import annotations
 
@@ -152,3 +152,17 @@ def test_unit_that_takes_its_containers_along(kill: str, ends: bool, root: str) 
     found = run(host)
     assert found["blocked"] == (["c" * 12, "d" * 12] if ends else [])
     assert found["required"] == ([] if ends else ["containerd.service"])
+
+
+def test_a_runtime_that_does_not_run_is_told_of_unless_it_is_restarted_anyway() -> None:
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    host.commands["systemctl", "show"] = "ActiveState=failed\n"
+    told = "containerd.service is failed, so no container starts. Next step: systemctl start containerd.service"
+    one = capability(host)
+    assert told not in one.plan(one.observe()).warnings
+    host.started(1e9)
+    assert run(host)["warnings"] == []
+    host.commands["systemctl", "show"] = "ActiveState=failed\n"
+    assert run(host)["warnings"] == [told]
+    absent = capability(host, state="absent")
+    assert told not in absent.plan(absent.observe()).warnings
