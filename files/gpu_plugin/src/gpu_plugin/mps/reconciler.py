@@ -48,6 +48,7 @@ class Reconciler:
         self._root = ROOT
         self._begun = False
         self._verdicts: dict[str, Verdict] = {}
+        self._judged: dict[str, tuple[Offer | None, Observed, Verdict]] = {}
         self._leaving: set[str] = set()
         self._started = float("-inf")
         self._killed: dict[str, float] = {}  # since when a device has no manager
@@ -65,7 +66,8 @@ class Reconciler:
     def _is_foreign(self, device: str, observed: Observed) -> bool:
         """Tell whether a device is another's, or was by the daemon that still runs."""
         before = observed.running.owner if observed.running and device not in self._offers else ""
-        return (self._files.owner(device) or before) not in ("", self._owner)
+        known = observed.settings.owner if observed.settings else self._files.owner(device)
+        return (known or before) not in ("", self._owner)
 
     def tick(self) -> bool:
         """Look at all devices and do what is due. Returns whether anything is to be advertised again."""
@@ -74,7 +76,7 @@ class Reconciler:
         if known and (why := folders.refusal(self._root)):
             self._verdicts = dict.fromkeys(known, Verdict(why))
             return self.problems() != before
-        found = {device: self._files.look(device, self._root) for device in known}
+        found = self._files.looks(known, self._root)
         foreign = {device for device, one in found.items() if self._is_foreign(device, one)}
         self._leaving -= foreign
         observed = {device: one for device, one in found.items() if device not in foreign}
@@ -149,7 +151,7 @@ class Reconciler:
             self._units.close(int(self._files.manager().get("pid", 0)) if self._begun else 0)
 
     def _judge(self, device: str, observed: Observed) -> Verdict:
-        verdict = judge(self._offers.get(device), observed)
+        verdict = self._verdict(device, observed)
         now = self._clock()
         if verdict.problem != KILLED:
             self._killed.pop(device, None)
@@ -164,6 +166,13 @@ class Reconciler:
             since = now
         self._served[device] = (daemon, since)
         return Verdict("its MPS daemon ended and runs again") if now - since < BLIP else verdict
+
+    def _verdict(self, device: str, observed: Observed) -> Verdict:
+        """Judge a device, if anything has changed: its limits are long to compare."""
+        seen, offer = self._judged.get(device), self._offers.get(device)
+        if seen is None or seen[:2] != (offer, observed):
+            self._judged[device] = seen = (offer, observed, judge(offer, observed))
+        return seen[2]
 
     def _settle(self, device: str, known: Settings | None) -> None:
         """Write or remove a device's settings, where they are others than they should be."""

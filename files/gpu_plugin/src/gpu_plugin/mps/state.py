@@ -8,9 +8,10 @@ The file with a device's settings is there while the device is shared.
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from numbers import Number
 from pathlib import Path
@@ -219,6 +220,16 @@ class Observed:
         return self.running is not None and self.running.suits(wanted)
 
 
+@functools.lru_cache(maxsize=512)
+def _status(device: str, root: str) -> Path:
+    return Path(Names(device, root).status)
+
+
+@functools.lru_cache(maxsize=512)
+def _settings(device: str, folder: Path) -> Path:
+    return Path(settings_file(device, str(folder)))
+
+
 class ManagerFiles:
     """Files are read again only where they changed. ``folder`` has those with the settings."""
 
@@ -228,13 +239,22 @@ class ManagerFiles:
 
     def look(self, device: str, root: str) -> Observed:
         """Return what is known of a device; ``root`` is where its files would be made now."""
-        settings: Settings | None = self._read(self.file(device), parsed)
-        names = Names(device, self._roots().get(device, root))
-        current = self._read(Path(names.status), _with_settings)
-        if current is None:
-            return Observed(settings, None)
-        state, running = current
-        return Observed(settings, state, alive(state), bool(started(state["daemon"])), running)
+        return self.looks((device,), root)[device]
+
+    def looks(self, devices: Iterable[str], root: str) -> dict[str, Observed]:
+        """Return the same of several; what they have in common, as their manager, is looked at once."""
+        roots, look = self._roots(), functools.cache(started)
+
+        def observed(device: str) -> Observed:
+            settings: Settings | None = self._read(self.file(device), parsed)
+            current = self._read(_status(device, roots.get(device, root)), _with_settings)
+            if current is None:
+                return Observed(settings, None)
+            state, running = current
+            serving = bool(look(state["daemon"]))
+            return Observed(settings, state, alive(state, look), serving, running)
+
+        return {device: observed(device) for device in devices}
 
     def _roots(self) -> Mapping[str, str]:
         """Return where the last manager has files of devices."""
@@ -243,7 +263,7 @@ class ManagerFiles:
 
     def file(self, device: str) -> Path:
         """Return where the settings of a device's manager are."""
-        return Path(settings_file(device, str(self._folder)))
+        return _settings(device, self._folder)
 
     def owner(self, device: str) -> str:
         """Return who has a device shared by its settings, empty where it has none."""

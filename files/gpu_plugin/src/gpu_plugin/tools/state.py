@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,9 +90,12 @@ def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
     return found
 
 
-def alive(state: Mapping[str, Any]) -> bool:
-    """Tell whether the process that wrote a state runs, and not another one that got its number."""
-    found = started(state.get("pid"))
+def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None) -> bool:
+    """Tell whether the process that wrote a state runs, and not another one that got its number.
+
+    ``look`` is started(), or one that keeps its answers.
+    """
+    found = (look or started)(state.get("pid"))
     return bool(found) and found == state.get("began")
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.mps import folders, paths
+from gpu_plugin.mps import folders, paths, reconciler
+from gpu_plugin.mps import state as state_module
 from gpu_plugin.mps.reconciler import ADOPTION, AGAIN, BLIP, Reconciler
 from gpu_plugin.mps.settings import Offer, Settings, from_json
+from gpu_plugin.tools import state as tools_state
 from gpu_plugin.tools.state import started
 
 from tests.fakes.mps.mps_builders import NOBODY, OTHER, UUID, offer, state
@@ -316,3 +318,30 @@ def test_full_disk_is_said_once_and_tried_again(
     scene.settings.unlink()
     scene.tick()
     assert scene.written() == scene.offer().settings
+
+
+def test_a_look_at_many_devices_asks_for_each_only_what_is_its_own(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings, its state and its daemon's process: twice a second, for 56 MIG devices."""
+    offers = [scene.offer(f"MIG-0000000{number}-0000-0000-0000-000000000000") for number in "1234"]
+    began, judge, stat = started(os.getpid()), reconciler.judge, Path.stat
+    stats, processes, judged = list[Any](), list[Any](), list[Any]()
+    monkeypatch.setattr(Path, "stat", lambda path, **how: stats.append(path) or stat(path, **how))
+    for module in (tools_state, state_module):
+        monkeypatch.setattr(module, "started", lambda pid: processes.append(pid) or began)
+    monkeypatch.setattr(reconciler, "judge", lambda *args: judged.append(args) or judge(*args))
+
+    def cost(*devices: Offer) -> list[int]:
+        scene.manager(*(one.names.device for one in devices))
+        for number, one in enumerate(devices):
+            scene.tell(one, daemon=1000 + number)
+        assert scene.want(*devices) == {}
+        scene.tick(BLIP)
+        asked = (stats, processes, judged)
+        before = [len(one) for one in asked]
+        assert scene.tick(BLIP) == {}
+        return [len(one) - were for one, were in zip(asked, before, strict=True)]
+
+    one, four = cost(*offers[:1]), cost(*offers)
+    assert [(b - a) / 3 for a, b in zip(one, four, strict=True)] == [2, 1, 0]
