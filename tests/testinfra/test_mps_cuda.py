@@ -149,9 +149,10 @@ def test_client_comes_through_a_read_only_directory(inside: Probe) -> None:
     assert 0 < found["given_mib"] <= LIMIT  # so it is a client
 
 
-def test_threads_are_limited(alone: dict[str, Any], probe: Probe) -> None:
-    share = probe(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="25")["multiprocessors"]
-    assert 0 < share <= alone["multiprocessors"] * 0.25 + 2  # rounded to what the hardware has
+@pytest.mark.parametrize("percent", ["25", "14.2"])
+def test_threads_are_limited(alone: dict[str, Any], probe: Probe, percent: str) -> None:
+    share = probe(CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=percent)["multiprocessors"]
+    assert 0 < share <= alone["multiprocessors"] * float(percent) / 100 + 2  # what hardware has
 
 
 def test_what_programs_are_told(host: Any, uuid: str, alone: dict[str, Any], probe: Probe) -> None:
