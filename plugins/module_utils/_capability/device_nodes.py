@@ -7,12 +7,43 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
+import stat
+import typing as t
 
-from .._core.device_nodes import FILES, LINK, PROGRAM, TEXT, UNIT, DeviceNodes
+from .._core.device_nodes import (
+    FILES,
+    LINK,
+    OF_OPTIONS,
+    PROGRAM,
+    TEXT,
+    UNIT,
+    Access,
+    DeviceNodes,
+    Differing,
+    meant,
+)
 from .._core.driver.state import Observed
 from .._core.errors import NodeError
+from .._host.api import Host
 from .driver.sources import Params, Part
 from .nodeinfo import loaded_driver
+
+PARAMS = "/proc/driver/nvidia/params"
+
+
+def differing(host: Host) -> t.Tuple[Differing, ...]:
+    """Return the device nodes that have another mode or owner than the loaded driver's options say."""
+    wanted = meant(host.read(PARAMS) or "")
+    if wanted is None:
+        return ()
+    paths = [f"/dev/{name}" for name in host.listdir("/dev")]
+    found = ((path, host.status(path)) for path in paths if OF_OPTIONS.fullmatch(path))
+    nodes = (
+        Differing(path, Access(stat.S_IMODE(one.mode), one.uid, one.gid), wanted)
+        for path, one in found
+        if one is not None and stat.S_ISCHR(one.mode)
+    )
+    return tuple(one for one in nodes if one.has != wanted)
 
 
 class Nodes(Part):
@@ -27,7 +58,8 @@ class Nodes(Part):
         missing = host.run(check, check=False).out.split() if observed.loaded else ()
         at_boot = host.readlink(LINK) is not None
         at_boot = at_boot and all(host.read(path) == text for path, text in FILES.items())
-        return dataclasses.replace(observed, device_nodes=DeviceNodes(tuple(missing), at_boot))
+        found = DeviceNodes(tuple(missing), at_boot, differing(host))
+        return dataclasses.replace(observed, device_nodes=found)
 
     def make(self, _params: Params) -> None:
         """Have them made at each boot, and make those that are missing."""

@@ -9,6 +9,7 @@ program uses CUDA, which in containers it cannot.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .boot import BEFORE, SANDBOX, unit_file
@@ -119,14 +120,71 @@ WantedBy=multi-user.target
 FILES = {PROGRAM: TEXT, unit_file(UNIT): UNIT_TEXT}
 
 
+class Access(t.NamedTuple):
+    """Who may open a device node: its mode, and its owner as uid and gid."""
+
+    mode: int
+    uid: int
+    gid: int
+
+
+class Differing(t.NamedTuple):
+    """A device node to which somebody has given another mode or owner than the driver's options say."""
+
+    path: str
+    has: Access
+    meant: Access
+
+    def __str__(self) -> str:
+        has, meant = self.has, self.meant
+        return (
+            f"{self.path} has mode {has.mode:04o} and owner {has.uid}:{has.gid}, not {meant.mode:04o} and "
+            f"{meant.uid}:{meant.gid}"
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether somebody whom the options let open it can't."""
+        return bool(self.meant.mode & ~self.has.mode) or self.has[1:] != self.meant[1:]
+
+
 class DeviceNodes(t.NamedTuple):
-    """The nodes that are missing, where the driver is loaded, and whether they are made at each boot."""
+    """The nodes that are missing or not as meant, where the driver is loaded; whether they are made at each boot."""
 
     missing: t.Tuple[str, ...] = ()
     at_boot: bool = True
+    differing: t.Tuple[Differing, ...] = ()
 
 
 NOTHING_MISSING = DeviceNodes()
+# Those of which the options tell; each capability of MIG has its own.
+OF_OPTIONS = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)")
+SAY_SO = (
+    "or, if it is meant, say so by NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID in "
+    "nvidia_driver_module_options"
+)
+
+
+def meant(params: str) -> t.Optional[Access]:
+    """Return what the loaded driver's options say of its nodes, None where they leave them to others."""
+    found = dict(re.findall(r"^(\w+): (\d+)$", params, re.M))
+    names = ("DeviceFileMode", "DeviceFileUID", "DeviceFileGID")
+    if found.get("ModifyDeviceFiles", "0") == "0" or not all(name in found for name in names):
+        return None
+    return Access(*(int(found[name]) for name in names))
+
+
+def way_back(nodes: t.Sequence[Differing]) -> str:
+    """Return the next step for nodes that are not as meant, of which there is one at least."""
+    paths, access = " ".join(one.path for one in nodes), nodes[0].meant
+    return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}, {SAY_SO}"
+
+
+def warnings(found: DeviceNodes) -> t.Tuple[str, ...]:
+    """Return what is to be said of nodes that are not as meant."""
+    if not found.differing:
+        return ()
+    return (f"{'; '.join(map(str, found.differing))}. Next step: {way_back(found.differing)}",)
 
 
 def plan(found: DeviceNodes) -> t.List[Step]:

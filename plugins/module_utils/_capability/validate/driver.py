@@ -17,6 +17,7 @@ from ..._host.api import Host, properties
 from .. import nodeinfo
 from ..container_toolkit import RECORD as TOOLKIT
 from ..dcgm.services import RECORD as DCGM
+from ..device_nodes import differing
 from ..driver.capability import RECORD as DRIVER
 from ..driver.kernel import modules
 from ..recorded import package_manager
@@ -44,6 +45,7 @@ def look(host: Host, problem: str, *, slow: bool = False) -> Driver:
         bare=kernels.bare,
         kernels=kernels.kernels,
         switches=switches,
+        device_nodes=differing(host),
         **(_fabric(host) if switches else {}),
     )
 

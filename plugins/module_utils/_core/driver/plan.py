@@ -57,6 +57,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         after(observed, choice, steps),
         reboot_required=found.reboot,
         warnings=warnings(observed, choice, steps)
+        + device_nodes.warnings(observed.device_nodes)
         + releases.warnings(observed, desired, choice.version),
     )
 
@@ -162,7 +163,8 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
     before = describe(observed)
     # What is there by itself is left to whoever has installed the driver.
     steps = device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
-    said = releases.warnings(observed, desired, version)
+    said = device_nodes.warnings(observed.device_nodes)
+    said += releases.warnings(observed, desired, version)
     return Plan(tuple(steps), before, before, reboot_required=_apart(observed), warnings=said)
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing as t
 
+from ..device_nodes import Differing, way_back
 from ..driver.branches import fits
 from ..driver_units import FABRIC_SERVICE
 from .check import Check, because, judged, skipped, warned
@@ -17,12 +18,13 @@ BRING_UP = "run gpu.node.gpu_nodes"
 KERNEL_LOG = (
     "see 'dmesg' on the node for what the driver waits for; devices stay advertised as they were"
 )
-NAMES = DRIVER, VERSION, REBOOT, KERNELS, FABRIC = (
+NAMES = DRIVER, VERSION, REBOOT, KERNELS, FABRIC, DEVICE_NODES = (
     "driver",
     "driver version",
     "reboot",
     "kernels",
     "fabric manager",
+    "device nodes",
 )
 
 
@@ -33,7 +35,8 @@ class Driver:
     ``problem`` says why NVML does not answer, empty where it does; ``slow``: it may yet. ``libraries`` are the
     versions of libnvidia-ml on disk. ``pending`` is what the distribution wants a reboot for, None where it wants none.
     ``bare`` are those of the ``kernels`` that can be booted without modules of the driver. ``fabric`` is the state of
-    the fabric manager's service and ``fabric_version`` its version, empty where that is not known.
+    the fabric manager's service and ``fabric_version`` its version, empty where that is not known. ``device_nodes``
+    are those that are not as the driver's options say.
     """
 
     problem: str = ""
@@ -47,6 +50,7 @@ class Driver:
     switches: bool = False
     fabric: str = ""
     fabric_version: str = ""
+    device_nodes: t.Tuple[Differing, ...] = ()
 
 
 class Wanted(t.NamedTuple):
@@ -64,6 +68,7 @@ def checks(found: Driver, wanted: Wanted) -> t.List[Check]:
         _reboot(found),
         _kernels(found),
         _fabric(found),
+        _device_nodes(found),
     ]
 
 
@@ -109,6 +114,15 @@ def _kernels(found: Driver) -> Check:
 
 def _order(kernel: str) -> t.List[int]:
     return [int(one) for one in re.findall(r"\d+", kernel)]
+
+
+def _device_nodes(found: Driver) -> Check:
+    """Fail where containers whose user is not root get no GPU by a node; one that is too open is a warning."""
+    nodes = found.device_nodes
+    if not nodes:
+        return Check(DEVICE_NODES)
+    closed = any(one.is_closed for one in nodes)
+    return (judged if closed else warned)(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes))
 
 
 def _fabric(found: Driver) -> Check:

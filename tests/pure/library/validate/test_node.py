@@ -51,6 +51,7 @@ NAMES = [
     "reboot",
     "kernels",
     "fabric manager",
+    "device nodes",
     "holds",
     "GPUs",
     "MIG",
