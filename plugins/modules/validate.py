@@ -20,7 +20,9 @@ description:
     module ends. No image is pulled. Nothing else on the node is touched.
 options:
   gpu_count:
-    description: How many GPUs the node must have; V(-1) takes the number of GPUs on its PCI bus.
+    description:
+      - How many GPUs the node must have. V(-1) takes the number of GPUs on its PCI bus, and misses those that it had at
+        its last bring-up.
     type: int
     default: -1
   driver_version:

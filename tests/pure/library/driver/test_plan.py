@@ -33,7 +33,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 from tests.fakes.packages.driver_nodes import (
     COMPONENTS,
     DEBIAN,
-    FULL,
     KERNEL,
     MAIN,
     NEW,
@@ -122,15 +121,6 @@ def test_own_sources_follow_the_nodes_mirror() -> None:
     stale = node(sources=(MAIN,), own_sources="Types: deb\nURIs: http://old/debian\n")
     assert actions(stale) == ["sources", "refresh"]
     assert actions(stale, manage_sources=False) == ALL
-
-
-def test_a_file_of_sources_that_somebody_has_removed_comes_back() -> None:
-    """Though the lists that were fetched by it still have everything."""
-    record = dataclasses.replace(converged().record, sources=True)
-    gone = converged(sources=(MAIN,), own_sources=None, record=record)
-    assert actions(gone) == ["sources", "refresh"]
-    assert actions(gone, manage_sources=False) == []
-    assert actions(converged(sources=(FULL,), own_sources=None, record=record)) == []
 
 
 @pytest.mark.parametrize(

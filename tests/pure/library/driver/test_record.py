@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fakes.packages.driver_nodes import FULL, MAIN, actions, converged
 
 NAMES = st.frozensets(st.text())
 
@@ -32,3 +36,12 @@ def test_node_without_a_record_has_had_no_additions() -> None:
 def test_damaged_record_is_refused_by_name(text: str) -> None:
     with pytest.raises(NodeError, match=r"^r\.json is damaged"):
         Record.load(text, "r.json")
+
+
+def test_a_file_of_sources_that_somebody_has_removed_comes_back() -> None:
+    """Though the lists that were fetched by it still have everything."""
+    record = dataclasses.replace(converged().record, sources=True)
+    gone = converged(sources=(MAIN,), own_sources=None, record=record)
+    assert actions(gone) == ["sources", "refresh"]
+    assert actions(gone, manage_sources=False) == []
+    assert actions(converged(sources=(FULL,), own_sources=None, record=record)) == []
