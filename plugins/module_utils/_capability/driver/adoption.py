@@ -10,8 +10,9 @@ import typing as t
 
 from ..._core.driver.adoption import found
 from ..._core.driver.adoption.back import exchanged
-from ..._core.driver.state import Observed
-from ..._core.packages.package import Change, still_there
+from ..._core.driver.rhel.streams import MODULE
+from ..._core.driver.state import Observed, versions
+from ..._core.packages.package import Change, Package, still_there
 from ..._host.packages.api import NoWay
 from .sources import Params, Part
 
@@ -33,6 +34,30 @@ class Adoption(Part):
             replaced=params["runfile"] or record.replaced,
         )
 
+    def earlier(
+        self, packages: t.Mapping[str, Package], moved: t.Set[str]
+    ) -> t.Dict[str, t.FrozenSet[str]]:
+        """Return what the record gets to know of others' packages, as they are before a transaction.
+
+        The first one finds which these are, and each that moves one for the first time its version.
+        """
+        record = self._node.added.record
+        known, automatic = versions(record.earlier), record.automatic
+        if not (known or record.packages):
+            known = {
+                name: one.version
+                for name, one in packages.items()
+                if one.installed and ("nvidia" in name or found.is_driver(name, one))
+            }
+            automatic |= self._node.manager.automatic() & known.keys() if known else frozenset()
+        fresh = known.keys() & moved - record.exchanged
+        known.update({name: packages[name].version for name in fresh})
+        return {
+            "earlier": frozenset(f"{name} {version}" for name, version in known.items()),
+            "automatic": automatic,
+            "exchanged": record.exchanged | (record.others.keys() | known.keys()) & moved,
+        }
+
     def way_back(self, observed: Observed) -> Observed:
         """Add what the removal of our additions comes to, and what is put back in their place."""
         ours = still_there(observed.record.packages, observed.packages)
@@ -40,9 +65,15 @@ class Adoption(Part):
         back = self._back(ours, exchanged(observed))
         return dataclasses.replace(observed, removal=self._node.manager.removal(ours), back=back)
 
+    def back(self, packages: t.Mapping[str, str], ours: t.Sequence[str]) -> Change:
+        """Return the transaction that puts others' packages back in place of ours, with the stream that they are of."""
+        record = self._node.added.record
+        stream = f"{MODULE}:{record.stream_before}" if record.stream_before else ""
+        return Change(packages, ours, {}, record.holds, stream)
+
     def _brought(self, observed: Observed, ours: t.Collection[str]) -> t.List[str]:
         """Return what of the driver upgrades have brought since as a dependency of ours: modules of newer kernels."""
-        known = {*ours, *observed.record.before}
+        known = {*ours, *observed.record.others}
         others = {
             name
             for name, one in observed.packages.items()
@@ -59,9 +90,8 @@ class Adoption(Part):
         """Return what is to be put back in place of ours, None where the package manager finds no way."""
         if not wanted:
             return {}
-        change = Change(wanted, ours, {}, self._node.added.record.holds)
         try:
-            simulation = self._node.manager.simulate(change)
+            simulation = self._node.manager.simulate(self.back(wanted, ours))
         except NoWay:
             return None
         return None if set(simulation.removed) - set(ours) else wanted

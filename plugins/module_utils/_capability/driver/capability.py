@@ -323,8 +323,9 @@ class DriverCapability:
         self._loading.disable(params)
         stays = params["stays"]
         self._transaction.remove(params["packages"], params["back"], sources=not stays)
-        self._streams.forget()
         added = self._node.added
+        if not stays:
+            self._streams.forget()
         if added.record.repository and not stays:
             added.forget_repository(self._node.manager, PLACE.paths)
         if added.record.modprobe:

@@ -96,11 +96,11 @@ class Transaction(Part):
         # rpm keeps several versions of a kernel; one more of what was there is no addition.
         new = {one for one in simulation.new if one not in before or not before[one].installed}
         requested = record.requested | (new & set(change.packages))
-        moved = {*simulation.changed, *simulation.removed} & set(record.before)
+        moved = {*simulation.changed, *simulation.removed}
         added.remember(
-            packages=record.packages | (new - set(record.before)),
+            packages=record.packages | (new - set(record.others)),
             requested=requested,
-            exchanged=record.exchanged | moved,
+            **self.adoption.earlier(before, moved),
         )
         ours = {*change.packages, *change.remove}
         replaces = bool(ours & {*simulation.changed, *simulation.removed})
@@ -108,12 +108,9 @@ class Transaction(Part):
             self._carry_out(change, before, replaces)
         except NodeError as error:
             if error.details.get("rolled_back") or manager.packages() == before:
-                added.remember(
-                    packages=record.packages,
-                    requested=record.requested,
-                    exchanged=record.exchanged,
-                    **self.adoption.before,
-                )
+                fields = ("packages", "requested", "earlier", "automatic", "exchanged")
+                had = {name: getattr(record, name) for name in fields}
+                added.remember(**{**had, **self.adoption.before})
             raise
         there = still_there(change.remove, manager.packages())
         if gone := set(change.remove) - set(there):
@@ -215,7 +212,7 @@ class Transaction(Part):
         manager, record = self._node.manager, self._node.added.record
         if back:
             with building(self._node.host):
-                manager.restore(Change(back, names, {}, record.holds), record.automatic & set(back))
+                manager.restore(self.adoption.back(back, names), record.automatic & set(back))
         elif names:
             manager.purge(names)
         if record.sources and sources:

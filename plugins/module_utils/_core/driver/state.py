@@ -116,9 +116,10 @@ class Record(package.Record):
     ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
     ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
     ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
-    ``adopted`` are the driver's packages that were taken over, as "name version", ``automatic`` those of them that
-    came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of a
-    driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
+    ``adopted`` are the driver's packages that were taken over, as "name version", ``earlier`` all that were there
+    before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
+    that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
+    a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
     ``device_nodes`` says that a unit makes device nodes at boot.
     """
 
@@ -131,6 +132,7 @@ class Record(package.Record):
     stream: str = ""
     stream_before: str = ""
     adopted: t.FrozenSet[str] = frozenset()
+    earlier: t.FrozenSet[str] = frozenset()
     automatic: t.FrozenSet[str] = frozenset()
     exchanged: t.FrozenSet[str] = frozenset()
     replaced: str = ""
@@ -139,9 +141,17 @@ class Record(package.Record):
     @property
     def before(self) -> t.Dict[str, str]:
         """Return the versions that packages had when they were taken over."""
-        return {
-            name: version for name, _space, version in (one.partition(" ") for one in self.adopted)
-        }
+        return versions(self.adopted)
+
+    @property
+    def others(self) -> t.Dict[str, str]:
+        """Return the versions of the driver's packages of others, as ``absent`` gives them back."""
+        return {**self.before, **versions(self.earlier)}
+
+
+def versions(found: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return versions by their packages, each given as "name version"."""
+    return {name: version for name, _space, version in (one.partition(" ") for one in found)}
 
 
 class Installed(t.NamedTuple):

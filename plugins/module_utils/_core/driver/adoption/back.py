@@ -11,11 +11,11 @@ from ..state import Observed
 
 
 def exchanged(observed: Observed) -> t.Dict[str, str]:
-    """Return the versions of what was taken over and that we have changed or removed since."""
+    """Return the earlier versions of what is others' and that we have changed or removed since."""
     record = observed.record
     return {
         name: version
-        for name, version in sorted(record.before.items())
+        for name, version in sorted(record.others.items())
         if name in record.exchanged and observed.installed(name) != version
     }
 

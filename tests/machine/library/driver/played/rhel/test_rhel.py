@@ -13,6 +13,7 @@ from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import KMODS, VERSION, kernel
 from tests.fakes.played.rhel.rhel_systems import EL9
 from tests.fakes.played.rpms import Rpm
+from tests.machine.library.driver.played.rhel.test_rhel_streams import enabled
 
 KERNEL = EL9.kernel
 LIBRARIES = "nvidia-driver-cuda-libs"
@@ -81,6 +82,43 @@ def test_module_type_of_another_stays_on_rhel(rhel: Machines) -> None:
     node.dnf("install", "kmod-nvidia-latest-dkms", "nvidia-driver-cuda")
     assert converge(node).steps == ()
     assert node.loaded() == f"{VERSION} proprietary"
+
+
+@pytest.mark.parametrize("stream", ["", "580-dkms"])
+def test_exchanged_kernel_modules_of_another_are_given_back(rhel: Machines, stream: str) -> None:
+    node = rhel()
+    node.dnf("install", f"kernel-devel-{KERNEL}", f"kernel-devel-matched-{KERNEL}")
+    if stream:
+        node.dnf("module", "enable", f"nvidia-driver:{stream}")
+    node.dnf("install", KMODS["proprietary"], "nvidia-driver-cuda")
+    node.boot()
+    if not stream:  # so that a transaction with the headers comes first
+        node.run(["rpm", "--erase", "--nodeps", "kernel-devel", "kernel-devel-matched"])
+    before, had = node.installed(), enabled(node)
+    assert converge(node, kernel_modules="open").steps == ()
+    assert KMODS["proprietary"] not in node.installed()
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
+    assert converge(node, kernel_modules="open").steps == ()
+    converge(node, state="absent")
+    assert (node.installed(), node.held(), enabled(node)) == (before, set(), had)
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{VERSION} proprietary", True)
+
+
+@pytest.mark.long
+def test_exchanged_kernel_modules_that_cannot_be_had_any_more_leave_driver_and_stream(
+    rhel: Machines,
+) -> None:
+    node = rhel()
+    node.dnf("install", f"kernel-devel-{KERNEL}", f"kernel-devel-matched-{KERNEL}")
+    node.dnf("install", KMODS["proprietary"], "nvidia-driver-cuda")
+    assert converge(node, kernel_modules="open").steps == ()
+    there, stream = node.installed(), enabled(node)
+    node.put("etc/dnf/dnf.conf", f"[main]\ngpgcheck=0\nexcludepkgs={KMODS['proprietary']}\n")
+    assert "leave the driver as it is" in planned(node, state="absent").steps[-1].summary
+    converge(node, state="absent")
+    assert (node.installed(), node.held(), enabled(node)) == (there, set(), stream)
 
 
 def test_dkms_brings_no_other_kernel_and_absent_takes_none(done: Rhel) -> None:

@@ -154,16 +154,22 @@ def test_module_type_of_another_stays_on_suse(suse: Machines) -> None:
     assert node.works()
 
 
-def test_module_type_that_is_named_takes_the_place_of_anothers(
+def test_module_type_that_is_named_takes_the_place_of_anothers_and_gives_it_back(
     suse: Machines,
 ) -> None:
     node = suse(archive.BOTH_TYPES)
     node.zypper("install", "nvidia-driver-G06-kmp-default", *BY_HAND)
     node.boot()
+    before = node.installed()
     assert converge(node, kernel_modules="open").steps == ()
     assert "nvidia-driver-G06-kmp-default" not in node.installed()
     node.boot()
     assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+    assert converge(node, kernel_modules="open").steps == ()
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (before, set())
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{OLD} proprietary", True)
 
 
 def test_version_that_the_channels_have_dropped_stays_and_works(

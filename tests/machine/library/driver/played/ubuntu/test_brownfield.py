@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.driver_runs import converge, planned
@@ -78,14 +82,68 @@ def test_headless_driver_with_its_tracking_package_stays_whole(ubuntu: Machines)
     assert node.works()
 
 
-def test_version_of_anothers_packages_that_was_changed_stays_after_absent(ubuntu: Machines) -> None:
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [(BY_HAND[:1], []), (BY_HAND, [{}]), (BY_HAND, [{"hold": False}])],
+    ids=["modules alone", "kept", "not held"],
+)
+def test_exchanged_kernel_modules_of_another_are_given_back(
+    ubuntu: Machines, names: tuple[str, ...], first: list[dict[str, Any]]
+) -> None:
+    node = ubuntu.by_hand(archive.A, K85, *names, "linux-headers-generic")
+    before, marks, worked = node.installed(), node.automatic(), node.works()
+    for options in (*first, {"kernel_modules": "open"}):
+        assert converge(node, **options).steps == ()
+    assert "nvidia-dkms-580-server" not in node.installed()
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
+    assert converge(node, kernel_modules="open").steps == ()
+    remove = planned(node, state="absent").steps[-1]
+    assert f"put back nvidia-dkms-580-server ({archive.full(OLD)})" in remove.summary
+    assert remove.params["packages"]
+    assert not [one for one in remove.params["packages"] if one in before]
+    assert converge(node, state="absent").reboot_required == ()
+    assert (node.installed(), node.held(), node.automatic()) == (before, set(), marks)
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{OLD} proprietary", worked)
+    assert converge(node, state="absent").steps == ()
+
+
+def test_exchanged_kernel_modules_that_cannot_be_had_any_more_leave_a_driver_that_works(
+    ubuntu: Machines,
+) -> None:
+    node = ubuntu.by_hand(archive.A, K85, *BY_HAND)
+    assert converge(node, kernel_modules="open").steps == ()
+    there = node.installed()
+    node.archive(one for one in archive.A if not one.name.startswith("nvidia-dkms"))
+    words = planned(node, state="absent").steps[-1].summary
+    assert "leave the driver as it is, since not all of nvidia-dkms-580-server" in words
+    converge(node, state="absent")
+    assert (node.installed(), node.held()) == (there, set())
+    node.boot()
+    assert node.works()
+
+
+def test_version_of_anothers_packages_that_was_changed_is_given_back(ubuntu: Machines) -> None:
     node = ubuntu.by_hand(
         archive.A, K85, "nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server"
     )
-    before = set(node.installed())
+    before, marks = node.installed(), node.automatic()
     node.archive((*archive.A, *archive.G2))
     assert converge(node, version=archive.NEWER).steps == ()
     converge(node, state="absent")
-    assert node.installed()["nvidia-utils-580-server"] == archive.full(archive.NEWER)
-    assert before <= set(node.installed()) | {f"nvidia-firmware-580-server-{OLD}"}
-    assert node.held() == set()
+    assert (node.installed(), node.held(), node.automatic()) == (before, set(), marks)
+
+
+def test_exchange_of_anothers_kernel_modules_that_fails_leaves_no_record(ubuntu: Machines) -> None:
+    node = ubuntu.by_hand(archive.A, K85, *BY_HAND)
+    before, marks = node.installed(), node.automatic()
+    fails = (("postinst", "exit 7\n"),)
+    name = f"linux-modules-nvidia-580-server-open-{K85}"
+    node.archive(
+        dataclasses.replace(one, scripts=fails) if one.name == name else one for one in archive.A
+    )
+    with pytest.raises(NodeError, match="the previous ones were restored"):
+        converge(node, kernel_modules="open")
+    assert (node.installed(), node.automatic()) == (before, marks)
+    assert not node.exists(RECORD)
