@@ -63,6 +63,13 @@ gpu_info:
     driver:
       description: Version and type (open or proprietary) of the loaded kernel module, none where none is loaded.
       type: dict
+    change:
+      description:
+        - The change of a node in service that has begun and has not ended, empty where there is none. The playbook that
+          makes it in C(change), the run's controller in C(host), C(user), C(machine), C(pid) and C(process), when it
+          has C(begun), in UTC, why it has C(failed), and the marker's SHA-256 in C(digest).
+        - A marker of an earlier version tells of C(change) alone.
+      type: dict
     nvml_available:
       description: Whether NVML answered.
       type: bool

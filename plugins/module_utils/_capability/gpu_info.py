@@ -15,6 +15,7 @@ from .._core.gpu_record import PATH, Gpus, load
 from .._core.steps import Plan, Step
 from .._host import cloud_init
 from .._host.api import Host
+from .._host.in_service import standing
 from .._nvml.real import Nvml, open_nvml
 from . import allocated
 from .nodeinfo import gpus, loaded_driver, pci_devices
@@ -45,12 +46,13 @@ class GpuInfoCapability:
         """Return everything; what cannot be read is said, never an error."""
         devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
         self.wait(self._params["cloud_init_timeout"])
-        driver = loaded_driver(self._host)
+        driver, marker = loaded_driver(self._host), standing(self._host)
         info: Info = {
             "pci_devices": devices,
             "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
             "driver": driver._asdict() if driver else None,
             "missing_gpus": list(self._recorded(devices).missing),
+            "change": {**marker.change._asdict(), "digest": marker.digest} if marker else {},
             "nvml_available": True,
             "nvml_error": "",
             "gpus": [],

@@ -84,6 +84,12 @@ class Scene:
     def marker(self, name: str) -> Path:
         return self.folder / name / "in-service"
 
+    def leaving(self, name: str) -> dict[str, Any]:
+        """Return the variables of a node that does not answer once a file "gone" is there."""
+        gone = self.folder / name / "gone"
+        way = f"{{{{ lookup('pipe', 'test -e {gone} && echo ssh || echo local') }}}}"
+        return {"ansible_connection": way, "ansible_host": "127.0.0.1", "ansible_port": 1}
+
     def write(self, hosts: dict[str, dict[str, Any]] | None = None, **variables: Any) -> None:
         """Write the inventory, with variables of the group and of some hosts."""
         own = {
@@ -94,18 +100,14 @@ class Scene:
         group = {"hosts": nodes, "vars": {**own, **variables}}
         (self.inventory / "hosts.yml").write_text(yaml.safe_dump({GROUP: group}, sort_keys=False))
 
-    def hook(self, word: str, folder: Path | None = None) -> str:
+    def hook(self, word: str, folder: Path | None = None, command: str = "", **more: Any) -> str:
         """Write a hook that writes its word in the node's log, and return its name."""
+        command = command or f"echo {word} >> {self.folder}/{{{{ inventory_hostname }}}}/hooks"
         said = {
             "name": "Write down that the hook ran",
-            "ansible.builtin.command": {
-                "argv": [
-                    "sh",
-                    "-c",
-                    f"echo {word} >> {self.folder}/{{{{ inventory_hostname }}}}/hooks",
-                ]
-            },
+            "ansible.builtin.command": {"argv": ["sh", "-c", command]},
             "changed_when": True,
+            **more,
         }
         name = f"{word}.yml"
         ((folder or self.playbooks) / name).write_text(yaml.safe_dump([said]))
@@ -115,6 +117,30 @@ class Scene:
         """Return the hooks that ran on a node."""
         path = self.folder / name / "hooks"
         return path.read_text().split() if path.exists() else []
+
+    def command(
+        self,
+        *playbooks: str | dict[str, Any],
+        options: Sequence[str] = (),
+        site: str = "site.yml",
+        **variables: Any,
+    ) -> list[str]:
+        """Return the command that runs playbooks from one of the user's own, of that name."""
+        path = self.playbooks / site
+        named = [one if isinstance(one, dict) else imported(one) for one in playbooks]
+        path.write_text(yaml.safe_dump(named))
+        at = f"{self.folder}/{{{{ inventory_hostname }}}}"
+        parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
+        own = {
+            "__in_service_marker": f"{at}/in-service",
+            "__in_service_paths": {
+                "older": [f"{at}/driver-upgrade", f"{at}/mig-change"],
+                **{part: f"{at}/{part}" for part in parts},
+            },
+            "__in_service_probe": f"test -e {at}/driver",
+        }
+        words = ["ansible-playbook", "-i", str(self.inventory / "hosts.yml"), str(path), *options]
+        return [*words, "-e", json.dumps({**own, **variables})]
 
     def play(
         self,
@@ -127,21 +153,7 @@ class Scene:
 
         It is killed where a task of this name would begin.
         """
-        site = self.playbooks / "site.yml"
-        named = [one if isinstance(one, dict) else imported(one) for one in playbooks]
-        site.write_text(yaml.safe_dump(named))
-        at = f"{self.folder}/{{{{ inventory_hostname }}}}"
-        parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
-        own = {
-            "__in_service_marker": f"{at}/in-service",
-            "__in_service_paths": {
-                "older": [f"{at}/driver-upgrade", f"{at}/mig-change"],
-                **{part: f"{at}/{part}" for part in parts},
-            },
-            "__in_service_probe": f"test -e {at}/driver",
-        }
-        words = ["ansible-playbook", "-i", str(self.inventory / "hosts.yml"), str(site), *options]
-        words += ["-e", json.dumps({**own, **variables})]
+        words = self.command(*playbooks, options=options, **variables)
         environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),

@@ -7,6 +7,7 @@ What a node is like is in the file that SCENE names; each call is added to its l
 return is there and empty.
 """
 
+import hashlib
 import json
 import os
 import sys
@@ -25,12 +26,25 @@ def planned(args, node):
     return [one for one in PARTS if one in wanted and one in chosen and one in named]
 
 
-def answer(name, args, check, node):
+def standing(folder):
+    """Return what gpu_info says of a change that has begun on the node."""
+    names = ("in-service", "driver-upgrade", "mig-change")
+    there = [one for one in names if os.path.exists(os.path.join(folder, one))]
+    if not there:
+        return {}
+    with open(os.path.join(folder, there[0]), "rb") as stream:
+        data = stream.read()
+    told = json.loads(data) if data.startswith(b"{") else {}
+    return {**told, "digest": hashlib.sha256(data).hexdigest() if there[0] == names[0] else ""}
+
+
+def answer(name, args, check, node, folder):
     """Return what a module says, and leave its mark on the node."""
     if name in ("gpu_info", "preflight", "plan"):
         gpus = ["a GPU"] * node.get("gpus", 1)
         calls = planned(args, node) if name == "plan" and gpus else []
-        return {"gpu_info": {"pci_gpus": gpus, "nvml_available": True}, "calls": calls}
+        info = {"pci_gpus": gpus, "nvml_available": True, "change": standing(folder)}
+        return {"gpu_info": info, "calls": calls}
     if name in ("nvidia_driver", "mig"):
         key = "version" if name == "nvidia_driver" else "selected"
         changed = bool(args.get(key)) and node.get(name) != args[key]
@@ -66,10 +80,12 @@ def main():
         node = json.load(stream)
     words = " ".join(filter(None, [name, args.get("state", ""), "check" if check else ""]))
     node.setdefault("log", []).append(words)
+    folder = os.path.dirname(path)
     failure = node.get("fails", {}).get(words)
-    if failure and node.get("goes"):  # with what fails the node is gone as well
-        open(os.path.join(os.path.dirname(path), "gone"), "w").close()
-    said = {"failed": True, "msg": failure} if failure else answer(name, args, check, node)
+    said = {"failed": True, "msg": failure} if failure else answer(name, args, check, node, folder)
+    for one, text in node.get("puts", {}).get(words, {}).items():  # what somebody else leaves then
+        with open(os.path.join(folder, one), "w") as stream:
+            stream.write(text)
     with open(path + ".new", "w") as stream:
         json.dump(node, stream)
     os.rename(path + ".new", path)

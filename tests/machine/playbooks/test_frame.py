@@ -252,17 +252,13 @@ def test_a_reboot_drains_all_pods_unless_the_user_says_which(
 
 
 def test_a_node_that_does_not_come_back_is_told_of(one: Scene) -> None:
-    gone = f"{one.folder}/{{{{ inventory_hostname }}}}/gone"
-    away = {
-        "ansible_connection": f"{{{{ lookup('pipe', 'test -e {gone} && echo ssh || echo local') }}}}",
-        "ansible_host": "127.0.0.1",
-        "ansible_port": 1,
-    }
     hook = {"gpu_nodes_hooks_failed": [one.hook("failed")]}
-    one.write(
-        {"n1": away}, nvidia_driver_version="580", gpu_nodes_kubeconfig="cluster.conf", **hook
+    more = {"nvidia_driver_version": "580", "gpu_nodes_kubeconfig": "cluster.conf"}
+    one.write({"n1": one.leaving("n1")}, **more, **hook)
+    why = "the reboot command took too long"
+    one.become(
+        "n1", fails={"nvidia_driver present": why}, puts={"nvidia_driver present": {"gone": ""}}
     )
-    one.become("n1", goes=True, fails={"nvidia_driver present": "the reboot command took too long"})
     run = one.play(UPGRADE)
     assert run.status == 2, run.text
     assert one.log("n1")[-2:] == ["nvidia_driver present", "drain cordoned"]
