@@ -49,6 +49,7 @@
     unhealthy: (node) => node.unhealthy.length > 0,
     drivers: (node) => node.driver.outdated || node.driver.vulnerable,
     reboot: (node) => node.reboot.length > 0,
+    changing: (node) => Boolean(node.change.way),
     absent: (node) => !looked(node),
   };
 
@@ -65,6 +66,7 @@
       ["reboot", t.pending_reboots, "", "Pending reboots", "", "warn"],
       ["absent", t.unreachable + t.failed, "", "Not looked at", t.unreachable + t.failed ? `${t.unreachable} unreachable, ${t.failed} failed` : "", "bad"],
     ];
+    if (t.in_a_change) rows.push(["changing", t.in_a_change, "", "In a change", "begun and not ended", "warn"]);
     for (const [key, number, of, label, note, level] of rows) {
       const count = make("b", {}, String(number), of ? make("small", {}, of) : null);
       const tile = make("button", { type: "button", class: `tile ${number ? level : ""}`, "data-filter": key, "aria-pressed": String(key === "all") },
@@ -154,6 +156,7 @@
     const sections = [
       section("Problem", node.problem && [make("p", { class: "problem" }, given(node.problem))]),
       section("Who uses what", usersOf(node)),
+      section("Change", node.change.way && [list([node.change.problem, `Next step: ${node.change.way}`])]),
       section("Drift from what is declared", node.drift.map(part)),
       section("Health", node.unhealthy.length > 0 && [list(node.unhealthy), ways(node)]),
       section("Pending reboot", node.reboot.length > 0 && [list(node.reboot)]),

@@ -67,6 +67,12 @@ options:
       - How many seconds to look again where all that fails may be on its way, such as a registration with the kubelet.
     type: int
     default: 15
+  change:
+    description:
+      - The change of a node in service that this validation is a part of, by its playbook's name. Another one that has
+        begun on the node and has not ended is a check that fails.
+    type: str
+    default: ''
   fail:
     description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
     type: bool

@@ -38,6 +38,7 @@ def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:
         "unhealthy": sum(bool(node["unhealthy"]) for node in nodes),
         "outdated_drivers": sum(node["driver"]["outdated"] for node in nodes),
         "vulnerable_drivers": sum(node["driver"]["vulnerable"] for node in nodes),
+        "in_a_change": sum(bool(node["change"]) for node in nodes),
         "pending_reboots": sum(bool(node["reboot"]) for node in nodes),
         "unreachable": sum(node["state"] == UNREACHABLE for node in nodes),
         "failed": sum(node["state"] == FAILED for node in nodes),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._core.in_service import Change
+
 from .gpus import NOWHERE, gpus, users
 
 Json = t.Dict[str, t.Any]
@@ -48,6 +50,7 @@ def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Jso
         "faults": list(faults),
         "unhealthy": _unhealthy(known, status),
         "reboot": _reboot(answer, status),
+        "change": _change(known.get("change") or {}),
         "labels": status.get("labels", {}).get("labels", {}),
     }
 
@@ -114,6 +117,14 @@ def _unhealthy(known: Answer, status: Answer) -> t.List[str]:
     boot = [f"MIG at boot: {one}" for one in mig.get("problems", ())]
     lost = [*known.get("lost_gpus", ()), *status.get("unreadable", ())]
     return list(dict.fromkeys([*driver, *lost, *faults, *boot, *said]))
+
+
+def _change(told: Answer) -> Json:
+    """Return the change in service in whose middle the node stands, and what is to be done, empty where in none."""
+    found = Change.of(told)
+    shown = ("change", "host", "user", "begun", "failed")
+    words = {"problem": found.cause, "way": found.way}
+    return {**{key: getattr(found, key) for key in shown}, **words} if told else {}
 
 
 def _reboot(answer: Answer, status: Answer) -> t.List[str]:

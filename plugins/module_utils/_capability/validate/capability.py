@@ -34,6 +34,7 @@ from ..._core.validation.node import (
     summary,
 )
 from ..._host.api import Host
+from ..._host.in_service import standing
 from ..._nvml.real import Nvml, open_nvml
 from ..._nvml.within import LATE, within
 from ..agent.dra import status
@@ -65,6 +66,7 @@ SPEC: t.Dict[str, t.Any] = {
         "containers": {"type": "bool", "default": True},
         "cuda": {"type": "bool", "default": True},
         "wait_timeout": {"type": "int", "default": 15},
+        "change": {"type": "str", "default": ""},
         "fail": {"type": "bool", "default": True},
     },
 }
@@ -99,6 +101,7 @@ class ValidateCapability:
             components(params["components"]),
             params["require_kubelet"],
             params["allocation"],
+            params["change"],
         )
 
     def observe(self) -> State:
@@ -120,6 +123,7 @@ class ValidateCapability:
         named, holds = self._wanted.components, driver.holds(host)
         there = tuple(one.address for one in gpus(host))
         found = runtimes.there(host) if not named or "runtime" in named else []
+        change = standing(host)
         node = Node(
             pci_gpus=len(there),
             recorded=Gpus(load(host.read(GPU_RECORD)), there, self._wanted.gpu_count),
@@ -132,6 +136,7 @@ class ValidateCapability:
             wants_held=holds.wanted,
             held=holds.held,
             held_unknown=holds.unknown,
+            change=change.change if change else None,
         )
         problem, slow = "", False
         try:

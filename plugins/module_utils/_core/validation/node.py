@@ -11,6 +11,7 @@ import typing as t
 from ..errors import InputError
 from ..gpu import Gpu, MigDevice, Process
 from ..gpu_record import NOT_RECORDED, Gpus
+from ..in_service import Change
 from ..text.shown import counted
 from . import cdi, containers, dra, driver, gpus, plugin, services
 from .cdi import Current, Runtime
@@ -43,7 +44,8 @@ SETTLING |= {*cdi.NAMES, plugin.HEALTH, dra.DRIVER, dra.SLICES}
 class Wanted(t.NamedTuple):
     """What a node must have: GPUs, a driver, and those parts; a kubelet where it is required.
 
-    ``allocation`` is who is to give out its GPUs, empty where nobody has said.
+    ``allocation`` is who is to give out its GPUs, empty where nobody has said; ``change`` the change in service that
+    this is a part of, if it is.
     """
 
     gpu_count: int = -1
@@ -51,6 +53,7 @@ class Wanted(t.NamedTuple):
     components: t.FrozenSet[str] = frozenset()
     kubelet: bool = False
     allocation: str = ""
+    change: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +85,7 @@ class Node:
     wants_held: t.FrozenSet[str] = frozenset()
     held: t.Optional[t.FrozenSet[str]] = None
     held_unknown: str = ""
+    change: t.Optional[Change] = None
 
     @property
     def devices(self) -> t.Tuple[str, ...]:
@@ -140,6 +144,7 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
         *dra.checks(node.dra, wanted.allocation, None if unread else node.gpus, kubelet),
         *_part("labels", [services.LABELS], node, wanted, lambda: _labels(node, wanted, loaded)),
         services.services(node.units),
+        services.in_service(node.change, wanted.change),
     ]
 
 

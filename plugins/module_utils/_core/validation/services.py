@@ -1,16 +1,17 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What keeps the node as it is: units that are on, packages that are held, labels that are current."""
+"""What keeps the node as it is: units that are on, packages held, labels current, and no change half done."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ..in_service import Change
 from .check import FAILED, WARNING, Check, because, judged, skipped
 from .daemon import Labels
 
-NAMES = SERVICES, HOLDS, LABELS = "services", "holds", "labels"
+NAMES = SERVICES, HOLDS, LABELS, IN_SERVICE = "services", "holds", "labels", "in service"
 FAILING, WAITING = "failing", "waiting"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 LABELS_UNIT = "gpu-node-labels.service"
@@ -44,6 +45,13 @@ def services(units: t.Sequence[Unit]) -> Check:
     return judged(
         SERVICES, "; ".join(faults), f"systemctl enable --now {bad}, or see journalctl -u"
     )
+
+
+def in_service(change: t.Optional[Change], own: str) -> Check:
+    """Check that no change was left in the middle; ``own`` is the one that asks."""
+    if change is None or (own and change.change == own):
+        return Check(IN_SERVICE)
+    return judged(IN_SERVICE, change.cause, change.way)
 
 
 def holds(wanted: t.Collection[str], held: t.Optional[t.Collection[str]], unknown: str) -> Check:

@@ -25,7 +25,7 @@ from tests.support.paths import REPOSITORY
 ROLES = REPOSITORY / "roles"
 MODULES = sorted(set(VARIABLES) - {"gpu_info"})
 # What roles compute rather than take from a user.
-COMPUTED = {"package", "sharing", "fail", "state"}
+COMPUTED = {"package", "sharing", "fail", "state", "change"}
 
 
 def given(module: str) -> dict[str, str]:

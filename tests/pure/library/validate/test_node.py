@@ -11,6 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._core.in_service import Change
 from ansible_collections.gpu.node.plugins.module_utils._core.validation.check import (
     FAILED,
     SKIPPED,
@@ -71,6 +72,7 @@ NAMES = [
     "health",
     "labels",
     "services",
+    "in service",
 ]
 
 
@@ -80,6 +82,15 @@ def test_a_node_as_it_should_be_passes_every_check() -> None:
     assert [one.name for one in found if one.state != "passed"] == []
     assert message(found) == ""
     assert summary(node(), found) == "ready, 2 GPUs, 2 MIG devices, 3 devices advertised"
+
+
+@pytest.mark.parametrize("change", [Change("mig", "ctl-1", "root"), Change()])
+def test_a_change_that_was_left_in_the_middle_fails_but_within_it(change: Change) -> None:
+    found = failures(node(change=change))
+    assert found["in service"].startswith("the node stands in the middle of ")
+    assert " to its end, which puts the node back" in found["in service"]
+    within = checks(node(change=change), Wanted(change="mig"))
+    assert [one.name for one in within if not one.holds] == ([] if change.host else ["in service"])
 
 
 def test_a_driver_that_does_not_answer() -> None:

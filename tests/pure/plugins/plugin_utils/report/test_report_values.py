@@ -87,6 +87,7 @@ def test_what_is_wrong_is_counted_by_node() -> None:
         "unhealthy": 1,
         "outdated_drivers": 1,
         "vulnerable_drivers": 1,
+        "in_a_change": 0,
         "pending_reboots": 1,
         "unreachable": 1,
         "failed": 2,
@@ -109,6 +110,24 @@ def test_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
     assert [one["uuid"] for one in found["nodes"][0]["gpus"]] == [WHOLE, SPLIT]
     assert found["nodes"][0]["state"] == "failed"
     assert not any(one["known"] for one in found["nodes"][0]["gpus"])
+
+
+def test_a_node_in_the_middle_of_a_change_is_counted_and_says_whose_it_is() -> None:
+    answer = fleets.answer(gpus())
+    told = {"change": "mig", "host": "ctl-1", "user": "root", "begun": "2026-11-23T15:00:00Z"}
+    answer["gpu_info"]["change"] = {**told, "failed": "timed out", "digest": "abc"}
+    found = report({"n": answer, "good": fleets.answer(gpus())})
+    assert found["totals"]["in_a_change"] == 1
+    assert [one["change"] for one in found["nodes"]] == [
+        {
+            **told,
+            "failed": "timed out",
+            "problem": "the node stands in the middle of mig by root on ctl-1, begun "
+            "2026-11-23T15:00:00Z, and has failed: timed out",
+            "way": "run gpu.node.mig to its end, which puts the node back",
+        },
+        {},
+    ]
 
 
 def test_a_gpu_is_only_free_where_all_were_asked() -> None:
