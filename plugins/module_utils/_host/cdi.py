@@ -78,8 +78,10 @@ def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[N
 
     A package manager is asked only where a file is gone.
     """
+    if before == wanted or not wanted:
+        return None
     named = lost.paths(before) - lost.paths(wanted)
-    gone = sorted(one for one in named if not host.exists(one)) if wanted else []
+    gone = sorted(one for one in named if not host.exists(one))
     if not gone:
         return None
     manager = next((one for one in lost.REINSTALL if host.which(one)), "")
