@@ -130,3 +130,35 @@ def test_a_change_in_service_does_not_begin_in_the_middle(one: Scene, task: str)
     assert run.status != 0
     assert one.node("n1")["nvidia_driver"] == "550"
     assert not one.marker("n1").exists()
+
+
+@pytest.mark.parametrize(
+    ("playbook", "task"),
+    [
+        ("gpu_nodes", "Make the parts that the plan names"),
+        ("upgrade_driver", "Change the node"),
+        ("report", "Fail where the node could not be looked at"),
+        ("validate", "Show what was found"),
+        *(
+            pytest.param(*one, marks=pytest.mark.long)
+            for one in (
+                ("gpu_nodes", "Leave a node without a GPU alone"),
+                ("gpu_nodes", "Fail where a run would be refused"),
+                ("upgrade_driver", "Fail where the node does not answer"),
+                ("upgrade_driver", "See that a drain would not be refused"),
+                ("upgrade_driver", "Note that the node is done"),
+                ("mig", "Change the node"),
+                ("report", "Look at the GPUs of a node that can't be planned"),
+                ("validate", "Fail where a check does not hold"),
+            )
+        ),
+    ],
+)
+def test_a_run_that_begins_in_the_middle_says_how_to_begin(
+    one: Scene, playbook: str, task: str
+) -> None:
+    one.write(nvidia_driver_version="580")
+    run = one.play(playbook, options=["--start-at-task", task], report_html_path="")
+    assert (run.status, run.tasks[0]) == (2, task)
+    assert "Next step: run the playbook without --start-at-task" in run.text, run.text
+    assert one.log("n1") == []

@@ -211,8 +211,8 @@ def test_a_busy_device_at_a_start_holds_back_itself_only(
     shared.wait(GPU, 2)
     healthy = {one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"}
     assert healthy == {second}
-    eventually(lambda: set(node.problems(GPU)), {first})
-    assert "its limits change when its last client has ended" in node.problems(GPU)[first]
+    waits = "its limits change when its last client has ended"
+    eventually(lambda: [*node.problems(GPU).items()], [(first, waits)])
     assert node.status()["state"] == "serving"
     assert (client.living(), shared.state(first)["daemon"]) == (True, before["daemon"])
     client.end()
