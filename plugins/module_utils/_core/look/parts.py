@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 ENVIRONMENT = "environment"
+HOLD = "hold"  # the step that puts packages on hold: they stay what they are
 Answer = t.Mapping[str, t.Any]
 
 
@@ -43,12 +44,22 @@ def is_open(part: Answer) -> bool:
     return any(part[one] for one in waits) or bool(part["result"].get("reload_required"))
 
 
+def is_felt(part: Answer) -> bool:
+    """Tell whether what a part has to do may concern those behind it."""
+    rest = [one for one in part["steps"] if one["action"] != HOLD]
+    return is_open({**part, "steps": rest})
+
+
 def called(parts: t.Iterable[Answer]) -> t.List[str]:
     """Return the names of parts whose modules a run has to call: what is open, and what is behind it."""
     found: t.List[str] = []
+    felt: t.Set[str] = set()
     for part in parts:
-        if is_open(part) or any(one in found for one in BY_NAME[part["name"]].behind):
+        behind = waits_for(part["name"], felt)
+        if behind or is_open(part):
             found.append(part["name"])
+        if behind or is_felt(part):
+            felt.add(part["name"])
     return found
 
 
@@ -77,6 +88,6 @@ def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
         if before and not late:
             late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
         found.append({**part, "later": late})
-        if is_open(found[-1]):
+        if is_felt(found[-1]):
             changing.add(part["name"])
     return found

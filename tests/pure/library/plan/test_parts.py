@@ -65,6 +65,16 @@ def test_what_is_open_is_called(more: dict[str, Any]) -> None:
     assert called([part("driver"), part("dcgm")]) == []
 
 
+def test_packages_that_are_only_put_on_hold_are_no_matter_of_the_parts_behind() -> None:
+    hold = {"steps": [{**STEP, "action": "hold"}]}
+    rest = [part(name) for name in NAMES if name not in ("environment", "driver")]
+    assert called([part("driver", **hold), *rest]) == ["driver"]
+    assert {one["later"] for one in with_later([part("driver", **hold), *rest])} == {""}
+    for more in ({"steps": [STEP, *hold["steps"]]}, {**hold, "reboot_required": True}):
+        found = called([part("driver", **more), *rest])
+        assert found == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
+
+
 @given(answers)
 def test_exactly_what_is_open_or_behind_what_is_called_is_called(
     parts: tuple[dict[str, Any], ...],
