@@ -24,7 +24,8 @@ description:
 options:
   state:
     description:
-      - V(absent) removes what earlier runs have added, and only that.
+      - V(absent) removes what earlier runs have added, and only that. What they have changed or removed of a driver of
+        others is put back at the version that it had, where it is still offered.
       - An added package that others have come to depend on stays.
         When one of the driver's own packages is needed so, the module says by whom and changes nothing.
       - A loaded driver stays loaded until the node is rebooted.

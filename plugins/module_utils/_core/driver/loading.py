@@ -34,11 +34,11 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
     words = _mismatch(observed, desired, choice)
     if observed.nouveau:
         return Look(words, False, ("the nouveau driver holds the GPUs",))
-    if choice.boot and (choice.version, choice.kind) != observed.loaded:
-        boot = f"the kernel {choice.boot} has the modules of {choice.version}"
-        return Look(words, False, (f"{boot}, the running one has not",))
     waits = kmp.waits(observed, choice.kernel, choice.targets.get(choice.kernel))
-    if waits:
+    if choice.boot:
+        boot = f"the kernel {choice.boot} has the modules of {choice.version}"
+        waits = f"{boot}, the running one has not"
+    if waits and (choice.version, choice.kind) != observed.loaded:
         return Look(words, False, (waits,))
     if not words or desired.reload != "when_idle":
         return Look(words, False, (words,) if words else ())

@@ -44,10 +44,12 @@ def _builds(observed: Observed, package: str, driver: t.Optional[str]) -> t.List
 def build(observed: Observed, package: str, driver: str) -> t.Optional[str]:
     """Return the build of a version of the driver for the running kernel, None where there is none.
 
-    What is installed stays where it has modules for that.
+    What is installed stays where it has modules for that, and where an update has brought it for a newer kernel while
+    the driver of before is loaded.
     """
     found, have = _builds(observed, package, driver), observed.installed(package)
-    if have in found and observed.kernel not in observed.modules.bare:
+    updated = observed.loaded is not None and bool(_served(observed))
+    if have in found and (updated or observed.kernel not in observed.modules.bare):
         return have
     return next((one for one in _nearest(found, observed.kernel) if one != have), None)
 
@@ -78,7 +80,7 @@ def _served(observed: Observed) -> t.List[str]:
 def waits(observed: Observed, package: str, version: t.Optional[str]) -> str:
     """Say that the modules are there for a newer kernel only, which is to be booted."""
     kernels = _served(observed)
-    if observed.loaded is not None or not kernels or not _bare(observed, package, version):
+    if not kernels or not _bare(observed, package, version):
         return ""
     return (
         f"the running kernel {observed.kernel} has no modules of the driver: boot {kernels[0]}, which has "

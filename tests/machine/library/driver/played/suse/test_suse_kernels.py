@@ -128,14 +128,24 @@ def test_moves_to_the_version_that_the_running_kernel_has_a_build_of(
     assert (node.loaded(), node.works()) == (f"{archive.NEW} open", True)
 
 
-@pytest.mark.long
-def test_without_holds_an_update_brings_kernel_and_modules(
-    suse: Machines,
+@pytest.mark.parametrize(
+    ("stage", "boots"),
+    [
+        pytest.param(archive.REBUILT, [], marks=pytest.mark.long),
+        (archive.REBUILT_NEWER, [f"boot {uname(K22)}, which has them"]),
+    ],
+    ids=["the same version", "a newer one"],
+)
+def test_without_holds_an_update_brings_kernel_and_modules_and_a_run_before_the_boot_keeps_them(
+    suse: Machines, stage: archive.Stage, boots: list[str]
 ) -> None:
-    node = suse(archive.fresh())
-    converge(node, hold=False)
-    node.archive(archive.REBUILT)
+    node = suse.driven(archive.fresh(), hold=False)
+    node.archive(stage)
     node.zypper("update")
+    before = node.installed()
+    left = converge(node, hold=False, reload="when_idle")
+    assert (left.steps, node.installed(), node.loaded()) == ((), before, f"{OLD} open")
+    assert [one.rpartition(": ")[2] for one in left.reboot_required] == boots
     assert node.boot() == uname(K22)
     assert node.works()
     assert converge(node, hold=False).steps == ()
