@@ -198,12 +198,17 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     headers += newer_headers(observed) if dkms else []
     if not (change or drop or headers):
         return []
-    parts = [f"{name} ({version or choice.awaited})" for name, version in sorted(change.items())]
-    parts += [f"{name} ({observed.candidate(name)})" for name in headers]
+    words = {name: f"{name} ({one or choice.awaited})" for name, one in sorted(change.items())}
+    # First what a list that is cut short must not lose.
+    modules = [words.pop(name) for name in [*words] if choice.names.is_kernel(name)]
+    built = [f"{name} ({observed.candidate(name)})" for name in headers]
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
     if headers and observed.names.headers_first:
-        first = Step("install", f"install {parts.pop()}", _transaction(dict.fromkeys(headers)))
+        text = f"install {', '.join(built)}"
+        first = Step("install", text, _transaction(dict.fromkeys(headers)))
+        parts = [*modules, *words.values()]
         return [first, *_driver(change, drop, parts, choice, needs, known)]
+    parts = [*modules, *built, *words.values()]
     return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs, known)
 
 

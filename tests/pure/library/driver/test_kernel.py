@@ -1,11 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The modules' options, nouveau, and the logs of DKMS."""
+"""The modules' options, nouveau, the headers, and the logs of DKMS."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -26,9 +27,18 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel impor
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed, Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
-from tests.fakes.packages.driver_nodes import DESIRED, converged, node, with_removal
+from tests.fakes.packages.driver_nodes import (
+    DEBIAN,
+    DESIRED,
+    KERNEL,
+    OFFERED,
+    converged,
+    node,
+    with_removal,
+)
 
 FOUND = Modules(nouveau=True, images=("6.12.1", "6.12.9"))
 OPTION = (("nvidia.NVreg_EnableGpuFirmware", "0"),)
@@ -232,3 +242,18 @@ def test_absent_takes_the_modprobe_file_back() -> None:
     assert step.params["kernels"] == FOUND.images
     assert step.summary.endswith("and the modprobe file")
     assert found.after["modprobe"] == ""
+
+
+# --- headers ---
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_kernel_modules_and_headers_are_named_before_the_rest(first: bool) -> None:
+    name = DEBIAN.headers_of("6.12.1")
+    names = dataclasses.replace(DEBIAN, headers_first=first)
+    offered = {**OFFERED, name: Policy("6.12.1-1", ("6.12.1-1",))}
+    found = planned(node(headers=False, policies=offered, names=names))
+    summaries = [step.summary for step in found.steps if step.action == "install"]
+    named = [re.findall(r"([\w.-]+) \(", one)[:2] for one in summaries]
+    modules = KERNEL["open"]
+    assert named == ([[name], [modules, "firmware-nvidia-gsp"]] if first else [[modules, name]])
