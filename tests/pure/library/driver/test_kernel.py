@@ -26,7 +26,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel impor
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed, Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
@@ -257,3 +257,12 @@ def test_kernel_modules_and_headers_are_named_before_the_rest(first: bool) -> No
     named = [re.findall(r"([\w.-]+) \(", one)[:2] for one in summaries]
     modules = KERNEL["open"]
     assert named == ([[name], [modules, "firmware-nvidia-gsp"]] if first else [[modules, name]])
+
+
+@pytest.mark.parametrize("state", ["masked", "masked-runtime"])
+def test_a_masked_persistence_daemon_is_refused_unless_it_is_not_wanted(state: str) -> None:
+    masked = converged(service={"UnitFileState": state, "ActiveState": "inactive"})
+    words = r"systemctl unmask nvidia-persistenced\.service, then run again; or set persistence to false"
+    with pytest.raises(NodeError, match=words):
+        planned(masked)
+    assert planned(masked, persistence=False).steps == ()

@@ -392,12 +392,3 @@ def test_kernel_can_be_held_with_apt_only() -> None:
     one = node(names=dataclasses.replace(DEBIAN, family="rhel"))
     with pytest.raises(InputError, match=r"hold_kernel: True .*apt"):
         planned(one, hold_kernel=True)
-
-
-@pytest.mark.parametrize("state", ["masked", "masked-runtime"])
-def test_a_masked_persistence_daemon_is_refused_unless_it_is_not_wanted(state: str) -> None:
-    masked = converged(service={"UnitFileState": state, "ActiveState": "inactive"})
-    words = r"systemctl unmask nvidia-persistenced\.service, then run again; or set persistence to false"
-    with pytest.raises(NodeError, match=words):
-        planned(masked)
-    assert actions(masked, persistence=False) == []
