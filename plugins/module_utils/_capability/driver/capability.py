@@ -342,7 +342,7 @@ class DriverCapability:
         return {
             "refused": plan.refused,
             "installed_version": releases.installed(state) or None,
-            **releases.result(state, self._desired),
+            **releases.result(state, self._desired, plan.after["packages"]),
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_module_type": state.loaded[1] if state.loaded else None,
             "dkms": [one.describe() for one in state.dkms],

@@ -45,6 +45,8 @@ def test_what_is_newer_is_reported_and_nothing_moves() -> None:
     ]
     assert reported(node, version="550.163.01")["newer_version"] == POINT
     assert reported(node, version="550", releases=False)["support"] == {}
+    for brings in ({"version": "550", "update": True}, {"version": POINT}):
+        assert reported(node, **brings)["notes"] == []  # as this run does it
     converge(node, version="550", update=True)
     assert reported(node, version="550", update=True)["notes"] == []
 

@@ -65,9 +65,11 @@ def _precompiled(observed: Observed, kind: str, of: str) -> str:
 def warnings(observed: Observed, desired: Desired, version: t.Optional[str]) -> t.Tuple[str, ...]:
     """Return what is wrong with the version that a plan leads to, and with the lists that it was chosen by."""
     of = version or ""
-    found = standing.warnings(
-        of, newest(observed, desired, of), desired.releases, observed.today, observed.gpus
-    )
+    names = observed.names
+    there = observed.upstreams(names.user_space[0]) if names.prebuilt and of else []
+    offered = next((one for one in there if fits(one, branch(of))), "")
+    best = newest(observed, desired, of)
+    found = standing.warnings(of, best, desired.releases, observed.today, observed.gpus, offered)
     complaints = observed.refresh_note.split("; ") if desired.update else []
     failed = [one for one in complaints if FAILED in one or not one.startswith(BENIGN)]
     if any(failed):
@@ -77,16 +79,19 @@ def warnings(observed: Observed, desired: Desired, version: t.Optional[str]) -> 
     return tuple(found)
 
 
-def result(observed: Observed, desired: Desired) -> t.Dict[str, t.Any]:
-    """Return what the module reports of the driver that is there."""
+def result(
+    observed: Observed, desired: Desired, planned: t.Mapping[str, str]
+) -> t.Dict[str, t.Any]:
+    """Return what the module reports of the driver that is there, by the packages that a run leads to."""
     there = desired.state == "present"
     version, known = present(observed, desired) if there else "", desired.releases
     offered = newest(observed, desired, version)
     newer = "" if offered == version else offered
+    brought = [upstream(planned[one]) for one in observed.names.user_space if one in planned]
     return {
         "newer_version": newer,
         "support": standing.support(version, known, observed.today) if version and known else {},
         "security": standing.security(version, known) if version and known else {},
         "releases": standing.age(known, observed.today) if known else {},
-        "notes": standing.notes(newer, version, known, observed.today),
+        "notes": standing.notes("" if newer in brought else newer, version, known, observed.today),
     }

@@ -83,11 +83,17 @@ def age(table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
 
 
 def warnings(
-    version: str, newest: str, table: t.Optional[Table], today: datetime.date, gpus: Gpus
+    version: str,
+    newest: str,
+    table: t.Optional[Table],
+    today: datetime.date,
+    gpus: Gpus,
+    offered: str = "",
 ) -> t.List[str]:
     """Return what is wrong with a version.
 
-    ``newest`` is the one of its branch that the sources offer, empty where they are not asked.
+    ``newest`` is the one of its branch that an update brings, empty where the sources are not asked, ``offered`` one
+    that these have without modules that are built already.
     """
     if table is None or not version:
         return []
@@ -98,19 +104,24 @@ def warnings(
         least = found.floors[branch(version)]
         words.append(
             f"the driver {version} is below {least}, the first of its branch without the vulnerabilities of NVIDIA's "
-            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: {_to(least, newest)}"
+            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: {_to(least, newest, offered)}"
         )
     if row.ended or (row.end_of_support is not None and today > row.end_of_support):
         words.append(_past(version, row, table, today, gpus))
     return words
 
 
-def _to(least: str, newest: str) -> str:
+def _to(least: str, newest: str, offered: str) -> str:
     """Say how to come to a version at least."""
     if numbers(newest) >= numbers(least):
         return f"version: '{branch(least)}' with update: true brings {newest}"
     if not newest:
         return f"install {least} or later"
+    if numbers(offered) >= numbers(least):
+        return (
+            f"the sources offer {offered} without modules for the running kernel yet: wait for them, or take it with "
+            f"version: '{offered}', whose modules DKMS builds"
+        )
     return f"make a source known that has it, such as NVIDIA's repository, as the sources offer {newest} at most"
 
 

@@ -91,6 +91,21 @@ def test_update_moves_within_the_branch_once_modules_are_built(ubuntu: Machines)
     assert (node.loaded(), node.works()) == (f"{NEWER} open", True)
 
 
+def test_version_without_modules_yet_is_told_with_what_takes_it(ubuntu: Machines) -> None:
+    node = ubuntu.driven(archive.A, K85)
+    node.archive(archive.G)
+    known = {
+        "as_of": "2999-01-01",
+        "branches": {"580": {}},
+        "bulletins": [{"id": "1", "date": "2026-01-01", "floors": {"580": NEWER}}],
+    }
+    (warning,) = planned(node, version="580", releases=known).warnings
+    words = f"the sources offer {NEWER} without modules for the running kernel yet: wait for them"
+    assert warning.endswith(
+        f"{words}, or take it with version: '{NEWER}', whose modules DKMS builds"
+    )
+
+
 def test_phased_version_is_there_and_can_be_asked_for(ubuntu: Machines) -> None:
     node = ubuntu(archive.PH, K85)
     node.enable()
