@@ -87,8 +87,8 @@ def _driver(told: Answer, known: Answer) -> Json:
 
 def _missing(address: str) -> Json:
     """Return a GPU that the node had as what has drifted, though no run brings it back."""
-    words = f"{address} was there at the last bring-up, and is not on the PCI bus any more"
-    return {"part": "GPUs", "steps": [], "error": words, "later": "", "blocked_by": []}
+    words = f"look for {address}, which was there at the last bring-up, and is not on the PCI bus any more"
+    return {"part": "GPUs", "steps": [words], "error": "", "later": "", "blocked_by": []}
 
 
 def _part(part: Answer) -> Json:

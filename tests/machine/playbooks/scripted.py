@@ -43,7 +43,12 @@ def answer(name, args, check, node, folder):
     if name in ("gpu_info", "preflight", "plan"):
         gpus = ["a GPU"] * node.get("gpus", 1)
         calls = planned(args, node) if name == "plan" and gpus else []
-        info = {"pci_gpus": gpus, "nvml_available": True, "change": standing(folder)}
+        info = {
+            "pci_gpus": gpus,
+            "missing_gpus": [],
+            "nvml_available": True,
+            "change": standing(folder),
+        }
         return {"gpu_info": info, "calls": calls}
     if name in ("nvidia_driver", "mig"):
         key = "version" if name == "nvidia_driver" else "selected"

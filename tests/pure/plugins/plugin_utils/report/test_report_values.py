@@ -147,6 +147,16 @@ def test_gpus_without_a_driver_are_counted_and_unhealthy() -> None:
     assert found["nodes"][0]["unhealthy"] == ["not loaded"]
 
 
+def test_a_gpu_that_is_gone_is_drift() -> None:
+    answer = fleets.answer(gpus())
+    answer["gpu_info"]["missing_gpus"] = ["0000:29:00.0"]
+    found = report({"n": answer})
+    assert found["totals"]["drifted"] == 1
+    (drift,) = found["nodes"][0]["drift"]
+    assert drift["part"] == "GPUs"
+    assert "0000:29:00.0, which was there at the last bring-up" in drift["steps"][0]
+
+
 def test_each_hosts_variables_are_read_once() -> None:
     reads: list[str] = []
 
