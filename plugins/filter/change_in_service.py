@@ -16,7 +16,7 @@ description:
     was cut off or has failed, which another run takes over, from one that goes on.
 options:
   _input:
-    description: What M(gpu.node.gpu_info) returns as RV(gpu.node.gpu_info#module:gpu_info) C(change).
+    description: What M(gpu.node.gpu_info) returns as RV(gpu.node.gpu_info#module:gpu_info.change).
     type: dict
     required: true
   change:

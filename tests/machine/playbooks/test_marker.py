@@ -126,6 +126,18 @@ def test_a_change_that_has_failed_is_gone_on_with_from_any_controller(hooked: Sc
     assert not hooked.marker("n1").exists()
 
 
+@pytest.mark.long
+def test_a_plan_that_is_refused_leaves_the_marker_of_the_change_that_is_to_be_finished(
+    hooked: Scene,
+) -> None:
+    marker = marked(hooked, failed="apt failed")
+    hooked.become("n1", fails={"mig check": "the layout does not fit"})
+    run = hooked.play("mig")
+    assert run.status == 2, run.text
+    assert "the layout does not fit. The node stays out of service" in run.text
+    assert hooked.marker("n1").read_text() == marker
+
+
 def test_a_bring_up_leaves_a_node_that_was_cut_off_to_what_finishes_it(hooked: Scene) -> None:
     assert hooked.play(UPGRADE, cut_off_at="Driver").status < 0
     hooked.become("n1", log=[])

@@ -113,6 +113,20 @@ def test_figures_and_words_filter(report: Open) -> None:
     assert len(search(page, "train-llm-2-0")) == 1, "pods are found"
 
 
+def test_nodes_in_a_change_are_found_where_there_are_any(report: Open) -> None:
+    nodes = {"a": fleets.answer([]), "b": fleets.answer([])}
+    assert not report(nodes).run("!!document.querySelector('[data-filter=changing]')")
+    nodes["b"]["gpu_info"]["change"] = {"change": "mig", "host": "<b>ctl", "user": "root"}
+    page = report(nodes)
+    click(page, "[data-filter=changing]")
+    assert page.run(NAMES) == ["b"]
+    click(page, ".open")
+    text = page.run("document.querySelector('.details').textContent")
+    assert "the node stands in the middle of mig by root on <b>ctl" in text
+    assert "Next step: run gpu.node.mig to its end" in text
+    assert quiet(page)
+
+
 def test_details_show_the_grid_and_who_uses_it(report: Open) -> None:
     page = report(dict(fleets.fleet(4)))
     click(page, ".open")
