@@ -173,36 +173,6 @@ def test_no_longer_shared_all_is_given_back(shared: Shared) -> None:
     assert set(shared.node.health(GPU)) == set(uuids)
 
 
-def test_a_compute_mode_that_can_not_be_given_back_is_tried_again_and_told(shared: Shared) -> None:
-    node, uuids = shared.node, shared.uuids()
-    node.sim.ctl("fault", gpu=uuids[0], function="nvmlDeviceSetComputeMode", code=999)
-    node.config.write_text("version: v1\n")
-    shared.wait(GPU, 1)
-    why = eventually(lambda: node.problems(GPU).get(uuids[0]))
-    assert "it was shared by MPS: its compute mode can't be given back" in why
-    assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, DEFAULT)
-    node.sim.ctl("clear-faults")
-    shared.wait(GPU, 2)
-    assert (shared.mode(0), shared.left()) == (DEFAULT, [])
-    assert shared.state(uuids[0])["pid"] == 0
-
-
-def test_a_compute_mode_that_the_end_could_not_give_back_is_given_back_later(
-    shared: Shared,
-) -> None:
-    node = shared.node
-    node.sim.ctl("fault", gpu="all", function="nvmlDeviceSetComputeMode", code=999)
-    node.signal(signal.SIGTERM)
-    assert node.ended() == 0
-    assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, EXCLUSIVE_PROCESS)
-    assert "still waits for clients" not in node.logged()
-    node.sim.ctl("clear-faults")
-    shared.start_again("")
-    shared.wait(GPU, 2)
-    assert (shared.mode(0), shared.mode(1)) == (DEFAULT, DEFAULT)
-    assert not list(shared.root.glob("*.json"))
-
-
 def test_servers_for_all_users_are_refused_while_it_runs(shared: Shared) -> None:
     node, (uuid, _other) = shared.node, shared.uuids()
     before = shared.state(uuid)
