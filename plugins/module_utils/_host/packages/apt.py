@@ -162,9 +162,22 @@ class Apt(PackageManager):
             done = self._call(self._of(["apt-get", "--simulate", *command]), check=False)
         finally:
             self.clean()
-        if done.rc == 0:
-            return apt.parse_simulation(done.out)
-        raise self._no_way(done, change)
+        if done.rc != 0:
+            raise self._no_way(done, change)
+        found = apt.parse_simulation(done.out)
+        self._respect({*found.new} - change.packages.keys() if change.pins else ())
+        return found
+
+    def _respect(self, names: t.Collection[str]) -> None:
+        """Refuse what the user's preferences keep away in every version, which pins of ours would overrule."""
+        known = self.policies(sorted(names)) if names else {}
+        barred = [name for name in sorted(names) if name in known and not known[name].versions]
+        if barred:
+            raise NodeError(
+                f"the packages of {self._purpose} need {', '.join(barred)}, which preferences of the node keep away; "
+                "nothing was changed",
+                hint=self._pinned(barred) or f"look for a pin: apt-cache policy {' '.join(barred)}",
+            )
 
     def change(self, change: Change) -> None:
         try:

@@ -45,6 +45,23 @@ def test_pin_that_is_in_the_way_is_named_with_its_file(ubuntu: Machines) -> None
         node.remove(path)
 
 
+def test_pin_that_keeps_the_firmware_away_is_not_overruled(ubuntu: Machines) -> None:
+    node = ubuntu(archive.A, K85)
+    node.enable()
+    path = "/etc/apt/preferences.d/house"
+    node.put(path[1:], PIN.replace("dkms", "nvidia-firmware-*"))
+    before = node.installed()
+    firmware = f"nvidia-firmware-580-server-{OLD}"
+    for check_mode in (True, False):
+        with pytest.raises(
+            NodeError, match=rf"need {firmware}.* keep away.*{path} pins {firmware}"
+        ):
+            planned(node, check_mode=check_mode)
+    node.put(path[1:], PIN.replace("dkms", "nvidia-firmware-570-*"))
+    assert converge(node).steps == ()
+    assert set(node.installed()) > set(before)
+
+
 def test_complaints_about_the_lists_are_told_where_the_driver_is_not_offered(
     ubuntu: Machines,
 ) -> None:
