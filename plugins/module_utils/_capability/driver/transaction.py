@@ -132,7 +132,9 @@ class Transaction(Part):
             if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
         )
         if others or lost:
-            raise would_remove(lost, self._family) if lost else _held_by_others(others)
+            if lost:
+                raise would_remove(lost, self._family, self._node.desired)
+            raise _held_by_others(others)
         return simulation
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:

@@ -188,7 +188,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         refuse_others(name for name, one in observed.packages.items() if one.installed)
     lost = [name for name in _in_the_place(observed, choice) if name not in known]
     if lost:
-        raise would_remove(lost, observed.names.family)
+        raise would_remove(lost, observed.names.family, desired)
     _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
@@ -238,13 +238,13 @@ def _driver(
     return [Step("install", "; ".join(texts), params, needs)]
 
 
-def would_remove(names: t.Sequence[str], family: str) -> NodeError:
+def would_remove(names: t.Sequence[str], family: str, desired: Desired) -> NodeError:
     """Return the error where packages of somebody else would go."""
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
         cause="there is no other way to the wanted versions, and this module has not added them",
-        hint=f"keep the driver that is there with source: preinstalled, {adoption.advice(family)}or ask for a version "
-        "or components that leave these packages",
+        hint=f"keep the driver that is there with source: preinstalled, {adoption.advice(family, desired)}or ask "
+        "for a version or components that leave these packages",
     )
 
 
@@ -279,7 +279,8 @@ def _check_unasked(
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
             hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(choice.names.family)}or keep the driver that is there with source: preinstalled",
+            f"{adoption.advice(choice.names.family, desired)}"
+            "or keep the driver that is there with source: preinstalled",
         )
 
 

@@ -52,8 +52,9 @@ def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     wanted = dataclasses.replace(DESIRED, adopt=True)
     assert found.taken(node(packages=there), wanted) == {"cuda-drivers"}
     assert found.taken(node(packages=there, names=RHEL), wanted) == frozenset()
-    assert "adopt" in found.advice("debian")
-    assert found.advice("rhel") == ""
+    assert "adopt" in found.advice("debian", DESIRED)
+    assert "source: repository" in found.advice("debian", wanted)
+    assert found.advice("rhel", DESIRED) == ""
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,12 @@ TRACKING = re.compile(rf"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-{TRACKED
 WHOLE = re.compile(r"nvidia-driver-\d+(?:-server)?(?:-open)?")
 
 
-def advice(family: str) -> str:
-    """Return the part of a hint that names the option, where packages can be taken over."""
-    return "take it over with its packages by adopt: true, " if family in APT else ""
+def advice(family: str, desired: Desired) -> str:
+    """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
+    if desired.adopt and desired.source == "distribution":
+        return "let it come from the repository that it is of by source: repository, "
+    fits = family in APT and not desired.adopt
+    return "take it over with its packages by adopt: true, " if fits else ""
 
 
 def is_driver(name: str, package: Package) -> bool:

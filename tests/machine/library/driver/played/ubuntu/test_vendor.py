@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.apt_nodes import Repository
-from tests.fakes.packages.driver_runs import converge
+from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
 from tests.fakes.played.ubuntu.played_ubuntu import Machines
@@ -82,3 +82,20 @@ def test_ubuntus_desktop_gives_way_to_nvidias_packages_and_comes_back(
     assert left == [f"nvidia-firmware-580-{OLD}"]
     converge(node, state="absent")
     assert (node.installed(), node.held()) == (before, set())
+
+
+def test_driver_of_nvidias_repository_is_told_to_come_from_there(
+    ubuntu: Machines, vendor: Repository
+) -> None:
+    node = ubuntu(archive.A, K85)
+    node.enable()
+    node.put("etc/apt/sources.list.d/cuda.list", f"deb [trusted=yes] {vendor.url} /\n")
+    node.apt("update")
+    node.apt("install", "nvidia-dkms-open", "nvidia-utils", "libnvidia-compute")
+    before = node.installed()
+    for options, words in (({}, "adopt: true"), ({"adopt": True}, "source: repository")):
+        with pytest.raises(NodeError, match=r"would remove libnvidia-compute.*") as caught:
+            planned(node, **options)
+        assert words in caught.value.hint
+        assert ("adopt" in caught.value.hint) is (not options)
+    assert node.installed() == before
