@@ -11,14 +11,14 @@ import typing as t
 from .._core.allocated import names
 from .._core.errors import InputError, NodeError
 from .._core.gpu import Gpu, NvmlError
-from .._core.gpu_record import PATH, Gpus, load
+from .._core.gpu_record import Gpus
 from .._core.steps import Plan, Step
 from .._host import cloud_init
 from .._host.api import Host
 from .._host.in_service import standing
 from .._nvml.real import Nvml, open_nvml
 from . import allocated
-from .nodeinfo import gpus, loaded_driver, pci_devices
+from .nodeinfo import gpus, known_gpus, loaded_driver, pci_devices
 
 Info = t.Dict[str, t.Any]
 SPEC: t.Dict[str, t.Any] = {
@@ -80,7 +80,7 @@ class GpuInfoCapability:
 
     def _recorded(self, devices: t.Iterable[Info]) -> Gpus:
         there = tuple(one["address"] for one in devices if one["kind"] == "gpu")
-        return Gpus(load(self._host.read(PATH)), there, self._params.get("gpu_count", -1))
+        return Gpus(known_gpus(self._host), there, self._params.get("gpu_count", -1))
 
     def wait(self, seconds: float) -> None:
         """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""

@@ -10,6 +10,7 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.gpu import PciDevice, nvidia_device
+from .._core.gpu_record import PATH, Addresses, load
 from .._host.api import Host
 
 DRIVER_FIRST = "bring up the driver first (gpu.node.nvidia_driver), then run again"
@@ -64,6 +65,16 @@ def bridges(host: Host) -> t.List[str]:
 def gpus(host: Host) -> t.List[PciDevice]:
     """Return the GPUs on the bus."""
     return [one for one in pci_devices(host) if one.kind == "gpu"]
+
+
+def machine(host: Host) -> str:
+    """Return what tells this machine from those that were made of the same image."""
+    return (host.read("/etc/machine-id") or "").strip()
+
+
+def known_gpus(host: Host) -> Addresses:
+    """Return the addresses of the GPUs that the node had at its last bring-up. NodeError: their record is damaged."""
+    return load(host.read(PATH), machine(host))
 
 
 def without_nvml(host: Host) -> str:

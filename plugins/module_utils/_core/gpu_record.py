@@ -41,7 +41,7 @@ class Gpus(t.NamedTuple):
         words += [f"{', '.join(gone)} gone"] if gone else []
         change = "; ".join(words) if self.known else ", ".join(new)
         summary = f"record the node's {counted(len(self.there), 'GPU')} ({change})"
-        return [Step(ACTION, summary, {"text": dump(self.there)})]
+        return [Step(ACTION, summary, {"gpus": self.there})]
 
     def __str__(self) -> str:
         """Say which GPUs are missing, empty where none is."""
@@ -66,17 +66,21 @@ class Gpus(t.NamedTuple):
 NOT_RECORDED = Gpus((), ())
 
 
-def load(text: t.Optional[str]) -> Addresses:
-    """Return the recorded addresses, none of a node without a record. NodeError: it is damaged."""
+def load(text: t.Optional[str], machine: str) -> Addresses:
+    """Return the recorded addresses, none of a node without a record, or with that of the machine it is a copy of.
+
+    ``machine`` is what tells machines apart. NodeError: the record is damaged.
+    """
     if text is None:
         return ()
     with readable(PATH, "remove the file; the next run records the GPUs that are there"):
-        found = json_data.loads(text)["gpus"]
+        data = json_data.loads(text)
+        found = data["gpus"]
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
             raise TypeError("expected a list of PCI addresses under gpus")
-        return tuple(found)
+        return tuple(found) if data["machine"] == machine else ()
 
 
-def dump(addresses: t.Iterable[str]) -> str:
+def dump(addresses: t.Iterable[str], machine: str) -> str:
     """Return the record's text."""
-    return json.dumps({"gpus": sorted(addresses)}, indent=1) + "\n"
+    return json.dumps({"machine": machine, "gpus": sorted(addresses)}, indent=1) + "\n"

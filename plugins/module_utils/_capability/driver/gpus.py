@@ -8,8 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._core.driver.state import Observed
-from ..._core.gpu_record import ACTION, PATH, Gpus, load
+from ..._core.gpu_record import ACTION, PATH, Gpus, dump
 from ..._core.steps import Step
+from ..nodeinfo import known_gpus, machine
 from .sources import Node, Params, Part
 
 
@@ -22,16 +23,17 @@ class RecordedGpus(Part):
 
     def steps(self, observed: Observed, found: t.Sequence[Step]) -> t.List[Step]:
         """Return the step that brings the record up to date, or removes it where none that was found removes all."""
-        text = self._node.host.read(PATH)
+        host = self._node.host
         if self._node.desired.state == "absent":
-            stays = text is not None and "remove" not in [one.action for one in found]
+            stays = host.exists(PATH) and "remove" not in [one.action for one in found]
             return [Step(ACTION, "forget which GPUs the node had")] if stays else []
         there = tuple(address for address, _architecture in observed.gpus)
-        return Gpus(load(text), there, self._meant).steps()
+        return Gpus(known_gpus(host), there, self._meant).steps()
 
     def apply(self, params: Params) -> None:
         """Write the record, or remove it."""
+        host = self._node.host
         if params:
-            self._node.host.write(PATH, params["text"], mode=0o644)
+            host.write(PATH, dump(params["gpus"], machine(host)), mode=0o644)
         else:
-            self._node.host.remove(PATH)
+            host.remove(PATH)

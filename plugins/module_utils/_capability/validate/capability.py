@@ -15,8 +15,7 @@ from ..._core.dra.allocation import owners_in
 from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
 from ..._core.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
-from ..._core.gpu_record import PATH as GPU_RECORD
-from ..._core.gpu_record import Gpus, load
+from ..._core.gpu_record import Gpus
 from ..._core.steps import Plan, Step
 from ..._core.validation.check import FAILED, WARNING, Check, lines, message, of_state
 from ..._core.validation.daemon import Daemon
@@ -40,7 +39,7 @@ from ..._nvml.within import LATE, within
 from ..agent.dra import status
 from ..agent.status import ask
 from ..allocated import CHECKPOINT
-from ..nodeinfo import gpus
+from ..nodeinfo import gpus, known_gpus
 from ..runtimes.engine import Runtime
 from . import driver, runtimes, services
 from .containers import Trial
@@ -126,7 +125,7 @@ class ValidateCapability:
         change = standing(host)
         node = Node(
             pci_gpus=len(there),
-            recorded=Gpus(load(host.read(GPU_RECORD)), there, self._wanted.gpu_count),
+            recorded=Gpus(known_gpus(host), there, self._wanted.gpu_count),
             parts=parts,
             daemon=self._daemon(),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),

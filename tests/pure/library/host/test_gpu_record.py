@@ -48,20 +48,20 @@ def test_fewer_gpus_are_missed_and_others_are_recorded(
     assert found.missing == missing
     assert "; ".join(one.summary for one in found.steps()) == step
     for one in found.steps():
-        assert gpu_record.load(one.params["text"]) == there
+        assert one.params["gpus"] == there
     assert bool(str(found)) == bool(missing)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"gpus": "0000"}', '{"gpus": [1]}'])
 def test_a_record_that_is_damaged_is_named_with_the_way_out(text: str) -> None:
     with pytest.raises(NodeError, match=r"gpus.json is damaged.*Next step: remove the file"):
-        gpu_record.load(text)
+        gpu_record.load(text, "")
 
 
 def recorded(*there: str) -> FakeHost:
     """Return a node with a GPU at ``FIRST`` that had two."""
     host = node(*[H100] * len(there))
-    host.files[gpu_record.PATH] = gpu_record.dump([FIRST, SECOND])
+    host.files[gpu_record.PATH] = gpu_record.dump([FIRST, SECOND], "")
     return host
 
 
@@ -128,12 +128,20 @@ def driver(host: FakeHost, **params: Any) -> list[str]:
 def test_a_run_records_the_gpus_of_a_node() -> None:
     host = node(H100, H100)
     assert driver(host) == [f"record the node's 2 GPUs ({FIRST}, {SECOND})"]
-    assert gpu_record.load(host.files[gpu_record.PATH]) == (FIRST, SECOND)
+    assert gpu_record.load(host.files[gpu_record.PATH], "") == (FIRST, SECOND)
     assert driver(recorded(FIRST)) == []
     assert driver(recorded(FIRST), gpu_count=1) == [f"record the node's 1 GPU ({SECOND} gone)"]
     assert driver(recorded(FIRST, SECOND, THIRD)) == [
         f"record the node's 3 GPUs ({THIRD} new)",
     ]
+
+
+def test_the_record_of_the_machine_that_a_node_is_a_copy_of_says_nothing() -> None:
+    host = recorded(FIRST)
+    host.files["/etc/machine-id"] = "5f1c\n"
+    assert look(host)["gpu_info"]["missing_gpus"] == []
+    assert driver(host) == [f"record the node's 1 GPU ({FIRST})"]
+    assert gpu_record.load(host.files[gpu_record.PATH], "5f1c") == (FIRST,)
 
 
 def test_the_record_goes_with_the_driver() -> None:
