@@ -202,8 +202,8 @@ class Host:
         return os.access(path, os.W_OK)
 
     def move(self, path: str, to: str) -> None:
-        """Give what is there another name in the same folder."""
-        os.rename(path, to)
+        """Give what is there another name in the same folder; an overlay file system renames none of its lower layers."""
+        shutil.move(path, to)
 
     def exists(self, path: str) -> bool:
         """Tell whether something is there (a dangling link counts)."""

@@ -34,7 +34,7 @@ from .environment import complete, damage, replacing
 from .packages import VENV, Packages
 from .python import find, missing
 from .release import checked, fill, linked, publish, retract
-from .rollback import Rollback
+from .rollback import Rollback, tries
 from .status import STATUS, told
 
 # What the daemon keeps for the next process of its own.
@@ -94,6 +94,7 @@ class DevicePluginCapability:
         self._packages = Packages(host, self._timeout)
         self._rollback = Rollback(host, self._prefix, self._desired)
         self._first: t.Optional[Observed] = None
+        self._tries = False
         self._labels_left = ""
 
     # --- observe ---
@@ -176,6 +177,7 @@ class DevicePluginCapability:
         found = plan(state, self._desired, self._prefix)
         warnings = (*found.warnings, *self._warnings(), *self._checked(state, found.steps))
         found = dataclasses.replace(found, warnings=warnings)
+        self._tries = tries(found.steps)
         needed = any(step.action == "release" for step in found.steps)
         if needed and not (self._params["payload"] or self._check_mode):
             hint = "run the module through ansible, whose action plugin sends it"
@@ -215,7 +217,7 @@ class DevicePluginCapability:
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
-        if self._desired.state == "started" and self._first is not None:
+        if self._tries and self._first is not None:
             self._rollback.remember(self._first)
         getattr(self, f"_do_{step.action}")(**step.params)
 

@@ -14,6 +14,7 @@ from ..._core.agent.deployment import UNIT, Observed, serving
 from ..._core.agent.desired import UNITS, Desired
 from ..._core.dra.names import UNIT as DRA_UNIT
 from ..._core.errors import NodeError
+from ..._core.steps import Step
 from ..._core.text import json_data
 from ..._host.api import Host
 
@@ -58,6 +59,12 @@ def parse(text: t.Optional[str]) -> t.Optional[Kept]:
         return None
     texts = all(isinstance(one, str) for one in dataclasses.astuple(kept))
     return kept if texts and kept.release and kept.config and kept.unit else None
+
+
+def tries(steps: t.Iterable[Step]) -> bool:
+    """Tell whether steps end with a daemon that has to serve, after which nothing is kept any more."""
+    restarts = {"restart", "wait"}
+    return any(one.action in restarts and one.params.get("unit", UNIT) == UNIT for one in steps)
 
 
 class Rollback:

@@ -184,8 +184,8 @@ class BundleCapability:
         host.write(f"{staging}/{SUMS}", manifest.sums(made))
         host.remove(f"{path}.old")
         if host.exists(path):
-            os.rename(path, f"{path}.old")
-        os.rename(staging, path)
+            host.move(path, f"{path}.old")
+        host.move(staging, path)
         host.remove(f"{path}.old")
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:

@@ -53,6 +53,13 @@ def test_labels_and_what_they_choose_from_come_and_go() -> None:
     assert not machine.labels
 
 
+def test_nothing_is_kept_to_put_back_where_the_daemon_is_not_restarted() -> None:
+    machine = AgentHost()
+    for extra in ({}, {"a": "b"}):
+        run(machine, {**parameters("r1", 0), "labels": {**LABELS, "extra": extra}})
+        assert f"{PREFIX}/rollback.json" not in machine.files
+
+
 def test_a_release_that_does_not_serve_leaves_the_labels_alone() -> None:
     machine = AgentHost("r2")
     run(machine, {**parameters("r1", 0), "labels": LABELS})

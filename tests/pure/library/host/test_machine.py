@@ -73,3 +73,22 @@ def test_a_link_is_replaced_and_removed_once(tmp_path: Path) -> None:
     assert HOST.readlink(link) == "releases/2"
     assert HOST.remove(link)
     assert not HOST.remove(link)
+
+
+def test_a_folder_is_moved_where_the_file_system_gives_it_no_other_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an overlay, which leaves the folders of its lower layers where they are."""
+
+    def refuse(*_paths: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    (tmp_path / "one/lib").mkdir(parents=True)
+    (tmp_path / "one/lib/file").write_text("text")
+    (tmp_path / "one/link").symlink_to("lib")
+    before = (tmp_path / "one/lib/file").stat().st_mtime_ns
+    monkeypatch.setattr(os, "rename", refuse)
+    HOST.move(str(tmp_path / "one"), str(tmp_path / "other"))
+    assert not (tmp_path / "one").exists()
+    assert (tmp_path / "other/link").readlink() == Path("lib")
+    assert (tmp_path / "other/lib/file").stat().st_mtime_ns == before
