@@ -68,8 +68,8 @@ def gpus(host: Host) -> t.List[PciDevice]:
 
 
 def machine(host: Host) -> str:
-    """Return what tells this machine from those that were made of the same image."""
-    return (host.read("/etc/machine-id") or "").strip()
+    """Return what tells this machine from those that were made of the same image, empty without cloud-init."""
+    return (host.read("/var/lib/cloud/data/instance-id") or "").strip()
 
 
 def known_gpus(host: Host) -> Addresses:

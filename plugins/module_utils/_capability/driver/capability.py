@@ -215,15 +215,16 @@ class DriverCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
-            found = self._gate.services.around(self._spared(state))
+            spared = self._spared(state)
+            recorded = (*spared.steps, *self._gpus.steps(state, spared.steps))
+            found = self._gate.services.around(replace(spared, steps=recorded))
         except STALE:
             # In a real run a step before would have fetched the lists.
             if not self._check_mode or self._node.refreshed or not self._node.preview_lists():
                 raise
             return self.plan(self.observe())
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
-        steps = (*found.steps, *self._gpus.steps(state, found.steps))
-        return replace(found, steps=steps, warnings=self._warnings)
+        return replace(found, warnings=self._warnings)
 
     def _spared(self, state: Observed) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""

@@ -138,10 +138,10 @@ def test_a_run_records_the_gpus_of_a_node() -> None:
 
 def test_the_record_of_the_machine_that_a_node_is_a_copy_of_says_nothing() -> None:
     host = recorded(FIRST)
-    host.files["/etc/machine-id"] = "5f1c\n"
+    host.files["/var/lib/cloud/data/instance-id"] = "i-5f1c\n"
     assert look(host)["gpu_info"]["missing_gpus"] == []
     assert driver(host) == [f"record the node's 1 GPU ({FIRST})"]
-    assert gpu_record.load(host.files[gpu_record.PATH], "5f1c") == (FIRST,)
+    assert gpu_record.load(host.files[gpu_record.PATH], "i-5f1c") == (FIRST,)
 
 
 def test_the_record_goes_with_the_driver() -> None:
