@@ -202,7 +202,7 @@ class Host:
         return os.access(path, os.W_OK)
 
     def move(self, path: str, to: str) -> None:
-        """Give what is there another name in the same folder; an overlay file system renames none of its lower layers."""
+        """Give what is there another name in the same folder. Overlays rename no folder of their lower layers."""
         shutil.move(path, to)
 
     def exists(self, path: str) -> bool:

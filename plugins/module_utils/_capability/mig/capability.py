@@ -229,11 +229,11 @@ class MigCapability:
 
     def _layout(self, state: State) -> Plan:
         wanted, at_boot = self._plan_boot(state)
+        self._record()  # a torn one is refused before anything changes
         if state.absent:
             named = self._selection.label
             warning = f"mig: the configuration is valid in form, whether it fits the GPUs is not known: {state.absent}"
-            first = Step("partition", f"partition GPUs as {named} once NVML answers")
-            steps = (first, *at_boot)
+            steps = (Step("partition", f"partition GPUs as {named} once NVML answers"), *at_boot)
             return Plan(steps, "", f"{named}\n", warnings=(warning,), later="NVML answers")
         warnings = label.warnings(self._declared, self._chosen)
         warnings += [

@@ -14,9 +14,9 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capabilit
     MigCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM, unit_file
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import NvmlError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import label
+from ansible_collections.gpu.node.plugins.module_utils._core.mig import before, label
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import CONFIG, UNIT, load
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
@@ -56,6 +56,11 @@ def test_what_the_label_chose_counts() -> None:
     assert steps(plan(host, selected="a"))[0].startswith("partition GPUs as a once")
     host.files[label.CHOSEN] = "../../a\n"
     assert steps(plan(host, selected="a", by_label=True))[0].startswith("partition GPUs as a once")
+
+
+def test_a_torn_record_of_earlier_layouts_is_refused_before_anything_changes() -> None:
+    with pytest.raises(NodeError, match=rf"{before.PATH} is damaged.*Next step: remove the file"):
+        plan(node(**{before.PATH: '{"GPU-1": '}), selected="a")
 
 
 def test_units_come_and_go_with_the_users_word() -> None:
