@@ -51,7 +51,7 @@ class GpuInfoCapability:
             "pci_devices": devices,
             "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
             "driver": driver._asdict() if driver else None,
-            "missing_gpus": list(self._recorded(devices).missing),
+            "missing_gpus": list(self.recorded(_addresses(devices)).missing),
             "change": {**marker.change._asdict(), "digest": marker.digest} if marker else {},
             "nvml_available": True,
             "nvml_error": "",
@@ -78,9 +78,9 @@ class GpuInfoCapability:
             info.update(nvml_available=False, nvml_error=str(error))
         return info
 
-    def _recorded(self, devices: t.Iterable[Info]) -> Gpus:
-        there = tuple(one["address"] for one in devices if one["kind"] == "gpu")
-        return Gpus(known_gpus(self._host), there, self._params.get("gpu_count", -1))
+    def recorded(self, there: t.Iterable[str]) -> Gpus:
+        """Return the GPUs of the node's last bring-up, with the addresses of those that are there."""
+        return Gpus(known_gpus(self._host), tuple(there), self._params.get("gpu_count", -1))
 
     def wait(self, seconds: float) -> None:
         """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""
@@ -91,7 +91,7 @@ class GpuInfoCapability:
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
-        found = self._recorded(state["pci_gpus"])
+        found = self.recorded(_addresses(state["pci_gpus"]))
         missing = (f"{found}. Next step: {found.next_step}",) if found.missing else ()
         return Plan(warnings=(*self._warnings, *missing))
 
@@ -116,3 +116,7 @@ def _gpu(nvml: Nvml, gpu: Gpu) -> Info:
         ],
         "mig_devices": [dataclasses.asdict(one) for one in nvml.mig_devices(gpu)],
     }
+
+
+def _addresses(devices: t.Iterable[Info]) -> t.Tuple[str, ...]:
+    return tuple(one["address"] for one in devices if one["kind"] == "gpu")

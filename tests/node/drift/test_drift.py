@@ -32,8 +32,14 @@ BEHIND = {
     "specification": {"driver", "environment", "packages", "layout"},
 }
 UNITS = "systemctl list-units --all --plain --no-legend 'gpu-*' 'nvidia-*' 'docker*' 'containerd*'"
-# The labels, with the time of day, and the record of what others have made of a runtime's files.
-MOVES = ("/node-feature-discovery/", "/container_runtime.json")
+# What has times of day in it, and what others have made of a runtime's files, which nobody else knows.
+MOVES = (
+    "/node-feature-discovery/",
+    "/.complete",
+    "containerd",
+    "/container_runtime.json",
+    "/docker/",
+)
 THING = re.compile(r"/[\w./-]+|\b(?:gpu|nvidia|containerd|docker)[\w-]*")
 
 pytestmark = [pytest.mark.node, pytest.mark.long]
@@ -87,8 +93,7 @@ def told(look: Play) -> list[str]:
         found += [*result.get("lines", ()), *result.get("warnings", ())]
         for part in result.get("parts", ()):
             found += [*part["warnings"], *map(str, (part.get("error") or {}).values())]
-        found += [str(result["msg"])] if result.get("failed") else []
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *([] if look.ok else [look.message()])]))
 
 
 class Drifting:
@@ -120,7 +125,8 @@ class Drifting:
     def unnamed(self, drifts: list[Drift]) -> dict[str, Any]:
         """Return the drifts that the plan does not name, with what it says."""
         said = self.look()
-        return {one["what"]: said for one in drifts if one["named"] not in "\n".join(said)}
+        text = " ".join("\n".join(said).split())
+        return {one["what"]: said for one in drifts if one["named"] not in text}
 
     def left(self) -> list[str]:
         """Return what is not as it was, to the plan and to who looks at all that the node keeps."""
@@ -150,7 +156,7 @@ def test_what_drifts_is_named_and_the_run_mends_it(drifting: Drifting) -> None:
         drifting.make(*together)
         unnamed |= drifting.unnamed(together)
         run = drifting.node.play()
-        if found := drifting.left() if run.ok else told(run):
+        if found := drifting.left() if run.ok else [run.message()]:
             unmended[" and ".join(one["what"] for one in together)] = found
     assert (unnamed, unmended) == ({}, {})
 

@@ -68,6 +68,9 @@ class PreflightCapability:
     def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
         """Return what is wrong with the variables, and with the node once its first boot is over."""
         found = once(self._wrong_values(there, self.options))
+        missing = self._info.recorded(one.address for one in there)
+        if found and missing.missing:  # which may be why a layout does not fit
+            found.append(Problem("", str(missing), missing.next_step))
         try:
             self._info.wait(0 if found else self._seconds)
         except NodeError:

@@ -65,8 +65,8 @@ def recorded(*there: str) -> FakeHost:
     return host
 
 
-def look(host: FakeHost, **variables: Any) -> dict[str, Any]:
-    given = {"variables": variables, "components": ["validate"]}
+def look(host: FakeHost, component: str = "validate", **variables: Any) -> dict[str, Any]:
+    given = {"variables": variables, "components": [component]}
     params = ArgumentSpecValidator(SPEC["argument_spec"]).validate(given).validated_parameters
     one = LookCapability(host, FakeRoom(), params, root=True)  # type: ignore[arg-type]
     state = one.observe()
@@ -93,6 +93,16 @@ def test_a_node_that_has_lost_all_gpus_is_none_that_never_had_any() -> None:
     assert gone["gpu_info"]["missing_gpus"] == [FIRST, SECOND]
     assert [one for one in gone["warnings"] if f"{FIRST}, {SECOND} are not on its PCI bus" in one]
     assert look(node())["gpu_info"]["missing_gpus"] == []
+
+
+def test_a_layout_of_a_gpu_that_is_missing_is_refused_with_that() -> None:
+    layout = [{"devices": [1], "mig-enabled": True, "mig-devices": {"1g.10gb": 1}}]
+    with pytest.raises(NodeError, match=r"devices: 1 is not valid") as caught:
+        look(recorded(FIRST), "mig", mig_config={"one": layout})
+    assert LOST in str(caught.value)
+    with pytest.raises(NodeError, match=r"devices: 1 is not valid") as caught:
+        look(recorded(FIRST), "mig", mig_config={"one": layout}, validate_gpu_count=1)
+    assert LOST not in str(caught.value)
 
 
 def test_gpu_info_tells_which_are_missing() -> None:
