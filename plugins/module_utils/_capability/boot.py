@@ -15,10 +15,11 @@ from .._host.api import Host, properties
 
 def observe(host: Host, boot: Boot) -> State:
     """Read the files, and what systemd tells of the units."""
+    names = ("ActiveState", "UnitFileState", "NeedDaemonReload")
     return State(
         host.read(boot.config),
         {unit: host.read(unit_file(unit)) for unit in boot.units},
-        {unit: properties(host, unit, "ActiveState", "UnitFileState") for unit in boot.units},
+        {unit: properties(host, unit, *names) for unit in boot.units},
         host.exists(PROGRAM),
     )
 

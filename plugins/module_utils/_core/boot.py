@@ -99,6 +99,9 @@ class Boot(t.NamedTuple):
                 calls.append(["restart", self.path_unit])
                 summary += f", enable and start {self.path_unit}"
             steps.append(Step("boot_enable", summary, {"systemctl": calls}))
+        elif any(one.get("NeedDaemonReload") == "yes" for one in states) and not steps:
+            summary = f"have systemd read {', '.join(self.units)} again: their files are others"
+            steps.append(Step("boot_unit", summary, {"systemctl": [["daemon-reload"]]}))
         if state.services.get(self.unit, {}).get("ActiveState") == "failed":
             forget = {
                 "systemctl": [["reset-failed", self.unit]],

@@ -32,14 +32,18 @@ BEHIND = {
     "specification": {"driver", "environment", "packages", "layout"},
 }
 UNITS = "systemctl list-units --all --plain --no-legend 'gpu-*' 'nvidia-*' 'docker*' 'containerd*'"
-# What has times of day in it, and what others have made of a runtime's files, which nobody else knows.
+# What has times of day or the UUIDs of MIG devices in it, and what others have made of a runtime's files, which nobody
+# else knows.
 MOVES = (
-    "/node-feature-discovery/",
     "/.complete",
-    "containerd",
-    "/container_runtime.json",
     "/docker/",
+    "/forms.json",
+    "/mig.json",
+    "/node-feature-discovery/",
+    "/nvidia.yaml",
+    "containerd",
 )
+MOVES += ("/container_runtime.json",)
 THING = re.compile(r"/[\w./-]+|\b(?:gpu|nvidia|containerd|docker)[\w-]*")
 
 pytestmark = [pytest.mark.node, pytest.mark.long]

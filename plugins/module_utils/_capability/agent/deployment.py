@@ -137,7 +137,7 @@ class DevicePluginCapability:
         return observed
 
     def _service(self, unit: str) -> Service:
-        names = ("ActiveState", "UnitFileState", "MainPID", "NRestarts")
+        names = ("ActiveState", "UnitFileState", "NeedDaemonReload", "MainPID", "NRestarts")
         found = properties(self._host, unit, *names)
         return Service(found, environment(self._host, found))
 

@@ -50,6 +50,11 @@ class Service:
         return self.properties.get("UnitFileState") == "enabled"
 
     @property
+    def unread(self) -> bool:
+        """Tell whether its unit's files are others than systemd has read."""
+        return self.properties.get("NeedDaemonReload") == "yes"
+
+    @property
     def release(self) -> str:
         """The release that its process was started from."""
         return self.environment.get("GPU_NODE_RELEASE", "")
@@ -324,6 +329,8 @@ def _service(
         return [*steps, Step("restart", summary, {"unit": unit})]
     if files:
         why = CHANGES
+    elif service.unread and why != CHANGES:
+        why = "systemd has read other files of the unit than there are"
     elif service.release != desired.digest and why != CHANGES:
         why = "it runs from another release"
     if why:

@@ -58,9 +58,12 @@ def test_all_of_it_and_then_nothing() -> None:
             {cdi_boot.UNIT: {"UnitFileState": "enabled", "ActiveState": "failed"}},
             ["boot_forget"],
         ),
+        ({cdi_boot.UNIT: {"UnitFileState": "enabled", "NeedDaemonReload": "yes"}}, ["boot_unit"]),
     ],
 )
-def test_units_that_are_off_or_failed(services: Any, expected: list[str]) -> None:
+def test_units_that_are_off_failed_or_read_before_they_changed(
+    services: Any, expected: list[str]
+) -> None:
     assert actions(DONE._replace(services={**ON, **services}), TEXT) == expected
 
 

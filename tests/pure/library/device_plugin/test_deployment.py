@@ -63,6 +63,7 @@ def test_running_node_gets_nothing() -> None:
         ({"config_digest": "changed-by-hand"}, ["restart"]),
         (daemon(ActiveState="failed"), ["restart"]),
         (daemon(UnitFileState="disabled"), ["enable"]),
+        (daemon(NeedDaemonReload="yes"), ["restart"]),
         ({"status": {}}, ["wait"]),
         ({"devices": frozenset(["GPU-0"])}, ["wait"]),
         ({"status": {**STATUS, "state": "waiting", "problem": "no driver"}}, ["wait"]),
