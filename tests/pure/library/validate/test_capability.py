@@ -112,7 +112,7 @@ def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:
     with pytest.raises(NodeError) as refused:
         one.plan(one.observe())
     assert str(refused.value).splitlines() == [
-        "3 of 23 checks fail",
+        "3 of 24 checks fail",
         "driver: NVML failed while starting NVML: the NVIDIA driver is not loaded. "
         "Next step: run gpu.node.gpu_nodes",
         "GPUs: validate_gpu_count asks for 8, and 0 of 2 GPUs on the PCI bus answer. "
@@ -122,7 +122,7 @@ def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:
     ]
     assert refused.value.details["failed_checks"] == ["driver", "GPUs", "device plugin"]
     checks = refused.value.details["checks"]
-    assert len(checks) == 23
+    assert len(checks) == 24
     assert set(checks[0]) == {"name", "state", "holds", "cause", "next_step"}
 
 
