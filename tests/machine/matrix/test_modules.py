@@ -48,7 +48,7 @@ WORKED: dict[str, Callable[[Answer], bool]] = {
     "preflight": lambda answer: "gpu_info" in answer,
     "plan": sees_gpus,
     "validate": checks_fail,
-    "nvidia_driver": lambda answer: "install firmware-nvidia-gsp" in said(answer),
+    "nvidia_driver": lambda answer: "firmware-nvidia-gsp" in said(answer),
     "container_runtime": lambda answer: answer["runtimes"][0]["name"] == "podman",
     "container_toolkit": lambda answer: "libnvidia-container" in said(answer),
     "dcgm": lambda answer: "nvidia-dcgm.service" in said(answer),

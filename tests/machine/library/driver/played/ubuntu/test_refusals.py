@@ -90,7 +90,7 @@ def test_preview_is_possible_where_the_run_is(ubuntu: Machines, lists: bool) -> 
         node.enable()
     before, marks = node.files(), node.held()
     found = planned(node)
-    assert [step.action for step in found.steps][-5:-2] == ["install", "hold", "load"]
+    assert [step.action for step in found.steps][-6:-3] == ["install", "hold", "load"]
     ran = [words for words in node.ran if words[:2] == ("apt-get", "--simulate")]
     assert bool(ran) is lists
     named = f"nvidia-utils-{'580' if lists else '<branch>'}-server"
