@@ -30,6 +30,7 @@ KIND: dict[str, Any] = {
 BEHIND = {
     "layout": {"driver", "environment", "packages"},
     "specification": {"driver", "environment", "packages", "layout"},
+    "systemd": {"driver", "environment", "layout", "packages", "services", "settings", "units"},
 }
 UNITS = "systemctl list-units --all --plain --no-legend 'gpu-*' 'nvidia-*' 'docker*' 'containerd*'"
 # What has times of day or the UUIDs of MIG devices in it, and what others have made of a runtime's files, which nobody

@@ -15,6 +15,7 @@ from ..._host.api import Host
 
 COMPLETE = ".complete"
 INTERPRETER = "bin/python3"
+SETTINGS = "pyvenv.cfg"  # by which an interpreter knows that it is of an environment
 
 
 def complete(host: Host, release: str) -> None:
@@ -56,6 +57,7 @@ def replacing(host: Host, release: str) -> t.Iterator[None]:
 def _measured(host: Host, release: str) -> t.Dict[str, str]:
     sizes = {**host.sizes(f"{release}/lib"), **host.sizes(f"{release}/bin")}
     lines = "".join(f"{path}\0{size} {at}\n" for path, (size, at) in sorted(sizes.items()))
+    lines += host.read(f"{release}/{SETTINGS}") or ""
     return {
         "python": host.leads_to(f"{release}/{INTERPRETER}"),
         "files": hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest(),

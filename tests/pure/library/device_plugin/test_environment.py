@@ -22,6 +22,7 @@ def deployed() -> AgentHost:
     machine = AgentHost()
     deploy(machine, "r1")
     machine.files[LIBRARY] = "x" * 100
+    machine.files[f"{RELEASE}/pyvenv.cfg"] = "home = /usr/bin\n"
     machine.links[f"{RELEASE}/bin/python3"] = "/usr/bin/python3.13"
     environment.complete(t.cast("t.Any", machine), RELEASE)
     assert damage(machine) == ""
@@ -50,6 +51,10 @@ def added(machine: AgentHost) -> None:
     machine.files[f"{LIBRARY}.1"] = ""
 
 
+def no_environment(machine: AgentHost) -> None:
+    del machine.files[f"{RELEASE}/pyvenv.cfg"]
+
+
 def upgraded(machine: AgentHost) -> None:
     machine.links[f"{RELEASE}/bin/python3"] = "/usr/bin/python3.14"
 
@@ -73,6 +78,7 @@ def torn(machine: AgentHost) -> None:
         (cut_off, "its files are others than it was made of"),
         (edited, "its files are others than it was made of"),
         (added, "its files are others than it was made of"),
+        (no_environment, "its files are others than it was made of"),
         (upgraded, "it was made for another Python than /usr/bin/python3.14"),
         (without_python, "it was made for another Python than there is"),
         (unfinished, "it was not finished"),
