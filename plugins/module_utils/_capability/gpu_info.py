@@ -18,7 +18,7 @@ from .._host.api import Host
 from .._host.in_service import standing
 from .._nvml.real import Nvml, open_nvml
 from . import allocated
-from .nodeinfo import gpus, known_gpus, loaded_driver, pci_devices
+from .nodeinfo import gpus, loaded_driver, pci_devices, recorded_gpus
 
 Info = t.Dict[str, t.Any]
 SPEC: t.Dict[str, t.Any] = {
@@ -80,7 +80,7 @@ class GpuInfoCapability:
 
     def recorded(self, there: t.Iterable[str]) -> Gpus:
         """Return the GPUs of the node's last bring-up, with the addresses of those that are there."""
-        return Gpus(known_gpus(self._host), tuple(there), self._params.get("gpu_count", -1))
+        return recorded_gpus(self._host, there, self._params.get("gpu_count", -1))
 
     def wait(self, seconds: float) -> None:
         """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""

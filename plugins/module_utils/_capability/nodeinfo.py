@@ -10,7 +10,7 @@ import typing as t
 
 from .._core.errors import NodeError
 from .._core.gpu import PciDevice, nvidia_device
-from .._core.gpu_record import PATH, Addresses, load
+from .._core.gpu_record import PATH, Gpus, load
 from .._host.api import Host
 
 DRIVER_FIRST = "bring up the driver first (gpu.node.nvidia_driver), then run again"
@@ -72,9 +72,9 @@ def machine(host: Host) -> str:
     return (host.read("/var/lib/cloud/data/instance-id") or "").strip()
 
 
-def known_gpus(host: Host) -> Addresses:
-    """Return the addresses of the GPUs that the node had at its last bring-up. NodeError: their record is damaged."""
-    return load(host.read(PATH), machine(host))
+def recorded_gpus(host: Host, there: t.Iterable[str], meant: int) -> Gpus:
+    """Return the GPUs of the last bring-up beside those that are there and meant. NodeError: the record is damaged."""
+    return Gpus(load(host.read(PATH), machine(host)), tuple(there), meant)
 
 
 def without_nvml(host: Host) -> str:

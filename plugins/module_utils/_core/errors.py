@@ -41,8 +41,13 @@ def damaged(path: str, error: Exception, hint: str) -> NodeError:
 def refuse_masked(unit: str, state: str, otherwise: str = "") -> None:
     """Refuse to start a unit that somebody has switched off. ``state`` is its UnitFileState in systemd."""
     if state.startswith("masked"):
-        ways = [f"run systemctl unmask {unit}, then run again", *filter(None, [otherwise])]
-        raise NodeError(f"{unit} is {state}, so it can't be started", hint="; or ".join(ways))
+        raise NodeError(f"{unit} is {state}, so it can't be started", hint=unmask(unit, otherwise))
+
+
+def unmask(unit: str, otherwise: str = "") -> str:
+    """Return the next step for a unit that is masked, or what to ask for instead."""
+    ways = [f"run systemctl unmask {unit}, then run again", *filter(None, [otherwise])]
+    return "; or ".join(ways)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import tempfile
 import time
 import typing as t
 
-from .._core.errors import NodeError
+from .._core.errors import NodeError, unmask
 from .._core.text.masking import masked_text
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -328,7 +328,7 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
         return NodeError(
             f"{path} can't be written: the unit is masked",
             cause=f"it is a link to {target}",
-            hint=f"run systemctl unmask {name}, then run again; or leave out what needs the unit",
+            hint=unmask(name, "leave out what needs the unit"),
         )
     if target is not None:
         cause, way = f"it is a link to {target}, which is no file of gpu.node's", "remove the link"

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
@@ -34,6 +36,12 @@ class FakeNvml:
         self.broken: list[NvmlError] = []
         self.loaded: list[str] = []
         self.running: list[Process] = []
+
+    @contextlib.contextmanager
+    def opened(self, library: str = "") -> Iterator[FakeNvml]:
+        """Stand in for open_nvml."""
+        self.loaded.append(library)
+        yield self
 
     def driver_version(self) -> str:
         return VERSION

@@ -5,39 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from tests.support.tasks import Task, chosen
 
-import yaml
-
-from tests.support.paths import REPOSITORY
-
-FILES = sorted(
-    path
-    for folder in ("roles/*/tasks", "playbooks", "playbooks/*", "playbooks/*/*")
-    for path in REPOSITORY.glob(f"{folder}/*.yml")
-)
+FOLDERS = ("roles/*/tasks", "playbooks", "playbooks/*", "playbooks/*/*")
 # What changes nothing but variables is run by Ansible itself.
 VARIABLES = {"ansible.builtin.set_fact"}
 
 
-def delegated(tasks: Any) -> Iterator[dict[str, Any]]:
-    """Yield the tasks that are for the controller, also those in blocks."""
-    for one in tasks if isinstance(tasks, list) else ():
-        for part in ("block", "rescue", "always", "tasks"):
-            yield from delegated(one.get(part))
-        if one.get("delegate_to") == "localhost" and not VARIABLES & one.keys():
-            yield one
-        if one.get("hosts") == "localhost":
-            yield one
+def is_delegated(one: Task) -> bool:
+    """Tell whether a task or a play is for the controller."""
+    there = one.get("delegate_to") == "localhost" and not VARIABLES & one.keys()
+    return there or one.get("hosts") == "localhost"
 
 
 def test_nothing_on_the_controller_becomes_root() -> None:
     """A variable ansible_become of the nodes wins over the keyword."""
-    found = [(path, one) for path in FILES for one in delegated(yaml.safe_load(path.read_text()))]
+    found = list(chosen(is_delegated, *FOLDERS))
     assert len(found) >= 8
     off = [
-        f"{path.relative_to(REPOSITORY)}: {one['name']}"
+        f"{path}: {one['name']}"
         for path, one in found
         if one.get("become") is not False or one["vars"].get("ansible_become") is not False
     ]

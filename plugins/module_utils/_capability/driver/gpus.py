@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._core.driver.state import Observed
-from ..._core.gpu_record import ACTION, PATH, Gpus, dump
+from ..._core.gpu_record import ACTION, PATH, dump
 from ..._core.steps import Step
-from ..nodeinfo import known_gpus, machine
+from ..nodeinfo import machine, recorded_gpus
 from .sources import Node, Params, Part
 
 
@@ -27,8 +27,8 @@ class RecordedGpus(Part):
         if self._node.desired.state == "absent":
             stays = host.exists(PATH) and "remove" not in [one.action for one in found]
             return [Step(ACTION, "forget which GPUs the node had")] if stays else []
-        there = tuple(address for address, _architecture in observed.gpus)
-        return Gpus(known_gpus(host), there, self._meant).steps()
+        there = (address for address, _architecture in observed.gpus)
+        return recorded_gpus(host, there, self._meant).steps()
 
     def apply(self, params: Params) -> None:
         """Write the record, or remove it."""

@@ -59,9 +59,10 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
         for name in host.listdir(folder)
         if name.endswith(".conf") and f"{folder}/{name}" != MODPROBE_FILE
     ]
+    texts = {path: host.read(path) or "" for path in files}
     # Of files of one name, that in the first folder counts.
-    counting = {posixpath.basename(path): path for path in reversed(files)} if options else {}
-    texts = {path: host.read(path) or "" for path in counting.values()}
+    counting = {posixpath.basename(path): path for path in reversed(files)}
+    in_force = {path: texts[path] for path in counting.values()}
     command_line = host.read("/proc/cmdline") or ""
     nouveau = "kernel/drivers/gpu/drm/nouveau"
     own = host.mtime(MODPROBE_FILE)
@@ -71,13 +72,13 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
         own=host.read(MODPROBE_FILE),
         nouveau=any(host.listdir(f"{KERNELS}/{kernel}/{nouveau}") for kernel in kernels),
         blacklisted=driver_kernel.blacklists_on_command_line(command_line)
-        or any(driver_kernel.blacklists(host.read(path) or "") for path in files),
+        or any(map(driver_kernel.blacklists, texts.values())),
         images=tuple(images),
         stale=tuple(stale) if own is not None or added else (),
         options=_loaded_options(host, options),
         kernels=tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}")),
         bare=tuple(kernel for kernel in kernels if _is_bare(host, kernel)),
-        overruled=driver_kernel.overruled(options, texts, command_line),
+        overruled=driver_kernel.overruled(options, in_force, command_line),
     )
 
 

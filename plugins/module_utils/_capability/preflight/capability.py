@@ -10,6 +10,7 @@ import typing as t
 
 from ..._core.errors import NodeError
 from ..._core.gpu import PciDevice
+from ..._core.gpu_record import NOT_RECORDED
 from ..._core.mig.boot import Declared
 from ..._core.preflight import layout, values
 from ..._core.preflight.node import NO_ROOT
@@ -68,9 +69,9 @@ class PreflightCapability:
     def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
         """Return what is wrong with the variables, and with the node once its first boot is over."""
         found = once(self._wrong_values(there, self.options))
-        missing = self._info.recorded(one.address for one in there)
-        if found and missing.missing:  # which may be why a layout does not fit
-            found.append(Problem("", str(missing), missing.next_step))
+        recorded = self._info.recorded(one.address for one in there) if found else NOT_RECORDED
+        if recorded.missing:  # which may be why a layout does not fit
+            found.append(Problem("", str(recorded), recorded.next_step))
         try:
             self._info.wait(0 if found else self._seconds)
         except NodeError:

@@ -46,11 +46,15 @@ class Runtime:
         """Return the files that it has read when it started, but for those that it writes itself."""
         return view.loaded or (path,)
 
+    def state(self) -> str:
+        """Return what systemd says of its service, empty where it does not answer; "active" where it needs none."""
+        if not self.unit:
+            return "active"
+        return properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
+
     def down(self) -> str:
         """Say that its service does not run, empty where it does or that is not known."""
-        if not self.unit:
-            return ""
-        state = properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
+        state = self.state()
         words = f"{self.unit} is {state}, so no container starts"
         step = f"systemctl start {self.unit}"
         return f"{words}. Next step: {step}" if state in ("inactive", "failed") else ""

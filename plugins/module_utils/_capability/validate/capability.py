@@ -15,7 +15,6 @@ from ..._core.dra.allocation import owners_in
 from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
 from ..._core.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
-from ..._core.gpu_record import Gpus
 from ..._core.steps import Plan, Step
 from ..._core.validation.check import FAILED, WARNING, Check, lines, message, of_state
 from ..._core.validation.daemon import Daemon
@@ -39,7 +38,7 @@ from ..._nvml.within import LATE, within
 from ..agent.dra import status
 from ..agent.status import ask
 from ..allocated import CHECKPOINT
-from ..nodeinfo import gpus, known_gpus
+from ..nodeinfo import gpus, recorded_gpus
 from ..runtimes.engine import Runtime
 from . import driver, runtimes, services
 from .containers import Trial
@@ -120,12 +119,12 @@ class ValidateCapability:
         """Read the node; what cannot be read is a check that does not hold."""
         host, parts = self._host, services.parts(self._host)
         named, holds = self._wanted.components, driver.holds(host)
-        there = tuple(one.address for one in gpus(host))
+        there = [one.address for one in gpus(host)]
         found = runtimes.there(host) if not named or "runtime" in named else []
         change = standing(host)
         node = Node(
             pci_gpus=len(there),
-            recorded=Gpus(known_gpus(host), there, self._wanted.gpu_count),
+            recorded=recorded_gpus(host, there, self._wanted.gpu_count),
             parts=parts,
             daemon=self._daemon(),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),

@@ -13,7 +13,7 @@ from ..._core.errors import NodeError
 from ..._core.runtimes.common import SPEC_DIRS, View, Wanted
 from ..._core.runtimes.edits import lookup
 from ..._core.validation.cdi import Runtime as Found
-from ..._host.api import Host, properties
+from ..._host.api import Host
 from ..runtimes.engine import Runtime
 from ..runtimes.engines import choose
 from ..runtimes.record import Records, Written
@@ -38,11 +38,10 @@ def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Tupl
     except NodeError:
         return ()
     folder = posixpath.dirname(path)
-    return tuple(_look(host, one, folder, records, written, required) for one in runtimes)
+    return tuple(_look(one, folder, records, written, required) for one in runtimes)
 
 
 def _look(
-    host: Host,
     runtime: Runtime,
     folder: str,
     records: Records,
@@ -61,7 +60,7 @@ def _look(
         return Found(name, unknown=f"gpu.node has not set up CDI in it: {problem}")
     if problem:
         return Found(name, problem, AGAIN)
-    state = properties(host, unit, "ActiveState").get("ActiveState") if unit else "active"
+    state = runtime.state()
     if state != "active":
         return Found(name, f"{unit} is {state or 'not there'}", f"systemctl start {unit}")
     step = f"systemctl restart {unit}, or {AGAIN}"

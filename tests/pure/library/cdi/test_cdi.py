@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,13 +31,7 @@ HOOK = "/usr/bin/nvidia-cdi-hook"
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     fake = FakeNvml(gpu(0), gpu(1))
-
-    @contextlib.contextmanager
-    def open_fake(library: str = "") -> Iterator[FakeNvml]:
-        fake.loaded.append(library)
-        yield fake
-
-    monkeypatch.setattr(cdi, "open_nvml", open_fake)
+    monkeypatch.setattr(cdi, "open_nvml", fake.opened)
     return fake
 
 

@@ -9,10 +9,8 @@ writes on a node with GPUs was not seen.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -67,12 +65,7 @@ def generated(uuids: list[str]) -> dict[str, Any]:
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     fake = FakeNvml(gpu(0), gpu(1))
-
-    @contextlib.contextmanager
-    def open_fake(library: str = "") -> Iterator[FakeNvml]:
-        yield fake
-
-    monkeypatch.setattr(cdi, "open_nvml", open_fake)
+    monkeypatch.setattr(cdi, "open_nvml", fake.opened)
     return fake
 
 

@@ -9,9 +9,7 @@ there: NVIDIA's program from its public source, on two A100 of the simulated dri
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -81,12 +79,7 @@ def host() -> FakeHost:
 def nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gpus()
     fake = FakeNvml(*found, migs=migs(found[1]))
-
-    @contextlib.contextmanager
-    def open_fake(_library: str = "") -> Iterator[FakeNvml]:
-        yield fake
-
-    monkeypatch.setattr(cdi, "open_nvml", open_fake)
+    monkeypatch.setattr(cdi, "open_nvml", fake.opened)
 
 
 def specification(host: FakeHost, **params: Any) -> dict[str, Any]:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,12 +22,7 @@ from tests.fakes.packages.driver_fakes import FakeNvml, HostWithDriver
 def booting(monkeypatch: pytest.MonkeyPatch) -> HostWithDriver:
     """Return a machine with what regenerates the specification at boot."""
     fake = FakeNvml(gpu(0), gpu(1))
-
-    @contextlib.contextmanager
-    def open_fake(library: str = "") -> Iterator[FakeNvml]:
-        yield fake
-
-    monkeypatch.setattr(cdi, "open_nvml", open_fake)
+    monkeypatch.setattr(cdi, "open_nvml", fake.opened)
     host = HostWithDriver()
     host.files[PROGRAM] = ""
     states = {"UnitFileState": "enabled", "ActiveState": "active"}

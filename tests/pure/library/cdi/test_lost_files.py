@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,12 +34,7 @@ INSTALLED = "ii  libcuda1\nhi  nvidia-smi\n"
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     fake = FakeNvml(gpu(0))
-
-    @contextlib.contextmanager
-    def open_fake(_library: str = "") -> Iterator[FakeNvml]:
-        yield fake
-
-    monkeypatch.setattr(cdi, "open_nvml", open_fake)
+    monkeypatch.setattr(cdi, "open_nvml", fake.opened)
     return fake
 
 
