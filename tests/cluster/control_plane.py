@@ -46,6 +46,7 @@ KUBELET_UNIT = """\
 [Unit]
 Description=kubelet
 After=containerd.service
+StartLimitIntervalSec=0
 
 [Service]
 Type=notify
@@ -134,7 +135,8 @@ def certificates(folder: str, name: str, address: str) -> None:
 
 def start(unit: str, *words: str) -> None:
     """Start a program as a unit that is gone after a reboot."""
-    run("systemd-run", "--quiet", f"--unit={unit}", "--property=Restart=on-failure", *words)
+    properties = ("--property=Restart=on-failure", "--property=StartLimitIntervalSec=0")
+    run("systemd-run", "--quiet", f"--unit={unit}", *properties, *words)
 
 
 def etcd(folder: str) -> None:

@@ -99,7 +99,7 @@ class Plugin:
                     api_pb2.Device(ID=one, health=health) for one, health in self.health.items()
                 ]
             )
-            self.changed.wait(30)
+            self.changed.wait(LIMIT)
             self.changed.clear()
 
     def _prefer(self, request: Any, _context: Any) -> Any:

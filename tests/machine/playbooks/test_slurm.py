@@ -59,7 +59,6 @@ def run(tmp_path: Path) -> Run:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
             env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         )
         made = {

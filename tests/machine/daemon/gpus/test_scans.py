@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests.support.waiting import LIMIT
+
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
 
@@ -63,7 +65,7 @@ def test_what_stays_is_asked_for_once(make_node: MakeNode) -> None:
     node = make_node(2)
     words = [sys.executable, "-c", LOOK]
     done = subprocess.run(
-        words, env=node.env, check=False, capture_output=True, text=True, timeout=30
+        words, env=node.env, check=False, capture_output=True, text=True, timeout=LIMIT
     )
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)

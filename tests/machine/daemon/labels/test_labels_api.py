@@ -15,6 +15,7 @@ from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import OURS, Change, change
 
 from tests.fakes.kubernetes.standin_api import DROP, Api
+from tests.support.waiting import LIMIT
 
 
 def test_a_patch_changes_what_it_names(api: Api, node: NodeApi) -> None:
@@ -103,7 +104,7 @@ print(*(one for one in sys.modules if one.startswith("kubernetes.client.") and "
 print(*(one for one in sys.modules if one.startswith("kubernetes.client.api.")))
 """
     command = [sys.executable, "-c", script, str(api.kubeconfig)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
     assert done.stdout.split() == []
 
 

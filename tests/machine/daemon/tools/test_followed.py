@@ -67,7 +67,7 @@ def test_process_that_another_started_is_followed_too(events: Events, tmp_path: 
     subprocess.run(["sh", "-c", script], check=True)
     pid, ends = int(told.read_text()), []
     one = Followed(pid, events, lambda: ends.append(1))
-    events.wait(0.1)
+    events.wait(0)
     assert one.living
     kill(pid)
     wait(events, lambda: bool(ends))

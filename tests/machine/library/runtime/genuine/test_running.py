@@ -20,6 +20,7 @@ from tests.fakes.runtime.genuine_runtimes import (
     planned,
     with_cdi,
 )
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="runs containers as root"),
@@ -43,6 +44,7 @@ def test_what_a_restart_of_docker_ends(
         idle = planned(node, name="docker")
         assert (idle.restart_required, idle.blocked_by) == (("docker.service",), ())
         daemons.start("train")
+        eventually(daemons.alive)  # runc has become the container's program
         plan = planned(node, name="docker")
         if live:
             assert (plan.restart_required, plan.blocked_by) == (("docker.service",), ())
@@ -66,4 +68,5 @@ def test_containers_of_containerd_go_on(
     logs.mkdir()
     with running(node, logs) as daemons:
         daemons.start("train")
+        eventually(daemons.alive)  # runc has become the container's program
         assert daemons.alive("containerd")
