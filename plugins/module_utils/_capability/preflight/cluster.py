@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What only the cluster knows, asked on the controller: whether its API server has DRA, with what shares need."""
+"""What only the cluster knows, asked on the controller: whether its version is safe, and its API server has what shares need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..._core.preflight.problems import Problem
 from ..._host.kubernetes import FORBIDDEN, MISSING, ApiError, KubernetesApi
 
 GROUP = "/apis/resource.k8s.io/v1"
-KUBECONFIG, CONTEXT = "gpu_nodes_kubeconfig", "gpu_nodes_context"
+KUBECONFIG, CONTEXT = dra.KUBECONFIG, "gpu_nodes_context"
 
 
 def check(
@@ -37,6 +37,8 @@ def check(
 
 def _asked(api: KubernetesApi, values: t.Mapping[str, t.Any]) -> t.List[Problem]:
     said = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
+    if refused := dra.of_version(values, said):
+        return refused
     served = _found(api)
     return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
 

@@ -1,23 +1,25 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What DRA needs of a cluster: Kubernetes 1.34, and what Kubernetes 1.36 has on by default.
+"""What DRA needs of a cluster: a version of Kubernetes that is safe with our slices, and its feature gates.
 
 Gates and their components are those of Kubernetes 1.36 (pkg/features/kube_features.go and where they are asked for).
 """
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ..dra.names import DEVICE_PLUGIN
+from ..dra.versions import OLDEST, RECOMMENDED, Version, parse, refusal
+from ..dra.versions import text as shown
 from ..runtimes.common import CDI
 from .problems import Problem
 
 VARIABLE = "gpu_nodes_allocation"
-OLDEST, COMPLETE = (1, 34), (1, 36)
+KUBECONFIG = "gpu_nodes_kubeconfig"
 CONSUMABLE, PARTITIONABLE = "DRAConsumableCapacity", "DRAPartitionableDevices"
+UPGRADE = f"upgrade Kubernetes to {shown(RECOMMENDED)}"
 BACK = f"or leave {VARIABLE} at {DEVICE_PLUGIN}"
 COMPONENTS = "kube-apiserver and kube-scheduler"
 # A slice that no driver of this name will ever publish: the server is asked what it would keep of it.
@@ -41,12 +43,6 @@ TRIAL: t.Mapping[str, t.Any] = {
 Json = t.Mapping[str, t.Any]
 
 
-def version(text: str) -> t.Optional[t.Tuple[int, int]]:
-    """Return major and minor of what a program or a server says, None where it says none."""
-    match = re.search(r"\bv?(\d{1,4})\.(\d{1,4})\b", text)
-    return (int(match[1]), int(match[2])) if match else None
-
-
 def wanted(values: t.Mapping[str, t.Any]) -> bool:
     """Tell whether variables ask for DRA."""
     return str(values.get(VARIABLE) or DEVICE_PLUGIN) != DEVICE_PLUGIN
@@ -58,27 +54,39 @@ def _refused(values: t.Mapping[str, t.Any], why: str, hint: str) -> Problem:
 
 
 def of_kubelet(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
-    """Refuse a kubelet that is too old; ``said`` is what it says of its version."""
-    found = version(said)
-    if found is None or found >= OLDEST:
+    """Refuse a kubelet that is too old; ``said`` is what it says of its version.
+
+    Where the API server is asked, its patch stands for the scheduler's, and the kubelet needs the gates alone.
+    """
+    found = parse(said)
+    asked = bool(values.get(KUBECONFIG))
+    if found is None or found >= ((*OLDEST[:2], 0) if asked else OLDEST):
         return []
-    why = f"the node's kubelet is of Kubernetes {_text(found)}, and DRA is there from {_text(OLDEST)} on"
-    return [_refused(values, why, f"upgrade Kubernetes to {_text(COMPLETE)}, {BACK}")]
+    why = f"the node's kubelet is of Kubernetes {_wrong(found)}"
+    newer = f"{KUBECONFIG} where the API server is newer, which nobody asked so far"
+    return [_refused(values, why, f"{UPGRADE}, {'' if asked else f'set {newer}, '}{BACK}")]
 
 
 def warning(values: t.Mapping[str, t.Any], said: str) -> str:
     """Return what can't be known of a cluster of this kubelet, as nobody was given access to it; empty for nothing."""
-    found = version(said)
-    if not wanted(values) or values.get("gpu_nodes_kubeconfig") or found is None:
+    found = parse(said)
+    if not wanted(values) or values.get(KUBECONFIG) or (found and found < OLDEST):
         return ""
-    if not OLDEST <= found < COMPLETE:
-        return ""
-    gates = f"{CONSUMABLE} and {PARTITIONABLE}"
+    kubelet = f"is of Kubernetes {shown(found)}" if found else "says no version of Kubernetes"
     return (
-        f"the node's kubelet is of Kubernetes {_text(found)}: shares and MIG devices need the feature gates {gates}"
-        f" on {COMPONENTS}, which are on by default from {_text(COMPLETE)} on. Next step: set"
-        " gpu_nodes_kubeconfig, so that the API server is asked"
+        f"the node's kubelet {kubelet}, and nobody was asked whether the API server and kube-scheduler are of"
+        f" {shown(OLDEST)} or newer, with {CONSUMABLE} and {PARTITIONABLE} on. Next step: set {KUBECONFIG}, so that"
+        " the API server is asked"
     )
+
+
+def of_version(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
+    """Refuse an API server that is too old; ``said`` is what it says of its version."""
+    found = parse(said)
+    if found is None or found >= OLDEST:
+        return []
+    why = f"the API server is of Kubernetes {_wrong(found)}"
+    return [_refused(values, why, f"{UPGRADE}, {BACK}")]
 
 
 def of_server(
@@ -88,23 +96,22 @@ def of_server(
 
     None: it was not asked, or it does not let us.
     """
-    found = version(said)
     if not served:
         why = f"the API server (Kubernetes {said}) does not serve resource.k8s.io/v1"
-        if found and found < OLDEST:
-            return [_refused(values, why, f"upgrade Kubernetes to {_text(COMPLETE)}, {BACK}")]
         hint = "take resource.k8s.io/v1=false out of --runtime-config of kube-apiserver"
         return [_refused(values, why, f"{hint}, {BACK}")]
     missing = _dropped(kept) if kept is not None else []
     if not missing:
         return []
-    gates = " and ".join(missing)
-    off = f"has the feature gate {gates} off, on by default from {_text(COMPLETE)} on"
-    why = f"the API server (Kubernetes {said}) {off}"
-    setting = ",".join(f"{one}=true" for one in missing)
+    why = f"the API server (Kubernetes {said}) has the feature gate {' and '.join(missing)} off"
+    setting = ",".join(f"{one}=false" for one in missing)
     return [
-        _refused(values, why, f"set --feature-gates={setting} on {COMPONENTS}, or upgrade, {BACK}")
+        _refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")
     ]
+
+
+def _wrong(version: Version) -> str:
+    return f"{shown(version)}, with which {refusal(version)}"
 
 
 def _dropped(kept: Json) -> t.List[str]:
@@ -122,7 +129,3 @@ def of_runtime(values: t.Mapping[str, t.Any], *, managed: bool) -> t.List[Proble
     name = "container_runtime_mode"
     expected = f"{CDI}, as {VARIABLE} is {values[VARIABLE]}: devices of claims reach containers by CDI alone"
     return [Problem.value(name, mode, expected)]
-
-
-def _text(number: t.Tuple[int, int]) -> str:
-    return ".".join(map(str, number))

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.node import warnings
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.dra import TRIAL, version
+from ansible_collections.gpu.node.plugins.module_utils._core.preflight.dra import TRIAL, of_kubelet
 from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
 
 from tests.fakes.library.fakes import FakeHost
@@ -101,28 +101,49 @@ def test_good_values_pass(look: Look, variables: dict[str, Any]) -> None:
     assert look(**variables) == ""
 
 
-@pytest.mark.parametrize(
-    ("said", "refused"),
-    [
-        ("Kubernetes v1.33.4\n", "kubelet is of Kubernetes 1.33, and DRA is there from 1.34 on"),
-        ("Kubernetes v1.9.0\n", "kubelet is of Kubernetes 1.9"),
-        ("Kubernetes v1.34.0\n", ""),
-        ("Kubernetes v1.36.2+k3s1\n", ""),
-        ("", ""),
-    ],
-)
-def test_a_kubelet_that_is_too_old(
-    look: Look, host: FakeHost, said: str, refused: str, monkeypatch: pytest.MonkeyPatch
+WITHOUT_GATES = "DRADeviceTaints and DRAExtendedResource are off by default"
+WITHOUT_MENDS = "kubernetes/kubernetes#139211), and kube-scheduler ends"
+KUBELETS = {
+    "Kubernetes v1.33.4\n": ("Kubernetes 1.33.4, ", "resource.k8s.io/v1 is not served"),
+    "Kubernetes v1.34.9\n": ("Kubernetes 1.34.9, ", "kubernetes/kubernetes#134189"),
+    "Kubernetes v1.35.7\n": ("Kubernetes 1.35.7, ", WITHOUT_GATES),
+    "Kubernetes v1.36.0\n": ("Kubernetes 1.36.0, ", WITHOUT_MENDS),
+    "Kubernetes v1.36.1\n": ("Kubernetes 1.36.1, ", WITHOUT_MENDS),
+    "Kubernetes v1.36.1-eks-1\n": ("Kubernetes 1.36.1, ", WITHOUT_MENDS),
+    "Kubernetes v1.36.2+k3s1\n": (),
+    "Kubernetes v1.36.3\n": (),
+    "Kubernetes v1.37.0-alpha.1\n": (),
+    "": (),
+}
+
+
+@pytest.mark.parametrize("said", KUBELETS)
+def test_a_kubelet_below_the_oldest_patch_is_refused_with_the_reason(
+    look: Look, host: FakeHost, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.commands[("kubelet", "--version")] = said
     monkeypatch.setattr(host, "ran", [])
     answer = _without_the_kubelets_run(look, host)
-    assert (refused in answer) if refused else answer == ""
-    if refused:
-        assert "gpu_nodes_allocation: 'dra' is not possible: the node's " + refused in answer
+    assert bool(answer) == bool(KUBELETS[said])
+    if answer:
+        assert "gpu_nodes_allocation: 'dra' is not possible: the node's kubelet is of " in answer
+        assert all(words in answer for words in KUBELETS[said])
         assert (
-            "upgrade Kubernetes to 1.36, or leave gpu_nodes_allocation at device_plugin" in answer
+            "(upgrade Kubernetes to 1.36.3, set gpu_nodes_kubeconfig where the API server is newer, which nobody asked"
+            " so far, or leave gpu_nodes_allocation at device_plugin)" in answer
         )
+
+
+@pytest.mark.parametrize(("said", "refused"), [("v1.35.9", True), ("v1.36.0", False)])
+def test_where_the_api_server_is_asked_a_kubelet_needs_the_gates_alone(
+    host: FakeHost, said: str, refused: bool
+) -> None:
+    values = {**DRA, "gpu_nodes_kubeconfig": "x"}
+    found = [str(one) for one in of_kubelet(values, f"Kubernetes {said}")]
+    assert len(found) == refused
+    for one in found:
+        assert WITHOUT_GATES in one
+        assert "gpu_nodes_kubeconfig" not in one
 
 
 def _without_the_kubelets_run(look: Look, host: FakeHost) -> str:
@@ -140,24 +161,25 @@ def _without_the_kubelets_run(look: Look, host: FakeHost) -> str:
 
 
 @pytest.mark.parametrize(
-    ("values", "said", "warned"),
+    ("values", "said", "words"),
     [
-        (DRA, "Kubernetes v1.35.1", True),
-        (DRA, "Kubernetes v1.36.0", False),
-        (DRA, "Kubernetes v1.33.0", False),  # which is refused
-        ({**DRA, "gpu_nodes_kubeconfig": "x"}, "Kubernetes v1.35.1", False),
-        ({}, "Kubernetes v1.35.1", False),
+        (DRA, "Kubernetes v1.36.3", "the node's kubelet is of Kubernetes 1.36.3"),
+        (DRA, "", "the node's kubelet says no version of Kubernetes"),
+        (DRA, "Kubernetes v1.36.1", ""),  # which is refused
+        ({**DRA, "gpu_nodes_kubeconfig": "x"}, "Kubernetes v1.36.3", ""),
+        ({}, "Kubernetes v1.36.3", ""),
     ],
 )
-def test_gates_that_nobody_can_ask_for_are_a_warning(
-    host: FakeHost, values: dict[str, Any], said: str, warned: bool
+def test_what_nobody_could_ask_the_control_plane_is_a_warning(
+    host: FakeHost, values: dict[str, Any], said: str, words: str
 ) -> None:
     host.commands[("kubelet", "--version")] = said
     found = warnings(host, values, ["device_plugin"])
-    assert len(found) == warned
-    assert all(
-        "DRAConsumableCapacity and DRAPartitionableDevices on kube-apis" in one for one in found
-    )
+    assert len(found) == bool(words)
+    for one in found:
+        assert words in one
+        assert "whether the API server and kube-scheduler are of 1.36.2 or newer" in one
+        assert one.endswith("Next step: set gpu_nodes_kubeconfig, so that the API server is asked")
 
 
 class Server:
@@ -172,6 +194,7 @@ class Server:
             raise self.error
         if path == "/version":
             return {"gitVersion": self.said}
+        assert not self.said.startswith(("v1.33", "v1.34"))  # which answers a trial with 422
         if not self.served:
             raise ApiError("looking", "404 not found", 404)
         if method == "GET":
@@ -191,31 +214,29 @@ ALL = ("allowMultipleAllocations", "consumesCounters")
     ("server", "words"),
     [
         (Server("v1.36.2", keeps=ALL), ()),
-        (Server("v1.34.1", keeps=ALL), ()),
         (Server("v1.36.2"), ()),
+        (Server("dev", keeps=ALL), ()),
+        (Server("v1.33.5", served=False), ("Kubernetes 1.33.5, ", "v1 is not served")),
+        (Server("v1.34.1", keeps=()), ("Kubernetes 1.34.1, ", "kubernetes/kubernetes#134189")),
+        (Server("v1.35.0", keeps=ALL), ("Kubernetes 1.35.0, ", WITHOUT_GATES)),
         (
-            Server("v1.33.5", served=False),
-            (
-                "(Kubernetes v1.33.5) does not serve resource.k8s.io/v1",
-                "upgrade Kubernetes to 1.36",
-            ),
+            Server("v1.36.1", keeps=ALL),
+            ("Kubernetes 1.36.1, ", WITHOUT_MENDS, "kubernetes/kubernetes#138988"),
         ),
+        (Server("v1.36.0-gke.100", keeps=ALL), ("upgrade Kubernetes to 1.36.3, or leave gpu_",)),
         (
             Server("v1.36.2", served=False),
             ("does not serve resource.k8s.io/v1", "--runtime-config of kube-apiserver"),
         ),
         (
-            Server("v1.35.0", keeps=()),
+            Server("v1.36.3", keeps=()),
             (
                 "feature gate DRAConsumableCapacity and DRAPartitionableDevices off",
-                "set --feature-gates=DRAConsumableCapacity=true,DRAPartitionableDevices=true on"
+                "take DRAConsumableCapacity=false,DRAPartitionableDevices=false out of --feature-gates of"
                 " kube-apiserver and kube-scheduler",
             ),
         ),
-        (
-            Server("v1.36.0", keeps=ALL[:1]),
-            ("feature gate DRAPartitionableDevices off, on by default from 1.36 on",),
-        ),
+        (Server("v1.36.2", keeps=ALL[:1]), ("feature gate DRAPartitionableDevices off",)),
     ],
 )
 def test_what_a_cluster_lacks(server: Server, words: tuple[str, ...]) -> None:
@@ -249,11 +270,3 @@ def test_no_cluster_is_asked_without_dra_or_without_a_kubeconfig() -> None:
     assert cluster.check(DRA, never) == []
     off = {**DRA, "gpu_nodes_allocation": "device_plugin", "gpu_nodes_kubeconfig": "x"}
     assert cluster.check(off, never) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("v1.36.2-eks-1", (1, 36)), ("Kubernetes v1.34.0", (1, 34)), ("", None), ("dev", None)],
-)
-def test_versions_as_they_are_said(text: str, found: Any) -> None:
-    assert version(text) == found
