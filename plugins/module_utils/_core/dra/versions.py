@@ -107,7 +107,8 @@ def text(version: Version) -> str:
 
 
 def refusal(version: Version) -> str:
-    """Return what keeps the driver from a version, as far as the next one mends it; empty from the oldest on."""
+    """Return a version with what keeps the driver from it, as far as the next one mends it; empty from the oldest on."""
     wrong = [one for one in TRAITS if one.of(version) and one.mended and one.mended <= OLDEST]
     nearest = min((one.mended for one in wrong if one.mended), default=OLDEST)
-    return ", and ".join(str(one) for one in wrong if one.mended == nearest)
+    why = ", and ".join(str(one) for one in wrong if one.mended == nearest)
+    return why and f"Kubernetes {text(version)}, with which {why}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..dra.names import DEVICE_PLUGIN
-from ..dra.versions import OLDEST, RECOMMENDED, Version, parse, refusal
+from ..dra.versions import OLDEST, RECOMMENDED, parse, refusal
 from ..dra.versions import text as shown
 from ..runtimes.common import CDI
 from .problems import Problem
@@ -62,7 +62,7 @@ def of_kubelet(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
     asked = bool(values.get(KUBECONFIG))
     if found is None or found >= ((*OLDEST[:2], 0) if asked else OLDEST):
         return []
-    why = f"the node's kubelet is of Kubernetes {_wrong(found)}"
+    why = f"the node's kubelet is of {refusal(found)}"
     newer = f"{KUBECONFIG} where the API server is newer, which nobody asked so far"
     return [_refused(values, why, f"{UPGRADE}, {'' if asked else f'set {newer}, '}{BACK}")]
 
@@ -85,7 +85,7 @@ def of_version(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
     found = parse(said)
     if found is None or found >= OLDEST:
         return []
-    why = f"the API server is of Kubernetes {_wrong(found)}"
+    why = f"the API server is of {refusal(found)}"
     return [_refused(values, why, f"{UPGRADE}, {BACK}")]
 
 
@@ -108,10 +108,6 @@ def of_server(
     return [
         _refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")
     ]
-
-
-def _wrong(version: Version) -> str:
-    return f"{shown(version)}, with which {refusal(version)}"
 
 
 def _dropped(kept: Json) -> t.List[str]:

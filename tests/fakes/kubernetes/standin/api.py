@@ -28,7 +28,6 @@ from tests.fakes.kubernetes.standin.verbs import Doing
 from tests.support.ports import reserve
 
 Json = dict[str, Any]
-VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3"}
 SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -41,7 +40,7 @@ class StandIn(Gates):
     beside what their roles say. ``objects`` are there by their paths. ``expire()`` lets watches end with 410,
     ``end()`` as they do when their time is over, ``cut()`` in the middle of an event. ``connections`` counts them, and
     ``clients`` are the names in the certificates of those that connected, where it speaks ``tls``. ``drops`` are
-    fields that it forgets.
+    fields that it forgets, ``version`` what it says of itself.
     """
 
     admin = ADMIN
@@ -60,6 +59,7 @@ class StandIn(Gates):
         self.token, self.user = "good", ADMIN
         self.users: dict[str, User] = {}
         self.drops: tuple[str, ...] = ()
+        self.version = "v1.36.3"
         self.epoch = self.cuts = 0
         self.objects = Store()
         self.news = self.objects.news
@@ -202,7 +202,7 @@ class StandIn(Gates):
     def _page(self, path: str) -> Json | None:
         """Return what is said of the server itself."""
         if path == "/version":
-            return VERSION
+            return {"major": "1", "minor": "36", "gitVersion": self.version}
         served = {f"/{'apis' if '/' in api else 'api'}/{api}": api for api in KINDS}
         if path in served:
             return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served[path]}

@@ -22,7 +22,7 @@ from ..cluster.rate import SHORTEST, WATCH
 from ..slices.changes import CREATE, DELETE, Change, changes, dropped, plain
 from ..tools import logs
 from ..tools.chores import Backoff
-from .slice_api import SliceApi
+from .slice_api import NEWER, SliceApi
 
 AT_ONCE: Final = (
     3  # times that a change by somebody else is met with a new look, before there is a pause
@@ -41,7 +41,7 @@ class GateOff(NodeError):
         super().__init__(
             f"ResourceSlices need the feature gate {', '.join(gates)}",
             cause="the API server drops its fields",
-            hint="use Kubernetes 1.36 or later, or turn it on for the API server, the scheduler and kubelets",
+            hint=f"{NEWER}, with it on for the API server, the scheduler and kubelets",
         )
 
 
@@ -210,7 +210,8 @@ class Publisher:
         generations = (one["pool"].get("generation", 0) for one in specs if one)
         devices = sum(len(one.get("devices", ())) for one in wanted)
         before = self.standing
-        self.standing = Standing(max(generations, default=0), len(wanted), devices, "")
+        problem = self._api.unsafe()
+        self.standing = Standing(max(generations, default=0), len(wanted), devices, problem)
         if before != self.standing:
             counts = {"generation": self.standing.generation, "devices": devices}
             logs.info("ResourceSlices are published", slices=len(wanted), **counts)

@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from .._shared._core.dra import versions
 from .._shared._core.dra.names import DRIVER
 from ..cluster.access import FORBIDDEN, Access
 from ..cluster.errors import GONE, MISSING, ApiError, understood
+from ..cluster.version import version
 
 GROUP: Final = "resource.k8s.io/v1"
 PATH: Final = f"/apis/{GROUP}/resourceslices"
-TOO_OLD: Final = "Kubernetes 1.34 or later has it; give the GPUs to the device plugin before that"
+NEWER: Final = f"use Kubernetes {versions.text(versions.RECOMMENDED)}"
+TOO_OLD: Final = f"{NEWER}, or give the GPUs to the device plugin"
 RIGHTS: Final = (
     "give the kubeconfig's user the right to list, watch, create, update and delete the "
     "ResourceSlices of this node, as a kubelet has it"
@@ -81,6 +84,15 @@ class SliceApi:
             "uid": uid,
             "controller": True,
         }
+
+    def unsafe(self) -> str:
+        """Return why the server's version is not safe with our slices; empty where it is, or is not told."""
+        try:
+            found = version(self._access)
+        except ApiError:
+            return ""
+        why = versions.refusal(found) if found else ""
+        return why and f"the API server is of {why}; {NEWER}"
 
     def create(self, name: str, spec: Json, owner: Json) -> Json:
         """Create a slice that belongs to the node; return it as it is stored."""

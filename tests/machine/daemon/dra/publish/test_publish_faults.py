@@ -273,9 +273,49 @@ def test_taints_that_the_server_drops_are_written_once(server: Slices, api: Slic
     assert server.writes()[2:] == [("PUT", NAMES[1])]
 
 
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("v1.36.1", "Kubernetes 1.36.1, with which kube-scheduler forgets the counters of shares"),
+        ("v1.36.3-eks-1", ""),
+        ("dev", ""),
+    ],
+)
+def test_a_kubernetes_that_gives_a_card_away_twice_is_told_beside_what_is_published(
+    server: Slices, api: SliceApi, said: str, problem: str
+) -> None:
+    server.version = said
+    publisher = Publisher(api, NODE)
+    publisher.want(ONE)
+    publisher.sync()
+    assert good(server)
+    assert publisher.standing.devices == 2
+    assert publisher.standing.problem.startswith(f"the API server is of {problem}" if problem else "")
+    assert bool(publisher.standing.problem) == bool(problem)
+    server.version = "v1.36.3"
+    publisher.sync()
+    assert publisher.standing.problem == ""
+
+
+def test_a_server_that_keeps_its_version_to_itself_is_no_problem(
+    server: Slices, api: SliceApi
+) -> None:
+    def fail(_method: str, path: str) -> None:
+        if path == "/version":
+            server.faults.append(("GET", 403))
+
+    server.before = fail
+    publisher = Publisher(api, NODE)
+    publisher.want(ONE)
+    publisher.sync()
+    assert publisher.standing.problem == ""
+    assert ("GET", "/version") in server.requests
+    assert not server.faults
+
+
 def test_a_cluster_without_dra_is_told_so(server: Slices, api: SliceApi) -> None:
     server.faults.append(("GET", 404))
     publisher = Publisher(api, NODE)
     publisher.want(ONE)
-    with pytest.raises(ApiError, match=r"does not serve resource.k8s.io/v1.*1\.34"):
+    with pytest.raises(ApiError, match=r"does not serve resource.k8s.io/v1.*use Kubernetes 1\.36\.3"):
         publisher.sync()
