@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.placement.cel import CelError, Selector
+from gpu_plugin.placement.cel import CelError, Selector, patterns
 from gpu_plugin.placement.values import Capacity, Device, Version
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.alarm import alarm
 from tests.support.refusals import refused_otherwise
 
 GPU = Device(
@@ -112,6 +117,38 @@ def test_what_can_not_be_evaluated_stops_the_pod() -> None:
 def test_what_is_not_understood_is_named() -> None:
     cases = ((expression, ("is not understood", why)) for expression, why in NOT_UNDERSTOOD)
     assert refused_otherwise(Selector.of, cases, NodeError) == []
+
+
+SLOW = (
+    ("a" * 200, "a*a*a*a*b"),
+    ("a" * 30, "(a|a)" * 25 + "b"),
+    ("a" * 30, "a?" * 30 + "a" * 31),
+    ("a" * 500, "(a|b|.)(a|b|.)a*a*c"),
+)
+
+
+@pytest.mark.parametrize(("text", "pattern"), SLOW)
+def test_a_pattern_that_backtracks_ends(text: str, pattern: str) -> None:
+    selector = Selector.of(f"'{text}'.matches('{pattern}')")
+    words = f"can match a text of {len(text)} letters in too many ways"
+    with alarm(), pytest.raises(CelError, match=words):
+        selector.matches(GPU)
+
+
+def test_what_an_attribute_may_hold_is_matched_by_all_patterns_that_are_read() -> None:
+    longest = "a" * 64
+    with alarm():
+        assert not Selector.of(f"'{longest}'.matches('a*a*a*a*b')").matches(GPU)
+        assert Selector.of(f"'{longest}'.matches('^(a|b|c)?(a|b|c)?.*a.*$')").matches(GPU)
+
+
+@given(
+    st.lists(st.sampled_from(("a", "b", ".", "(", ")", "|", "?", "*", "+", "{0,9}", "[ab]"))),
+    st.integers(0, 200),
+)
+def test_no_pattern_takes_long(pieces: list[str], length: int) -> None:
+    with alarm(), contextlib.suppress(CelError):
+        patterns.matches("a" * length, "".join(pieces))
 
 
 def test_equal_devices_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from ..._shared._core.errors import InputError
 from .. import quantity, slices
 from ..values import Version
 from .errors import CelError
-from .patterns import compiled
+from .patterns import matches
 
 _LIMIT: Final = 2**63
 
@@ -157,7 +157,7 @@ _STRINGS: Final[dict[str, Function]] = {
     "contains": ((str,), (str,), lambda text, part: part in text),
     "startsWith": ((str,), (str,), str.startswith),
     "endsWith": ((str,), (str,), str.endswith),
-    "matches": ((str,), (str,), lambda text, form: compiled(form).search(text) is not None),
+    "matches": ((str,), (str,), matches),
     "lowerAscii": ((str,), (), lambda text: text.translate(_LOWER)),
     "upperAscii": ((str,), (), lambda text: text.translate(_UPPER)),
     "trim": ((str,), (), str.strip),
