@@ -8,29 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpu_plugin._shared._core.dra.versions import RECOMMENDED, Version
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.placement import claims, slices
 from gpu_plugin.placement.allocated import use_of
 from gpu_plugin.placement.candidates import Candidates, Refused
 from gpu_plugin.placement.search import search
-from gpu_plugin.placement.values import Devices, Given, added
+from gpu_plugin.placement.values import Devices, Given, added, broken
 
 Json = dict[str, Any]
 NODE = "node-1"
 
 
-def answers(case: Mapping[str, Any]) -> list[str]:
+def answers(case: Mapping[str, Any], version: Version = RECOMMENDED) -> list[str]:
     """Return what each pod gets: devices by request, "-" where nothing, "!" where Kubernetes gives up on it."""
-    devices = slices.devices(slices.by_node(case["slices"]).get(NODE, []))
+    nodes = {name: slices.devices(of) for name, of in slices.by_node(case["slices"]).items()}
+    devices = nodes.get(NODE) or Devices(())
     use = use_of(case.get("allocated", ()), devices)
     candidates = Candidates(
-        claims.classes({one["metadata"]["name"]: one for one in case["classes"]})
+        claims.classes({one["metadata"]["name"]: one for one in case["classes"]}),
+        broken(nodes.values()),
     )
     found = []
     for pod in case["pods"]:
         try:
             asked = [claims.claim(one["metadata"]["name"], one["spec"]) for one in pod]
-            given = search(asked, devices, use, candidates)
+            given = search(asked, devices, use, candidates, version)
         except (Refused, NodeError):
             found.append("!")
             continue

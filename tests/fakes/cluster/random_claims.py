@@ -3,7 +3,7 @@
 
 """Random nodes with GPUs, and random pods with claims, from a seed.
 
-The answers that a genuine allocator gave to them are in genuine/answers.txt: a change here needs a new recording.
+The answers that genuine allocators gave to them are in genuine/answers-*.txt: a change here needs new recordings.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ TOLERATIONS = (
     {"key": "gpu.node/xid", "operator": "Exists", "effect": "NoSchedule"},
     {"key": "sick"},
 )
+ALONE = 400  # seeds below it make a node by itself
 ATTRIBUTES = ("uuid", "numaNode", "productName", "ecc", "cc", "none")
 
 
@@ -68,6 +69,7 @@ class Case:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._simple = seed % 2 == 0
+        self._alone = seed < ALONE
         self._number = 0
 
     def made(self) -> Json:
@@ -75,6 +77,8 @@ class Case:
         slices = self._slices("gpu.node")
         if self._happens(0.1):
             slices += self._slices("gpu.other")
+        if not self._alone:
+            slices += [one for node in ("node-2", "node-3") for one in self._beside(node)]
         pods = [self._pod() for _pod in range(self._random.randint(1, 8))]
         if self._happens(0.5):
             pods += [self._again(pods[0], number) for number in range(6)]
@@ -90,7 +94,16 @@ class Case:
     def _one(self, *choices: Any) -> Any:
         return self._random.choice(choices)
 
-    def _slices(self, driver: str) -> list[Json]:
+    def _beside(self, node: str) -> list[Json]:
+        """Return the slices of another node, whose pool may be just being replaced."""
+        slices = self._slices("gpu.node", node)
+        if self._happens(0.1):
+            pool = {"name": node, "generation": 3, "resourceSliceCount": 2}
+            spec = {"driver": "gpu.node", "nodeName": node, "pool": pool, "devices": []}
+            slices.append({"metadata": {"name": f"{node}-new"}, "spec": spec})
+        return slices
+
+    def _slices(self, driver: str, node: str = "node-1") -> list[Json]:
         devices: list[Json] = []
         sets = [self._gpu(number, devices) for number in range(self._random.randint(1, 3))]
         split = len(devices) > 1 and self._happens(0.4)
@@ -101,11 +114,11 @@ class Case:
         names = list("abc")
         self._random.shuffle(names)
         pool = {
-            "name": "node-1",
+            "name": node,
             "generation": 2,
             "resourceSliceCount": 1 + len(parts) + (odd < 0.04),
         }
-        spec = {"driver": driver, "nodeName": "node-1", "pool": pool}
+        spec = {"driver": driver, "nodeName": node, "pool": pool}
         made = [{**spec, "sharedCounters": sets}, *({**spec, "devices": part} for part in parts)]
         if self._happens(0.1):
             old = {**spec, "pool": {**pool, "generation": 1}}
@@ -114,7 +127,7 @@ class Case:
             )
             names[3:] = ["z"]
         return [
-            {"metadata": {"name": f"{driver}-{name}"}, "spec": one}
+            {"metadata": {"name": f"{node}-{driver}-{name}"}, "spec": one}
             for name, one in zip(names, made, strict=False)
         ]
 

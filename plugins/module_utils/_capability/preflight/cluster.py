@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What only the cluster knows, asked on the controller: whether its version is safe, and its API server has what shares need."""
+"""What only the cluster knows, asked on the controller: its version, and whether it has what shares need."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def text(version: Version) -> str:
 
 
 def refusal(version: Version) -> str:
-    """Return a version with what keeps the driver from it, as far as the next one mends it; empty from the oldest on."""
+    """Return a version with what keeps the driver from it, as far as the next mends it; empty from the oldest on."""
     wrong = [one for one in TRAITS if one.of(version) and one.mended and one.mended <= OLDEST]
     nearest = min((one.mended for one in wrong if one.mended), default=OLDEST)
     why = ", and ".join(str(one) for one in wrong if one.mended == nearest)

@@ -105,9 +105,7 @@ def of_server(
         return []
     why = f"the API server (Kubernetes {said}) has the feature gate {' and '.join(missing)} off"
     setting = ",".join(f"{one}=false" for one in missing)
-    return [
-        _refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")
-    ]
+    return [_refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")]
 
 
 def _dropped(kept: Json) -> t.List[str]:

@@ -4,12 +4,12 @@
 // Gives random cases to the genuine allocator of Kubernetes and prints its answers, a line a case: a text for each
 // pod, "-" where it gets nothing, "!" where the allocator gives up on it.
 //
-// answers.txt was recorded with Kubernetes 1.36.2 in the root of its sources, into whose tree this file is laid
-// without writing to it:
+// answers-VERSION.txt was recorded with Kubernetes VERSION in the root of its sources, into whose tree this file is laid
+// without writing to it. That of 1.36.2 has no cases with other nodes beside, which are the later 200.
 //
 //	echo '{"Replace": {"'$PWD'/cmd/recorder/main.go": "'$HERE'/recorder.go"}}' > overlay.json
 //	go build -mod=vendor -overlay overlay.json -o recorder ./cmd/recorder
-//	python $HERE/../random_claims.py 0 400 | ./recorder > $HERE/answers.txt
+//	python $HERE/../random_claims.py 0 600 | ./recorder > $HERE/answers-VERSION.txt
 package main
 
 import (

@@ -4,12 +4,14 @@
 """Consumable capacity, shared devices and counters, case by case.
 
 The cases are those of Kubernetes' own table for its allocator (structured/internal/allocatortesting, 1.36); what is
-given was asked of the genuine allocator. Quantities are in units: a share device has 4 of "memory".
+given was asked of the genuine allocators of the versions. Quantities are in units: a share device has 4 of "memory".
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from gpu_plugin._shared._core.dra.versions import OLDEST
 
 from tests.fakes.cluster.placing import Json, answers, asks, claim, device_class, node
 
@@ -244,23 +246,23 @@ TABLE: dict[str, tuple[Json, list[str]]] = {
         tied(TWO_CARDS, "matchAttribute", wants("1", "r0"), wants("1", "r1")),
         ["r0=a-share:1 r1=a-share:1"],
     ),
-    "more shares on one card than it has, though the other has them: its counters stay consumed": (
+    "more shares on one card than it has, though the other has them": (
         tied(TWO_CARDS, "matchAttribute", wants("3", "r0"), wants("2", "r1")),
-        ["-"],
+        ["r0=b-share:3 r1=b-share:2"],
     ),
     "the same without counters": (
         tied(TWO_OPEN, "matchAttribute", wants("3", "r0"), wants("2", "r1")),
         ["r0=b-share:3 r1=b-share:2"],
     ),
-    "a share before a whole card that needs its card: not given back, so never": (
+    "a share before a whole card that needs its card": (
         case(CARDS, [wants("1", "r0"), asks("r1", "alone")], counters=BOTH),
-        ["-"],
+        ["r0=b-share:1 r1=a"],
     ),
-    "two cards of one kind, the first of which has no partner: the others were refused beside it, so never": (
+    "two cards of one kind, the first of which has no partner": (
         odd_one_out(
             {"requests": [asks("r", count=2)], "constraints": [{"matchAttribute": "gpu.node/numa"}]}
         ),
-        ["-"],
+        ["r=b r=c"],
     ),
     "the same by alternatives": (
         odd_one_out({"requests": [{"name": "r", "firstAvailable": [two("here"), two("there")]}]}),
@@ -273,6 +275,20 @@ TABLE: dict[str, tuple[Json, list[str]]] = {
 }
 
 
+# What is tried first takes its counters along in a version that does not give them back.
+CONSUMED = (
+    "more shares on one card than it has, though the other has them",
+    "a share before a whole card that needs its card",
+    "two cards of one kind, the first of which has no partner",
+)
+
+
 def test_kubernetes_table_of_consumable_capacity() -> None:
     found = {name: answers(given) for name, (given, _expected) in TABLE.items()}
     assert found == {name: expected for name, (_given, expected) in TABLE.items()}
+
+
+def test_the_same_table_in_the_oldest_version() -> None:
+    found = {name: answers(given, OLDEST) for name, (given, _expected) in TABLE.items()}
+    table = {name: expected for name, (_given, expected) in TABLE.items()}
+    assert found == {**table, **{name: ["-"] for name in CONSUMED}}

@@ -15,7 +15,16 @@ from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.simulate.sources import inventory, manifests, products
 from nvsim.catalog import FOLDER, product
 
-from tests.fakes.cluster.simulating import TWO_OF_32, Json, deployment, pod, simulate
+from tests.fakes.cluster.simulating import (
+    TWO_OF_32,
+    Json,
+    claiming,
+    deployment,
+    pod,
+    simulate,
+    template,
+    whole,
+)
 
 
 def read(*rows: Any) -> Any:
@@ -188,6 +197,25 @@ def test_what_is_not_looked_at_is_told(tmp_path: Path, capsys: Any) -> None:
     asked = pod(gpu=1)
     asked["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
     assert "Not looked at: Pod/p: hostPort is not looked at" in _table(tmp_path, capsys, asked)
+
+
+def test_what_tenants_wrote_steers_no_terminal(tmp_path: Path, capsys: Any) -> None:
+    owned = "\x1b]0;owned\x07\x1b[2J\u202e"
+    reading = [f'device.attributes["gpu.node"]["{owned}"]', f'device.driver == "{owned}"']
+    asked = {name: [{"cel": {"expression": one}}] for name, one in zip("ab", reading, strict=True)}
+    objects = [
+        *(template(name, whole(selectors=one)) for name, one in asked.items()),
+        *(claiming(f"{owned}{name}", name) for name in asked),
+        {**pod(owned, gpu=1), "metadata": {"name": owned, "namespace": owned}},
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    (tmp_path / "nodes.yaml").write_text(json.dumps({"nodes": [TWO_OF_32]}))
+    files = ["--inventory", str(tmp_path / "nodes.yaml"), str(tmp_path / "pods.json")]
+    for options in ((), ("--json",), ("--pods",)):
+        assert cli.main(["simulate", *files, *options]) == 3
+        found = capsys.readouterr()
+        assert set("\x1b\x07\u202e").isdisjoint(found.out + found.err), options
+        assert "owned" in found.out
 
 
 def test_manifests_from_the_standard_input(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The published cases of fractions, and what a genuine control plane 1.36.2 was seen to do with slices of ours."""
+"""The published cases of fractions, and what genuine control planes were seen to do with slices of ours."""
 
 from __future__ import annotations
 
@@ -140,14 +140,19 @@ def test_two_shares_on_cards_as_asked(run: Any) -> None:
         assert run([made, claiming("p", "s")]).devices("p") == expected, constraint
 
 
-def test_counters_that_kubernetes_does_not_give_back(run: Any) -> None:
+def test_counters_that_a_version_does_not_give_back(run: Any) -> None:
     first = {"selectors": [{"cel": {"expression": "device.attributes['gpu.node'].index == 0"}}]}
     made = template("s", share("a", memory="1Gi"), whole("b", **first))
-    found = run([made, claiming("p", "s")])
+    found = run([made, claiming("p", "s")], None, "--kubernetes", "1.36.2")
     assert found.counts == (0, 1)
-    assert "does not give back the counters" in found.why("p")
+    assert "before Kubernetes 1.36.3 counters of a device that is tried" in found.why("p")
+    assert "kubernetes/kubernetes#140663" in found.why("p")
+    newer = run([made, claiming("p", "s")])
+    assert newer.devices("p") == ["gpu-1-share", "gpu-0"]
     better = template("s", whole("b", **first), share("a", memory="1Gi"))
-    assert run([better, claiming("p", "s")]).devices("p") == ["gpu-0", "gpu-1-share"]
+    for version in ("1.36.2", "1.36.3"):
+        found = run([better, claiming("p", "s")], None, "--kubernetes", version)
+        assert found.devices("p") == ["gpu-0", "gpu-1-share"]
 
 
 def test_the_first_alternative_that_can_be_had(run: Any) -> None:

@@ -3,7 +3,7 @@
 
 """Simulations on ResourceSlices as a cluster has them, with what is allocated, tainted or being replaced.
 
-The slices are those with which a genuine control plane 1.36.2 was watched: two cards of 32 GiB, each as a whole, as
+The slices are those with which genuine control planes were watched: two cards of 32 GiB, each as a whole, as
 shares and as two halves, over the same counters.
 """
 
@@ -201,6 +201,19 @@ def test_nothing_of_a_pool_that_is_being_replaced(run: Any) -> None:
     assert (
         found.why("p")
         == "its ResourceSlices can't be used: 2 of 3 slices of generation 1 are there"
+    )
+
+
+def test_all_devices_of_a_node_while_another_ones_slices_are_replaced(run: Any) -> None:
+    asked = whole()
+    asked["exactly"]["allocationMode"] = "All"
+    made = [template("all", asked), claiming("p", "all"), WHOLE, claiming("one", "whole")]
+    found = run([*slices(), *slices(node="m")], made)
+    assert found.devices("p") == ["gpu-0", "gpu-1"]
+    replaced = run([*slices(), *slices(node="m", count=3)], made)
+    assert replaced.devices("one") == ["gpu-0"]
+    assert replaced.why("p") == (
+        "all devices are requested, and pool m can't be used: 2 of 3 slices of generation 1 are there"
     )
 
 

@@ -12,7 +12,7 @@ from .capacity import demand
 from .cel import CelError, Selector
 from .claims import Request
 from .quantity import Number
-from .values import Capacity, Device, Devices
+from .values import Capacity, Device, Devices, Pool
 
 
 class Refused(Exception):
@@ -29,10 +29,13 @@ class Candidate:
 
 
 class Candidates:
-    """The candidates of requests on nodes, each found once."""
+    """The candidates of requests on nodes, each found once; ``broken`` is a pool for which none gives all devices."""
 
-    def __init__(self, classes: Mapping[str, tuple[Selector, ...]]) -> None:
+    def __init__(
+        self, classes: Mapping[str, tuple[Selector, ...]], broken: Pool | None = None
+    ) -> None:
         self._classes = classes
+        self._broken = broken
         self._known: dict[tuple[Devices, Request], tuple[Candidate, ...]] = {}
         self._demands: dict[
             tuple[Request, int],
@@ -44,6 +47,13 @@ class Candidates:
         """Refused: the request's class does not exist."""
         if request.device_class not in self._classes:
             raise Refused(f"the DeviceClass {request.device_class} does not exist")
+
+    def check_all(self, devices: Devices) -> None:
+        """Refused: all devices can't be had, as a pool of the node or of any other can't be used."""
+        pool = next((one for one in devices.pools if one.problem), self._broken)
+        if pool:
+            why = pool.problem or pool.elsewhere
+            raise Refused(f"all devices are requested, and pool {pool.name} can't be used: {why}")
 
     def of(self, devices: Devices, request: Request) -> tuple[Candidate, ...]:
         """Return the candidates of a request in the order in which they are tried."""

@@ -3,7 +3,7 @@
 
 """How much of a device's capacity a request takes. Pure.
 
-As Kubernetes' allocator reckons it (k8s.io/dynamic-resource-allocation/structured, 1.36).
+As Kubernetes' allocator reckons it (k8s.io/dynamic-resource-allocation/structured).
 """
 
 from __future__ import annotations

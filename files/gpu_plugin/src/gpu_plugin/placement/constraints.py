@@ -36,8 +36,7 @@ class Match:
 class Distinct:
     """Each device has an own value of an attribute.
 
-    Only the last device of each request counts, as in Kubernetes 1.36: two of one request are not compared
-    with the first of three.
+    Only the last device of each request counts, as in Kubernetes (LAST_DISTINCT in _core/dra/versions.py).
     """
 
     def __init__(self, constraint: Constraint) -> None:

@@ -3,7 +3,7 @@
 
 """Counters that the devices of a pool share, while devices are being chosen. Pure.
 
-Kubernetes 1.36 keeps them by the name of the pool alone, so that two drivers' pools of one name share them.
+Kubernetes keeps them by the name of the pool alone (POOL_NAMES in _core/dra/versions.py).
 """
 
 from __future__ import annotations

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .._shared._core.dra.versions import RECOMMENDED, Version
 from .candidates import Candidates, Refused
 from .cel import Selector
 from .claims import Claim, Request
 from .headroom import Headroom, headroom
 from .reasons import Reason, reasons
 from .search import search
-from .values import Devices, Given, Use, added
+from .values import Devices, Given, Pool, Use, added
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,19 @@ class Placed:
 
 
 class Placer:
-    """Places claims as Kubernetes' allocator would; it changes nothing."""
+    """Places claims as the allocator of a version of Kubernetes would; it changes nothing.
 
-    def __init__(self, classes: Mapping[str, tuple[Selector, ...]]) -> None:
-        self._candidates = Candidates(classes)
+    ``broken`` is a pool for which no node gives all of its devices.
+    """
+
+    def __init__(
+        self,
+        classes: Mapping[str, tuple[Selector, ...]],
+        broken: Pool | None = None,
+        version: Version = RECOMMENDED,
+    ) -> None:
+        self._candidates = Candidates(classes, broken)
+        self._version = version
         self._known: dict[tuple[tuple[Claim, ...], Devices, Use], Placed | None] = {}
 
     def place(self, claims: tuple[Claim, ...], devices: Devices, use: Use) -> Placed | None:
@@ -39,7 +49,7 @@ class Placer:
         """
         key = (claims, devices, use)
         if key not in self._known:
-            given = search(claims, devices, use, self._candidates)
+            given = search(claims, devices, use, self._candidates, self._version)
             self._known[key] = None if given is None else Placed(given, added(use, given, devices))
         return self._known[key]
 
@@ -51,6 +61,6 @@ class Placer:
     def why(self, claims: tuple[Claim, ...], devices: Devices, use: Use) -> tuple[Reason, ...]:
         """Return why a node gives nothing to the claims of a pod."""
         try:
-            return reasons(claims, devices, use, self._candidates)
+            return reasons(claims, devices, use, self._candidates, self._version)
         except Refused as error:
             return (Reason(str(error)),)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from .._shared._core.dra.names import DRIVER, GPU, MIG, SHARE
+from .._shared._core.dra.versions import LEAKS, RECOMMENDED, Version
+from .._shared._core.dra.versions import text as shown
 from .candidates import Candidate, Candidates
 from .capacity import free as free_of
 from .claims import Claim, Request
@@ -21,8 +23,8 @@ from .values import Capacity, Device, Devices, Use
 _HELD: Final = {GPU: "as whole GPUs", MIG: "as MIG devices", SHARE: "by shares"}
 TOGETHER: Final = "each of its requests could be met, but not all together"
 FORGOTTEN: Final = (
-    "the devices would do, but Kubernetes 1.36 does not give back the counters of a device that it tried;"
-    " have one request in a claim, whole GPUs before shares, and firstAvailable with selectors, not matchAttribute"
+    f"the devices would do, but before Kubernetes {shown(LEAKS.mended or RECOMMENDED)} {LEAKS}; upgrade, or have one"
+    " request in a claim, whole GPUs before shares, and firstAvailable with selectors, not matchAttribute"
 )
 
 
@@ -44,7 +46,7 @@ class _Node:
 
 
 def reasons(
-    claims: Sequence[Claim], devices: Devices, use: Use, candidates: Candidates
+    claims: Sequence[Claim], devices: Devices, use: Use, candidates: Candidates, version: Version
 ) -> tuple[Reason, ...]:
     """Return what is in the way of each request that can't be met by itself, or of all together."""
     node = _Node(devices, use, candidates)
@@ -53,7 +55,7 @@ def reasons(
     ]
     if alone:
         return tuple(dict.fromkeys(alone))
-    possible = search(claims, devices, use, candidates, forgetful=False) is not None
+    possible = LEAKS.of(version) and search(claims, devices, use, candidates) is not None
     return (Reason(FORGOTTEN if possible else TOGETHER),)
 
 

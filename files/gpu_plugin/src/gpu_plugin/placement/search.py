@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The search for devices: the first that fit, with a way back, as Kubernetes 1.36 does it. Pure.
+"""The search for devices: the first that fit, with a way back, as Kubernetes' versions do it. Pure.
 
-The order of checks is that of its allocator (structured/internal/incubating), since what a refused device leaves
-behind depends on it: counters of a device that a taint or a constraint keeps away, and those of a share that is
-given back, stay consumed for the rest of the search.
+The order of checks is that of its allocator (structured/internal/incubating), since before the version that mends
+LEAKS what a refused device leaves behind depends on it: counters of a device that a taint or a constraint keeps away,
+and those of a share that is given back, stay consumed for the rest of the search.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from .._shared._core.dra.versions import LEAKS, RECOMMENDED, Version
 from .candidates import Candidate, Candidates, Refused
 from .capacity import fits
 from .claims import MOST_DEVICES, Claim, Request
@@ -47,15 +48,11 @@ def search(
     devices: Devices,
     use: Use,
     candidates: Candidates,
-    *,
-    forgetful: bool = True,
+    version: Version = RECOMMENDED,
 ) -> tuple[Given, ...] | None:
-    """Return what the claims of a pod get on a node, or None. Refused: no node is looked at any more.
-
-    With ``forgetful`` False all counters are given back on the way, which Kubernetes 1.36 does not do.
-    """
+    """Return what a version gives to the claims of a pod on a node, or None. Refused: no node is looked at any more."""
     try:
-        return _Search(claims, devices, use, candidates, forgetful=forgetful).result()
+        return _Search(claims, devices, use, candidates, leaks=LEAKS.of(version)).result()
     except RecursionError:
         raise Refused("the claims of a pod ask for more devices than are followed here") from None
 
@@ -68,11 +65,11 @@ class _Search:
         use: Use,
         candidates: Candidates,
         *,
-        forgetful: bool,
+        leaks: bool,
     ) -> None:
         self._devices = devices
         self._use = use
-        self._forgetful = forgetful
+        self._leaks = leaks
         self._steps = 0
         self._counters = Counters(devices, use)
         self._constraints = [started(claim.constraints) for claim in claims]
@@ -101,11 +98,7 @@ class _Search:
         found = candidates.of(self._devices, request)
         if request.count is not None:
             return _Option(request, found, request.count, None)
-        for pool in self._devices.pools:
-            if pool.problem:
-                raise Refused(
-                    f"all devices are requested, and pool {pool.name} can't be used: {pool.problem}"
-                )
+        candidates.check_all(self._devices)
         for one in found:
             if one.error:
                 raise Refused(one.error)
@@ -203,15 +196,21 @@ class _Search:
         if request.barred(device) or not self._add(claim, request, one.device, must=must):
             self._give_back(one.device, charged=charged)
             return None
-        if not device.multiple:
-            self._taking[one.device] = self._taking.get(one.device, 0) + 1
         if not self._has_room(one):  # of "all" devices two requests may have had the same in mind
+            if not self._leaks:
+                self._release(claim, request)
+                self._give_back(one.device, charged=charged)
             return None
         consumed = (one.demand or ()) if device.multiple else ()
+        shared = one.device in self._sharing
         if device.multiple:
             self._share(one.device, consumed, 1)
+        else:
+            self._taking[one.device] = self._taking.get(one.device, 0) + 1
         self._given[claim].append(Given(claim, request.full_name, one.device, consumed))
-        return lambda: self._undo(claim, request, one.device, consumed, charged=charged)
+        return lambda: self._undo(
+            claim, request, one.device, consumed, charged=charged, shared=shared
+        )
 
     def _shared(self, device: int) -> bool:
         return device in self._use.capacity or device in self._sharing
@@ -235,6 +234,10 @@ class _Search:
         for name, amount in consumed:
             amounts[name] = amounts.get(name, 0) + sign * amount
 
+    def _release(self, claim: int, request: Request) -> None:
+        for constraint in self._constraints[claim]:
+            constraint.remove(request)
+
     def _undo(
         self,
         claim: int,
@@ -243,9 +246,10 @@ class _Search:
         consumed: tuple[tuple[str, Number], ...],
         *,
         charged: bool,
+        shared: bool,
     ) -> None:
-        for constraint in self._constraints[claim]:
-            constraint.remove(request)
+        """Take a device back; ``shared`` tells whether others of these claims had a share of it before."""
+        self._release(claim, request)
         self._given[claim].pop()
         if not self._devices.row[index].multiple:
             self._taking[index] -= 1
@@ -253,12 +257,12 @@ class _Search:
                 self._counters.refund(index)
             return
         self._give_back(index, charged=charged)
-        if consumed or not self._forgetful:
+        if consumed or not self._leaks:
             self._share(index, consumed, -1)
-            if not any(self._sharing[index].values()):
+            if not (any(self._sharing[index].values()) if self._leaks else shared):
                 del self._sharing[index]
 
     def _give_back(self, index: int, *, charged: bool) -> None:
-        """Refund counters where Kubernetes 1.36 forgets to."""
-        if charged and not self._forgetful:
+        """Refund counters, unless Kubernetes forgets to."""
+        if charged and not self._leaks:
             self._counters.refund(index)

@@ -52,7 +52,9 @@ def _pool(driver: str, name: str, slices: list[Json]) -> Pool:
     wanted = int(current[0]["spec"]["pool"]["resourceSliceCount"])
     if len(current) != wanted:
         why = f"{len(current)} of {wanted} slices of generation {newest} are there"
-        return Pool(driver, name, problem=why, incomplete=True)
+        counted = any(one["spec"].get("sharedCounters") for one in current)
+        elsewhere = why if counted else ""
+        return Pool(driver, name, problem=why, elsewhere=elsewhere, incomplete=True)
     current.sort(key=lambda one: str(one.get("metadata", {}).get("name", "")))
     return _complete(driver, name, [one["spec"] for one in current])
 
@@ -71,15 +73,15 @@ def _complete(driver: str, name: str, specs: list[Json]) -> Pool:
         for one in sets
         for counter, value in (one.get("counters") or {}).items()
     }
-    why = _problem(raw, sets)
+    names = Counter(str(one["name"]) for one in raw)
+    twice = next((f"two devices have the name {one}" for one in names if names[one] > 1), "")
+    wrong = _wrong_counters(raw, sets)
     later = any(one.get("bindingConditions") is not None for one in raw)
-    return Pool(driver, name, found, counters, why, binds_later=later)
+    elsewhere = wrong if sets else ""
+    return Pool(driver, name, found, counters, twice or wrong, elsewhere, binds_later=later)
 
 
-def _problem(raw: list[Json], sets: list[Json]) -> str:
-    twice = [name for name, count in Counter(str(one["name"]) for one in raw).items() if count > 1]
-    if twice:
-        return f"two devices have the name {twice[0]}"
+def _wrong_counters(raw: list[Json], sets: list[Json]) -> str:
     known = {str(one["name"]): one.get("counters") or {} for one in sets}
     if len(known) < len(sets):
         return "two counter sets have one name"

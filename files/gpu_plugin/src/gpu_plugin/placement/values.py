@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -81,7 +81,8 @@ class Device:
 class Pool:
     """The devices of one pool that a node can use, in the order in which they are tried.
 
-    ``problem`` says why nothing is allocated from it; ``incomplete`` that its slices are being replaced.
+    ``problem`` says why nothing is allocated from it, ``elsewhere`` what of that is seen when a pod is tried on other
+    nodes, for which counters alone are gathered; ``incomplete`` that its slices are being replaced.
     """
 
     driver: str
@@ -90,6 +91,7 @@ class Pool:
     counters: Mapping[tuple[str, str], Number] = field(default_factory=dict)
     problem: str = ""
     incomplete: bool = False
+    elsewhere: str = ""
     binds_later: bool = False
 
 
@@ -140,6 +142,12 @@ class Devices:
     def index(self) -> dict[tuple[str, str, str], int]:
         """The index of each device by driver, pool and name."""
         return {(one.driver, one.pool, one.name): index for index, one in enumerate(self.row)}
+
+
+def broken(nodes: Iterable[Devices]) -> Pool | None:
+    """Return a pool, if there is one, for which no node gives all of its devices (ALL_POOLS in dra/versions.py)."""
+    pools = (pool for one in dict.fromkeys(nodes) for pool in one.pools)
+    return next((one for one in pools if one.elsewhere), None)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .._shared._core.dra.versions import text as shown
+from .._shared._core.text.shown import printable
 from ..placement import quantity
 from ..placement.values import Given
+from .cluster_state import State
 from .values import Node, Outcome
 
 MOST_LINES: Final = 60  # pods that are listed one by one
@@ -18,14 +21,15 @@ MOST_REASONS: Final = 5
 Json = dict[str, Any]
 
 
-def as_json(outcomes: Sequence[Outcome], nodes: Sequence[Node], warnings: Sequence[str]) -> Json:
+def as_json(outcomes: Sequence[Outcome], state: State) -> Json:
     """Return everything: pods with nodes and devices or reasons, and what is in use of nodes."""
     return {
+        "kubernetes": shown(state.version),
         "running": sum(bool(one.node) for one in outcomes),
         "pending": sum(not one.node for one in outcomes),
         "pods": [_pod(one) for one in outcomes],
-        "nodes": [_node(one) for one in nodes],
-        "warnings": list(warnings),
+        "nodes": [_node(one) for one in state.nodes],
+        "warnings": list(state.warnings),
     }
 
 
@@ -71,7 +75,7 @@ def table(outcomes: Sequence[Outcome], warnings: Sequence[str], *, every: bool =
     lines.append(f"{running} running, {len(outcomes) - running} pending")
     lines += _pending(outcomes)
     lines += [f"Not looked at: {one}" for one in dict.fromkeys(warnings)]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _listed(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._shared._core.dra.versions import RECOMMENDED, Version
 from .._shared._core.errors import NodeError
 from ..placement import claims as placement_claims
 from ..placement.candidates import Refused
 from ..placement.cel import Selector
 from ..placement.claims import Claim
 from ..placement.placer import Placer
+from ..placement.values import broken
 from .extended import classes_by_resource
 from .values import ClaimRef, Node, Pod, SharedClaim
 
@@ -24,13 +26,14 @@ Json = Mapping[str, Any]
 
 @dataclass
 class State:
-    """Everything but the pods. Claims and templates are by namespace and name."""
+    """Everything but the pods. Claims and templates are by namespace and name; the version is Kubernetes'."""
 
     nodes: list[Node] = field(default_factory=list)
     classes: dict[str, Json] = field(default_factory=dict)
     templates: dict[tuple[str, str], Json] = field(default_factory=dict)
     claims: dict[tuple[str, str], SharedClaim] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    version: Version = RECOMMENDED
 
 
 class Claims:
@@ -44,7 +47,8 @@ class Claims:
 
     def placer(self) -> Placer:
         """Return what places claims of the classes. A class that is not understood is an error when it is used."""
-        return Placer(_Classes(self._state.classes))
+        pool = broken(node.devices for node in self._state.nodes)
+        return Placer(_Classes(self._state.classes), pool, self._state.version)
 
     def named(self, pod: Pod, ref: ClaimRef) -> SharedClaim:
         """Return a claim that a pod names, or that is made for it. NodeError: there is none."""

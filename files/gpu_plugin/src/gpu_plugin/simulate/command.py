@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.errors import NodeError, damaged
+from .._shared._core.dra import versions
+from .._shared._core.dra.versions import RECOMMENDED, Version
+from .._shared._core.errors import InputError, NodeError, damaged
 from ..cluster.access import Access
+from ..cluster.version import version
 from . import answer
 from .cluster_state import Claims, State
 from .scheduling import Scheduler
@@ -46,6 +49,13 @@ def fill(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--cluster", action="store_true", help="the nodes of the cluster")
     parser.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster")
+    parser.add_argument(
+        "--kubernetes",
+        default="",
+        metavar="VERSION",
+        help="the version whose scheduler is simulated; without it that of the cluster, or"
+        f" {versions.text(RECOMMENDED)}",
+    )
     parser.add_argument("--hami-config", metavar="FILE", help="HAMi's device-config.yaml")
     parser.add_argument(
         "--pack",
@@ -61,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     """Simulate, print what was found, and return the exit status. NodeError: something can't be read."""
     state, outcomes = simulated(options)
     if options.json:
-        print(json.dumps(answer.as_json(outcomes, state.nodes, state.warnings), indent=2))
+        print(json.dumps(answer.as_json(outcomes, state), indent=2))
     else:
         print(answer.table(outcomes, state.warnings, every=options.pods))
     return 0 if all(one.node for one in outcomes) else PENDING
@@ -78,15 +88,35 @@ def simulated(options: argparse.Namespace) -> tuple[State, list[Outcome]]:
         raise damaged("an object", error, "check it with kubectl apply --dry-run=server") from error
 
 
-def _there(options: argparse.Namespace) -> tuple[list[Node], list[Json]]:
-    """Return the nodes, and the objects of the cluster or of what stands for it."""
-    if options.inventory:
-        return inventory.nodes(_text(options.inventory), options.inventory)
+def _there(
+    options: argparse.Namespace,
+) -> tuple[list[Node], list[Json], Version]:
+    """Return the nodes, the objects of the cluster or of what stands for it, and the version of Kubernetes."""
     if options.cluster:
-        objects = cluster.fetch(Access(options.kubeconfig).connect())
+        access = Access(options.kubeconfig).connect()
+        found = _version(options.kubernetes, access)
+        objects = cluster.fetch(access)
+        return cluster.nodes(objects), objects, found
+    found = _version(options.kubernetes)
+    if options.inventory:
+        return *inventory.nodes(_text(options.inventory), options.inventory), found
+    objects = list(manifests.objects(_text(options.slices), options.slices))
+    return cluster.nodes(objects), objects, found
+
+
+def _version(given: str, access: Access | None = None) -> Version:
+    """Return the version that is simulated. NodeError: it is none, or one that is not safe with the driver."""
+    newest = versions.text(RECOMMENDED)
+    if given:
+        found = versions.parse(given)
+        if found is None:
+            raise InputError.of("--kubernetes", given, f"a version such as {newest}")
     else:
-        objects = list(manifests.objects(_text(options.slices), options.slices))
-    return cluster.nodes(objects), objects
+        found = (version(access) if access else None) or RECOMMENDED
+    if why := versions.refusal(found):
+        hint = f"upgrade it to {newest}, whose answer --kubernetes {newest} shows"
+        raise NodeError(f"{why}, is not simulated", hint=hint)
+    return found
 
 
 def _simulated(
@@ -94,8 +124,12 @@ def _simulated(
     given: list[dict[str, Any]],
     nodes: list[Node],
     there: list[Json],
+    simulated: Version,
 ) -> tuple[State, list[Outcome]]:
-    state = State(nodes, {} if options.cluster else dict(CLASSES))
+    state = State(nodes, {} if options.cluster else dict(CLASSES), version=simulated)
+    if simulated > RECOMMENDED:
+        names = map(versions.text, (simulated, RECOMMENDED))
+        state.warnings.append("what Kubernetes {} does otherwise than {}".format(*names))
     every = [*there, *given]
     pods.add(state, every)
     claims = Claims(state)

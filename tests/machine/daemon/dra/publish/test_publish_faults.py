@@ -290,7 +290,9 @@ def test_a_kubernetes_that_gives_a_card_away_twice_is_told_beside_what_is_publis
     publisher.sync()
     assert good(server)
     assert publisher.standing.devices == 2
-    assert publisher.standing.problem.startswith(f"the API server is of {problem}" if problem else "")
+    assert publisher.standing.problem.startswith(
+        f"the API server is of {problem}" if problem else ""
+    )
     assert bool(publisher.standing.problem) == bool(problem)
     server.version = "v1.36.3"
     publisher.sync()
@@ -317,5 +319,7 @@ def test_a_cluster_without_dra_is_told_so(server: Slices, api: SliceApi) -> None
     server.faults.append(("GET", 404))
     publisher = Publisher(api, NODE)
     publisher.want(ONE)
-    with pytest.raises(ApiError, match=r"does not serve resource.k8s.io/v1.*use Kubernetes 1\.36\.3"):
+    with pytest.raises(
+        ApiError, match=r"does not serve resource.k8s.io/v1.*use Kubernetes 1\.36\.3"
+    ):
         publisher.sync()
