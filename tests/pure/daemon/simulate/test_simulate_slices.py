@@ -217,6 +217,19 @@ def test_all_devices_of_a_node_while_another_ones_slices_are_replaced(run: Any) 
     )
 
 
+def test_all_devices_of_a_node_while_another_ones_slices_are_not_valid(run: Any) -> None:
+    asked = whole()
+    asked["exactly"]["allocationMode"] = "All"
+    made = [template("all", asked), claiming("p", "all")]
+    without_counters, same_names = slices(node="m"), slices(node="m")
+    del without_counters[0]["spec"]["sharedCounters"][1]
+    devices = same_names[1]["spec"]["devices"]
+    devices[4]["name"] = devices[0]["name"]
+    found = run([*slices(), *without_counters], made)
+    assert "pool m can't be used: gpu-1 consumes counters of gpu-1-counter-set" in found.why("p")
+    assert run([*slices(), *same_names], made).devices("p") == ["gpu-0", "gpu-1"]
+
+
 def test_a_selector_that_can_not_be_evaluated_stops_the_pod_everywhere(run: Any) -> None:
     selector = {"cel": {"expression": "device.attributes['gpu.node'].profile == '1g.5gb'"}}
     asked = {"name": "r", "exactly": {"deviceClassName": "mig.gpu.node", "selectors": [selector]}}

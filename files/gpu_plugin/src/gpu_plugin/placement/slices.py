@@ -54,7 +54,7 @@ def _pool(driver: str, name: str, slices: list[Json]) -> Pool:
         why = f"{len(current)} of {wanted} slices of generation {newest} are there"
         counted = any(one["spec"].get("sharedCounters") for one in current)
         elsewhere = why if counted else ""
-        return Pool(driver, name, problem=why, elsewhere=elsewhere, incomplete=True)
+        return Pool(driver, name, problem=why, elsewhere=elsewhere)
     current.sort(key=lambda one: str(one.get("metadata", {}).get("name", "")))
     return _complete(driver, name, [one["spec"] for one in current])
 

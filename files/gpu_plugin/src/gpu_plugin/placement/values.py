@@ -82,7 +82,7 @@ class Pool:
     """The devices of one pool that a node can use, in the order in which they are tried.
 
     ``problem`` says why nothing is allocated from it, ``elsewhere`` what of that is seen when a pod is tried on other
-    nodes, for which counters alone are gathered; ``incomplete`` that its slices are being replaced.
+    nodes, for which counters alone are gathered.
     """
 
     driver: str
@@ -90,7 +90,6 @@ class Pool:
     devices: tuple[Device, ...] = ()
     counters: Mapping[tuple[str, str], Number] = field(default_factory=dict)
     problem: str = ""
-    incomplete: bool = False
     elsewhere: str = ""
     binds_later: bool = False
 
