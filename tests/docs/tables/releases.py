@@ -1,18 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of docs/driver/releases.md, from the collection's own table of branches and bulletins."""
+"""The tables of releases from the collection's own: the driver's branches and bulletins, and Kubernetes' versions."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.versions import (
+    FIRST,
+    OLDEST,
+    TRAITS,
+    Trait,
+    text,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import known
 
 from tests.support.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs/driver/releases.md"
-MARKS = ("<!-- releases: written by make docs-tables -->", "<!-- releases: end -->")
 UNKNOWN = "not found"
 
 
@@ -32,17 +40,53 @@ def tables() -> str:
     return "\n".join(lines)
 
 
-def shown() -> str:
-    """Return the tables that the page has. ValueError: its marks are gone."""
-    text = PAGE.read_text()
-    return text[text.index(MARKS[0]) + len(MARKS[0]) : text.index(MARKS[1])].strip()
+def kubernetes() -> str:
+    """Return the table of what versions of Kubernetes do, in Markdown."""
+    lines = ["| Kubernetes | What it does | Reference | |", "| --- | --- | --- | --- |"]
+    for one in TRAITS:
+        refused = "refused" if one.mended and one.mended <= OLDEST else ""
+        lines.append(f"| {_versions(one)} | {one.means} | {one.reference} | {refused} |")
+    return "\n".join(lines)
+
+
+def _versions(trait: Trait) -> str:
+    since = f"from {text(trait.since)} on" if trait.since != FIRST else ""
+    mended = f"before {text(trait.mended)}" if trait.mended else ""
+    return ", ".join(filter(None, (since, mended))) or "all so far"
+
+
+class Place(NamedTuple):
+    """Where what a function returns stands: a page, and between which marks."""
+
+    page: Path
+    name: str
+    made: Callable[[], str]
+
+    @property
+    def marks(self) -> tuple[str, str]:
+        """What stands before and behind it."""
+        return f"<!-- {self.name}: written by make docs-tables -->", f"<!-- {self.name}: end -->"
+
+    def shown(self) -> str:
+        """Return what the page has. ValueError: its marks are gone."""
+        text, (begin, end) = self.page.read_text(), self.marks
+        return text[text.index(begin) + len(begin) : text.index(end)].strip()
+
+    def write(self) -> None:
+        """Write it on the page."""
+        text, (begin, end) = self.page.read_text(), self.marks
+        head, rest = text.split(begin)
+        self.page.write_text(f"{head}{begin}\n\n{self.made()}\n\n{end}{rest.split(end)[1]}")
+
+
+DRIVER = Place(REPOSITORY / "docs/driver/releases.md", "releases", tables)
+KUBERNETES = Place(REPOSITORY / "docs/fractions/install.md", "kubernetes", kubernetes)
 
 
 def write() -> None:
-    """Write the tables on the page."""
-    text = PAGE.read_text()
-    head, rest = text.split(MARKS[0])
-    PAGE.write_text(f"{head}{MARKS[0]}\n\n{tables()}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+    """Write both."""
+    DRIVER.write()
+    KUBERNETES.write()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page shows the table that the collection has."""
+"""The pages show the tables that the collection has."""
 
 from __future__ import annotations
 
-from tests.docs.tables import releases
+from tests.docs.tables.releases import DRIVER, KUBERNETES
 
 
-def test_page_shows_the_collections_table() -> None:
-    assert releases.shown() == releases.tables(), "run make docs-tables"
-    assert releases.shown().count("\n| 5") + releases.shown().count("\n| [5") >= 15
+def test_pages_show_the_collections_tables() -> None:
+    for one in (DRIVER, KUBERNETES):
+        assert one.shown() == one.made(), "run make docs-tables"
+    assert DRIVER.shown().count("\n| 5") + DRIVER.shown().count("\n| [5") >= 15
+    assert KUBERNETES.shown().count("| refused |") == 5
