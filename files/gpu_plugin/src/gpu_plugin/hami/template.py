@@ -142,8 +142,8 @@ def _asked(
 ) -> Json:
     """Return the claim's request: one way, or one for each size of device and NUMA node that there is.
 
-    A way for each node, and no constraint that devices match: the allocator of 1.36 does not give back
-    the counters of a device that it has tried and that does not match (checkAvailableCounters charges).
+    A way for each node, and no constraint that devices match, as what is tried first and does not match
+    stays consumed (LEAKS in _core/dra/versions.py).
     """
     nodes = published.numa_nodes(request.kind) if wishes.numa and request.count > 1 else []
     most = max(MOST_SIZES // max(len(nodes), 1), 1)
