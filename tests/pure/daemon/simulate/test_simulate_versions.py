@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from gpu_plugin import cli
+from gpu_plugin.cluster.access import FORBIDDEN
+from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.simulate import command
 
 from tests.fakes.cluster.simulating import TWO_OF_32, claiming, simulate, template, whole
@@ -26,10 +28,12 @@ class Cluster:
         return self
 
     def ask(self, _doing: str, _method: str, path: str, **_more: Any) -> Any:
+        if path == "/version" and isinstance(self.said, ApiError):
+            raise self.said
         return {"gitVersion": self.said} if path == "/version" else {"items": []}
 
 
-def _of(monkeypatch: pytest.MonkeyPatch, capsys: Any, said: str, *options: str) -> Any:
+def _of(monkeypatch: pytest.MonkeyPatch, capsys: Any, said: Any, *options: str) -> Any:
     monkeypatch.setattr(command, "Access", lambda _kubeconfig: Cluster(said))
     assert cli.main(["simulate", "--cluster", "--json", *options]) == 0
     return json.loads(capsys.readouterr().out)
@@ -42,7 +46,6 @@ def _of(monkeypatch: pytest.MonkeyPatch, capsys: Any, said: str, *options: str) 
         ("v1.36.3-eks-1", (), "1.36.3"),
         ("v1.36.2", ("--kubernetes", "v1.36.3"), "1.36.3"),
         ("v1.35.1", ("--kubernetes", "1.36.3"), "1.36.3"),
-        ("dev", (), "1.36.3"),
     ],
 )
 def test_a_cluster_is_asked_for_its_version_unless_one_is_given(
@@ -50,6 +53,15 @@ def test_a_cluster_is_asked_for_its_version_unless_one_is_given(
 ) -> None:
     found = _of(monkeypatch, capsys, said, *options)
     assert (found["kubernetes"], found["warnings"]) == (version, [])
+
+
+@pytest.mark.parametrize("said", ["dev", ApiError("asking", "403 forbidden", status=FORBIDDEN)])
+def test_a_cluster_that_does_not_say_its_version_is_simulated_as_the_recommended_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, said: Any
+) -> None:
+    found = _of(monkeypatch, capsys, said)
+    assert found["kubernetes"] == "1.36.3"
+    assert found["warnings"] == ["which version the cluster is of: it does not say"]
 
 
 def test_a_newer_version_is_simulated_as_the_newest_that_is_known(

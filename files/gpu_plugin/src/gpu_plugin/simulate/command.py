@@ -88,34 +88,31 @@ def simulated(options: argparse.Namespace) -> tuple[State, list[Outcome]]:
         raise damaged("an object", error, "check it with kubectl apply --dry-run=server") from error
 
 
-def _there(
-    options: argparse.Namespace,
-) -> tuple[list[Node], list[Json], Version]:
-    """Return the nodes, the objects of the cluster or of what stands for it, and the version of Kubernetes."""
-    if options.cluster:
-        access = Access(options.kubeconfig).connect()
-        found = _version(options.kubernetes, access)
-        objects = cluster.fetch(access)
-        return cluster.nodes(objects), objects, found
-    found = _version(options.kubernetes)
+def _there(options: argparse.Namespace) -> tuple[list[Node], list[Json], Version | None]:
+    """Return the nodes, the objects of the cluster or of what stands for it, and the cluster's version."""
     if options.inventory:
-        return *inventory.nodes(_text(options.inventory), options.inventory), found
-    objects = list(manifests.objects(_text(options.slices), options.slices))
-    return cluster.nodes(objects), objects, found
+        return *inventory.nodes(_text(options.inventory), options.inventory), None
+    if not options.cluster:
+        objects = list(manifests.objects(_text(options.slices), options.slices))
+        return cluster.nodes(objects), objects, None
+    access = Access(options.kubeconfig).connect()
+    objects = cluster.fetch(access)
+    return cluster.nodes(objects), objects, version(access)
 
 
-def _version(given: str, access: Access | None = None) -> Version:
+def _version(options: argparse.Namespace, there: Version | None, warnings: list[str]) -> Version:
     """Return the version that is simulated. NodeError: it is none, or one that is not safe with the driver."""
     newest = versions.text(RECOMMENDED)
-    if given:
-        found = versions.parse(given)
-        if found is None:
-            raise InputError.of("--kubernetes", given, f"a version such as {newest}")
-    else:
-        found = (version(access) if access else None) or RECOMMENDED
+    found = versions.parse(options.kubernetes) if options.kubernetes else there or RECOMMENDED
+    if found is None:
+        raise InputError.of("--kubernetes", options.kubernetes, f"a version such as {newest}")
     if why := versions.refusal(found):
         hint = f"upgrade it to {newest}, whose answer --kubernetes {newest} shows"
         raise NodeError(f"{why}, is not simulated", hint=hint)
+    if options.cluster and not options.kubernetes and there is None:
+        warnings.append("which version the cluster is of: it does not say")
+    if found > RECOMMENDED:
+        warnings.append(f"what Kubernetes {versions.text(found)} does otherwise than {newest}")
     return found
 
 
@@ -124,12 +121,10 @@ def _simulated(
     given: list[dict[str, Any]],
     nodes: list[Node],
     there: list[Json],
-    simulated: Version,
+    running: Version | None,
 ) -> tuple[State, list[Outcome]]:
-    state = State(nodes, {} if options.cluster else dict(CLASSES), version=simulated)
-    if simulated > RECOMMENDED:
-        names = map(versions.text, (simulated, RECOMMENDED))
-        state.warnings.append("what Kubernetes {} does otherwise than {}".format(*names))
+    state = State(nodes, {} if options.cluster else dict(CLASSES))
+    state.version = _version(options, running, state.warnings)
     every = [*there, *given]
     pods.add(state, every)
     claims = Claims(state)
