@@ -119,7 +119,7 @@ def _registered(driver: Driver, kubelet: Kubelet) -> Check:
 def _slices(dra: Dra, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
     """Check that what is published is of the GPUs that are the driver's."""
     if dra.driver.unpublished:
-        words = f"the cluster does not have the node's GPUs{because([dra.driver.unpublished])}"
+        words = f"what the cluster has of the node's GPUs is not as it should be{because([dra.driver.unpublished])}"
         return _late(SLICES, words, kubelet)
     if gpus is None:
         return skipped(SLICES, "the driver does not answer")

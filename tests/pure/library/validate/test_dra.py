@@ -86,7 +86,7 @@ def test_a_node_without_dra_has_no_checks_of_it() -> None:
         (
             {"published": {"problem": "403"}},
             "slices",
-            "failed the cluster does not have the node's GPUs (403)",
+            "failed what the cluster has of the node's GPUs is not as it should be (403)",
         ),
         (
             {"gpus": {}},

@@ -92,12 +92,13 @@ def _there(options: argparse.Namespace) -> tuple[list[Node], list[Json], Version
     """Return the nodes, the objects of the cluster or of what stands for it, and the cluster's version."""
     if options.inventory:
         return *inventory.nodes(_text(options.inventory), options.inventory), None
-    if not options.cluster:
-        objects = list(manifests.objects(_text(options.slices), options.slices))
-        return cluster.nodes(objects), objects, None
-    access = Access(options.kubeconfig).connect()
-    objects = cluster.fetch(access)
-    return cluster.nodes(objects), objects, version(access)
+    access = Access(options.kubeconfig).connect() if options.cluster else None
+    objects: list[Json] = (
+        cluster.fetch(access)
+        if access
+        else [*manifests.objects(_text(options.slices), options.slices)]
+    )
+    return cluster.nodes(objects), objects, version(access) if access else None
 
 
 def _version(options: argparse.Namespace, there: Version | None, warnings: list[str]) -> Version:
