@@ -113,6 +113,8 @@ def test_pods_of_a_genuine_cluster(
     reasons = {one["text"] for one in pods["b"]["reasons"]}
     assert "memory 10000Mi: 1 device, most free is 2768Mi" in reasons
     assert {one["name"]: one["pods"] for one in found["nodes"]} == {"n": 2, "m": 1}
+    said = there.api.admin.ask("asking for the version", "GET", "/version")["gitVersion"]
+    assert found["kubernetes"] == said.removeprefix("v")
 
 
 def test_who_may_not_read_a_cluster_is_told_what_is_missing(

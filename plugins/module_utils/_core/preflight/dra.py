@@ -59,12 +59,12 @@ def of_kubelet(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
     Where the API server is asked, its patch stands for the scheduler's, and the kubelet needs the gates alone.
     """
     found = parse(said)
-    asked = bool(values.get(KUBECONFIG))
-    if found is None or found >= ((*OLDEST[:2], 0) if asked else OLDEST):
+    asked, gates = bool(values.get(KUBECONFIG)), (*OLDEST[:2], 0)
+    if found is None or found >= (gates if asked else OLDEST):
         return []
     why = f"the node's kubelet is of {refusal(found)}"
-    newer = f"{KUBECONFIG} where the API server is newer, which nobody asked so far"
-    return [_refused(values, why, f"{UPGRADE}, {'' if asked else f'set {newer}, '}{BACK}")]
+    other = f"set {KUBECONFIG} where the API server is newer, which nobody asked so far, "
+    return [_refused(values, why, f"{UPGRADE}, {other if found >= gates else ''}{BACK}")]
 
 
 def warning(values: t.Mapping[str, t.Any], said: str) -> str:

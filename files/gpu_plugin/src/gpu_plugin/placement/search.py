@@ -199,7 +199,7 @@ class _Search:
         if not self._has_room(one):  # of "all" devices two requests may have had the same in mind
             if not self._leaks:
                 self._release(claim, request)
-                self._give_back(one.device, charged=charged)
+            self._give_back(one.device, charged=charged)
             return None
         consumed = (one.demand or ()) if device.multiple else ()
         shared = one.device in self._sharing
