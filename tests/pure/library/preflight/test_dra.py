@@ -128,7 +128,9 @@ def test_a_kubelet_below_the_oldest_patch_is_refused_with_the_reason(
     if answer:
         assert "gpu_nodes_allocation: 'dra' is not possible: the node's kubelet is of " in answer
         assert all(words in answer for words in KUBELETS[said])
-        newer = " set gpu_nodes_kubeconfig where the API server is newer, which nobody asked so far,"
+        newer = (
+            " set gpu_nodes_kubeconfig where the API server is newer, which nobody asked so far,"
+        )
         helps = newer if "v1.36" in said else ""  # an older kubelet lacks the gates itself
         back = "or leave gpu_nodes_allocation at device_plugin)"
         assert f"(upgrade Kubernetes to 1.36.3,{helps} {back}" in answer
