@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.versions import (
     FIRST,
     OLDEST,
+    RECOMMENDED,
     TRAITS,
     Trait,
     text,
@@ -51,8 +52,8 @@ def kubernetes() -> str:
 
 def _versions(trait: Trait) -> str:
     since = f"from {text(trait.since)} on" if trait.since != FIRST else ""
-    mended = f"before {text(trait.mended)}" if trait.mended else ""
-    return ", ".join(filter(None, (since, mended))) or "all so far"
+    mended = f"before {text(trait.mended)}" if trait.mended else f"to {text(RECOMMENDED)} at least"
+    return ", ".join(filter(None, (since, mended)))
 
 
 class Place(NamedTuple):

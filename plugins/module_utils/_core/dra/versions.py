@@ -20,7 +20,7 @@ FIRST: Version = (0, 0, 0)
 
 
 class Trait(t.NamedTuple):
-    """What versions do: those from ``since`` on, before the one that has mended it (None: no release has).
+    """What versions do: those from ``since`` on, before the one that has mended it (None: none up to RECOMMENDED).
 
     ``means`` is a clause without a full stop, ``reference`` where it is discussed or mended.
     """
@@ -47,7 +47,7 @@ LEAKS = Trait(
 )
 POOL_NAMES = Trait(
     "counters are kept by the name of the pool alone, so that two drivers' pools of one name share them",
-    "kubernetes/kubernetes#140435",
+    "kubernetes/kubernetes#140504",
 )
 LAST_DISTINCT = Trait(
     "distinctAttribute compares a device with the last one of each request only: two of three may be alike",
