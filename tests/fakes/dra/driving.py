@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpu_plugin._shared._core.dra.names import pool_name
 from nvsim.testing import Sim, client
 from standin_kubelet.dra import Claim, DraKubelet, Plugin
 
@@ -21,7 +22,7 @@ from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import LIMIT, eventually
 
-DRIVER = "gpu.node"
+DRIVER, POOL = "gpu.node", pool_name(NODE)
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 SHARE = {"memory": "10000Mi", "cores": "30", "shares": "1"}
 MIB = 1 << 20
@@ -108,7 +109,7 @@ class DraNode:
         results = []
         for number, device in enumerate(devices):
             share = {"shareID": str(uuid.uuid4()), "consumedCapacity": capacity or SHARE}
-            result = {"request": f"r{number}", "driver": DRIVER, "pool": NODE, "device": device}
+            result = {"request": f"r{number}", "driver": DRIVER, "pool": POOL, "device": device}
             results.append({**result, **(share if device.endswith("-share") else {}), **more})
         opaque = {"driver": DRIVER, "parameters": parameters}
         config = [{"source": "FromClaim", "opaque": opaque}] if parameters else []
@@ -139,6 +140,11 @@ class DraNode:
         (found,) = self.spec(claim)["devices"]
         edits: Json = found["containerEdits"]
         return edits
+
+    def pools(self) -> set[str]:
+        """Return the pools of what is published."""
+        with self.api.news:
+            return {one["spec"]["pool"]["name"] for one in self.api.slices.values()}
 
     def devices(self) -> dict[str, Json]:
         """Return the devices that are published, by name."""

@@ -103,7 +103,8 @@ def test_the_server_takes_each_manifest(cluster: Administered, path: Path) -> No
 
 def publish(by: Access, node: str, pool: str = "", driver: str = "gpu.node") -> Json:
     place = {"driver": driver, "nodeName": node, "devices": [{"name": "gpu-0"}]}
-    pools = {"name": pool or node, "generation": 1, "resourceSliceCount": 1}
+    name = pool or names.pool_name(node)
+    pools = {"name": name, "generation": 1, "resourceSliceCount": 1}
     body = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -150,6 +151,7 @@ def test_a_node_writes_slices_of_its_own_and_of_no_other(
     known(lambda: nodes_own.ask("changing a slice", "PUT", path, made))
     refused(lambda: publish(nodes_own, OTHER))
     assert "gpu-node-dra' denied" in refused(lambda: publish(nodes_own, NODE, "elsewhere"))
+    remove(nodes_own, publish(nodes_own, NODE, pool=NODE))  # as an earlier release names it
     others = publish(cluster.access(f"system:node:{OTHER}", "system:nodes"), OTHER)
     refused(lambda: remove(nodes_own, others))
     remove(nodes_own, made)
@@ -162,7 +164,7 @@ def test_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
     found, version = slices.all()
     assert found == []
     spec = {"driver": "gpu.node", "nodeName": NODE, "devices": [{"name": "gpu-0"}]}
-    spec["pool"] = {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    spec["pool"] = {"name": names.pool_name(NODE), "generation": 1, "resourceSliceCount": 1}
     made = slices.create("slice-of-worker-1", spec, slices.owner())
     kind, event = next(slices.follow(version, 10))
     assert (kind, event["metadata"]["name"]) == ("ADDED", "slice-of-worker-1")
@@ -177,11 +179,33 @@ def test_nobody_else_writes_slices_of_our_driver(cluster: Administered) -> None:
     remove(cluster.admin, publish(cluster.admin, NODE, driver="gpu.example.com"))
 
 
+NETWORK = "dra.net"
+
+
+@pytest.mark.usefixtures("in_force")
+@pytest.mark.parametrize("at", [NODE, OTHER])
+def test_no_account_of_a_node_touches_another_drivers_slices(
+    cluster: Administered, at: str
+) -> None:
+    mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
+    assert "gpu-node-dra' denied" in refused(lambda: publish(mine, at, driver=NETWORK))
+    theirs = publish(cluster.access(f"system:node:{at}", "system:nodes"), at, driver=NETWORK)
+    path = f"{SLICES}/{theirs['metadata']['name']}"
+    changed = {**theirs, "spec": {**theirs["spec"], "devices": []}}
+    taken = {**theirs, "spec": {**theirs["spec"], "driver": "gpu.node", "nodeName": NODE}}
+    for body in (changed, taken):
+        refused(lambda body=body: mine.ask("changing a slice", "PUT", path, body))
+    assert "gpu-node-dra' denied" in refused(lambda: remove(mine, theirs))
+    assert cluster.get("ResourceSlice", theirs["metadata"]["name"])["spec"] == theirs["spec"]
+    remove(cluster.admin, theirs)
+
+
 @pytest.mark.usefixtures("in_force")
 def test_the_account_of_a_node_may_do_no_more(cluster: Administered) -> None:
     mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")
     others = f"/api/v1/nodes/{OTHER}"
-    for path in ("/api/v1/pods", "/api/v1/secrets", others, KINDS["DeviceClass"]):
+    listed = KINDS["ResourceClaim"].format("default")
+    for path in ("/api/v1/pods", "/api/v1/secrets", others, KINDS["DeviceClass"], listed):
         assert "403" in refused(lambda path=path: mine.ask("looking", "GET", path))
 
 

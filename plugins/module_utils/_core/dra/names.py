@@ -52,6 +52,16 @@ def mig_name(minor: int, profile: str, profile_id: int, start: int) -> str:
     return f"gpu-{minor}-mig-{plain}-{profile_id}-{start}"
 
 
+def pool_name(node: str) -> str:
+    """Return the name of a node's pool: one that no other driver has.
+
+    Others name theirs as the node, and the scheduler (1.36) keeps counters by a pool's name alone. A node's own name
+    is what is left where there is no room for more (PoolNameMaxLength of resource.k8s.io/v1).
+    """
+    name = f"{DRIVER}/{node}"
+    return name if len(name) <= 253 else node
+
+
 def counter_set(minor: int) -> str:
     """Return the name of the counters that all devices of a GPU consume."""
     return f"gpu-{minor}-counter-set"

@@ -10,7 +10,7 @@ from gpu_plugin.cli import main
 from nvsim.testing import client
 from standin_kubelet.dra import DraError
 
-from tests.fakes.dra.driving import DRIVER, MIB, MakeDra
+from tests.fakes.dra.driving import DRIVER, MIB, POOL, MakeDra
 from tests.fakes.kubernetes.standin_api import NODE
 from tests.support.waiting import eventually, unchanged
 
@@ -45,7 +45,7 @@ def test_shares_of_one_gpu_are_prepared_side_by_side(make_dra: MakeDra) -> None:
     (given,) = node.kubelet.claims["default", "a"].devices
     assert (given.share_id, given.pool_name, list(given.request_names)) == (
         share["share_id"],
-        NODE,
+        POOL,
         ["r0"],
     )
     gpu = node.uuids()[0]

@@ -16,8 +16,7 @@ from gpu_plugin.proto.dra_health_v1alpha1 import api_pb2
 
 from tests.fakes.daemon.gpu_builders import gpu
 from tests.fakes.daemon.scraping import Metrics
-from tests.fakes.dra.driving import DRIVER, MakeDra
-from tests.fakes.kubernetes.standin_api import NODE
+from tests.fakes.dra.driving import DRIVER, POOL, MakeDra
 from tests.support.waiting import LIMIT, eventually
 
 SICK = Problem(Kind.FAULT, "XID 79")
@@ -38,7 +37,7 @@ def test_a_sick_gpu_is_unhealthy_with_all_its_devices_until_it_is_cleared(
 
     def seen() -> dict[str, int]:
         found = node.plugin.health
-        return {name: found[NODE, name].health for name in names if (NODE, name) in found}
+        return {name: found[POOL, name].health for name in names if (POOL, name) in found}
 
     healthy, unhealthy = api_pb2.HEALTHY, api_pb2.UNHEALTHY
     eventually(lambda: seen() == dict.fromkeys(names, healthy))
@@ -46,7 +45,7 @@ def test_a_sick_gpu_is_unhealthy_with_all_its_devices_until_it_is_cleared(
     node.sim.ctl("xid", gpu="0", number=48)
     sick = {"gpu-0": unhealthy, "gpu-0-share": unhealthy, "gpu-1": healthy, "gpu-1-share": healthy}
     eventually(lambda: seen() == sick)
-    told = node.plugin.health[NODE, "gpu-0"]
+    told = node.plugin.health[POOL, "gpu-0"]
     assert "48" in told.message
     assert before <= told.last_updated_time <= stamp(tmp_path / "after")
     eventually(lambda: all(node.devices().get(one, {}).get("taints") for one in names[:2]))
@@ -89,7 +88,7 @@ def test_a_mig_device_is_as_healthy_as_its_instance() -> None:
     held = [
         Device(
             "r",
-            "n",
+            "old",
             f"gpu-0-mig-1g10gb-19-{at}",
             "GPU-0",
             0,
@@ -98,10 +97,10 @@ def test_a_mig_device_is_as_healthy_as_its_instance() -> None:
         for at, uuid in ((0, "MIG-a"), (1, "MIG-b"))
     ]
     found = health("n", ("gpu-0-mig-1g10gb-19-2",), held, Inventory("550", (view,)))
-    assert [(one.device[-1], one.healthy) for one in found] == [
-        ("2", True),
-        ("0", False),
-        ("1", True),
+    assert [(one.pool, one.device[-1], one.healthy) for one in found] == [
+        ("n", "2", True),
+        ("old", "0", False),
+        ("old", "1", True),
     ]
     away = health("n", ("gpu-0",), (), Inventory("", absent="not loaded"))
     assert away == (DeviceHealth("n", "gpu-0", None, "not loaded"),)

@@ -11,7 +11,8 @@ from gpu_plugin._shared._core.allocated import SOCKET
 from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
 
-from tests.fakes.dra.driving import DraNode
+from tests.fakes.dra.driving import POOL, DraNode
+from tests.fakes.kubernetes.standin_api import NODE
 from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
@@ -136,3 +137,26 @@ def test_a_gpu_of_a_claim_stays_and_others_go_back(make_dra: MakeDra) -> None:
     node.config.write_text("gpuNode: {allocation: device_plugin}")
     eventually(lambda: node.api.slices == {})
     assert node.status()["published"]["problem"] == ""
+
+
+def test_an_earlier_releases_pool_stays_while_a_claim_has_a_device_of_it(make_dra: MakeDra) -> None:
+    """To the scheduler, what is allocated of one pool is free in another."""
+    node = make_dra(1)
+    node.start()
+    settled(node, 2)
+    assert node.pools() == {POOL}
+    claim = node.claim("one", "gpu-0-share", pool=NODE)  # allocated before the driver was exchanged
+    node.start_pod(claim)
+    (given,) = node.kubelet.claims["default", "one"].devices
+    assert given.pool_name == NODE
+    assert node.pools() == {POOL}
+    node.kill()
+    for one in node.api.slices.values():
+        one["spec"]["pool"]["name"] = NODE  # as an earlier release had it
+    node.start()
+    settled(node, 2)
+    assert node.pools() == {NODE}
+    eventually(lambda: (NODE, "gpu-0-share") in node.plugin.health)
+    node.end_pod(claim)
+    eventually(lambda: node.pools() == {POOL} and len(devices(node)) == 2)
+    assert len({*node.api.slices}) == 2

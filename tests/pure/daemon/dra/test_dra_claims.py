@@ -19,7 +19,8 @@ CONFIG = {"apiVersion": "gpu.node/v1", "kind": "ShareConfig"}
 
 
 def claim(*config: Any, uid: str = UID, **result: Any) -> Claim:
-    one = {"request": "gpu", "driver": "gpu.node", "pool": "n", "device": "gpu-0-share", **result}
+    one = {"request": "gpu", "driver": "gpu.node", "pool": "gpu.node/n", **result}
+    one = {"device": "gpu-0-share", **one}
     other = {"request": "nic", "driver": "nic.example.com", "pool": "n", "device": "eth0"}
     devices = {"results": [one, other], "config": list(config)}
     users = [
@@ -109,7 +110,7 @@ def test_other_parameters_are_refused_by_their_key() -> None:
 
 def test_what_is_not_ours_or_not_supported_is_said() -> None:
     for result, words in (
-        ({"pool": "other"}, "it is of the pool 'other', and this node's is 'n'"),
+        ({"pool": "other"}, "it is of the pool 'other', and this node's is 'gpu.node/n'"),
         ({"device": "../../etc"}, "is no device of gpu.node"),
         ({"adminAccess": True}, "adminAccess is not supported by gpu.node"),
         ({"shareID": "x/y"}, "is not valid: expected a UUID"),
@@ -117,6 +118,11 @@ def test_what_is_not_ours_or_not_supported_is_said() -> None:
     ):
         with pytest.raises(NodeError, match=re.escape(words)):
             claim(**result)
+
+
+def test_a_claim_of_an_earlier_releases_pool_is_read_with_that_pool() -> None:
+    for pool in ("n", "gpu.node/n"):
+        assert claim(pool=pool).results[0].pool == pool
 
 
 def test_a_uid_that_would_be_another_path_is_none() -> None:

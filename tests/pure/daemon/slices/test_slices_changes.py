@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_plugin._shared._core.dra.names import DRIVER
+from gpu_plugin._shared._core.dra.names import DRIVER, pool_name
 from gpu_plugin.slices.changes import CREATE, DELETE, LONGEST_NAME, changes, dropped, name_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 NODE = "node-1"
+POOL = pool_name(NODE)
 Json = dict[str, Any]
 CONTENTS = st.lists(st.sampled_from("abc"), max_size=4)
 
 
-def specs(contents: list[str]) -> list[Json]:
+def specs(contents: list[str], name: str = POOL) -> list[Json]:
     """Slices with a device each."""
-    pool = {"name": NODE, "generation": 1, "resourceSliceCount": len(contents)}
+    pool = {"name": name, "generation": 1, "resourceSliceCount": len(contents)}
     return [
         {"driver": DRIVER, "nodeName": NODE, "pool": dict(pool), "devices": [{"name": one}]}
         for one in contents
@@ -54,6 +55,7 @@ def carried_out(store: dict[str, Json], wanted: list[str], most: int | None = No
             del store[one.name]
         else:
             store[one.name] = stored(one.name, one.spec)
+            assert {each["spec"]["pool"]["name"] for each in store.values()} == {POOL}
         views.append(seen(store))
     return views
 
@@ -86,14 +88,26 @@ def test_whatever_others_left_there_ends_as_it_is_wanted(
     store: dict[str, Json] = {}
     for number, generation, ours in litter:
         (spec,) = specs(["z"])
-        spec["pool"] |= {"generation": generation, "name": NODE if ours else "another"}
+        spec["pool"] |= {"generation": generation, "name": POOL if ours else NODE}
         name = name_of(NODE, number) if ours else f"stray-{number}"
         store[name] = stored(name, spec)
     carried_out(store, new)
-    if new and any(one["spec"]["pool"]["name"] != NODE for one in store.values()):
-        carried_out(store, new)
     assert seen(store) == new
     assert changes(NODE, specs(new), list(store.values())) == ()
+
+
+@given(CONTENTS.filter(bool), CONTENTS, st.integers(0, 5))
+def test_slices_of_another_pool_go_before_those_of_this_one_come(
+    old: list[str], new: list[str], generation: int
+) -> None:
+    """A GPU in two pools would be given away twice, and the pool of a slice can't be changed."""
+    store: dict[str, Json] = {}
+    for number, spec in enumerate(specs(old, NODE)):
+        spec["pool"]["generation"] = generation
+        store[name_of(NODE, number)] = stored(name_of(NODE, number), spec)
+    due = changes(NODE, specs(new), list(store.values()))
+    assert [one.action for one in due] == [DELETE] * len(old) + [CREATE] * len(new)
+    assert {one.spec["pool"]["generation"] for one in due[len(old) :]} <= {1}
 
 
 def test_a_change_of_one_slice_is_one_call() -> None:

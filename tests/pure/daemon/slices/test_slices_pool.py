@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from gpu_plugin._shared._core.dra.names import pool_name
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Place, Problem
 from gpu_plugin.slices import build
@@ -48,7 +49,7 @@ def strings(device: Json) -> Json:
 
 def test_a_whole_gpu_and_its_shares_take_all_of_the_same_counter() -> None:
     counters, parts = slices(view(0))
-    pool = {"name": NODE, "generation": 1, "resourceSliceCount": 2}
+    pool = {"name": f"gpu.node/{NODE}", "generation": 1, "resourceSliceCount": 2}
     for one in (counters, parts):
         assert one["driver"] == "gpu.node"
         assert (one["nodeName"], one["pool"]) == (NODE, pool)
@@ -59,6 +60,13 @@ def test_a_whole_gpu_and_its_shares_take_all_of_the_same_counter() -> None:
         ("gpu-0", takes),
         ("gpu-0-share", takes),
     ]
+
+
+def test_the_pool_has_a_name_that_no_other_driver_has() -> None:
+    """The scheduler keeps counters by a pool's name, and other drivers name theirs as the node."""
+    names = [pool_name(node) for node in (NODE, "n" * 244, "n" * 245, "n" * 253)]
+    assert names[:2] == [f"gpu.node/{NODE}", f"gpu.node/{'n' * 244}"]
+    assert names[2:] == ["n" * 245, "n" * 253]  # 253 characters are all that a pool's name has
 
 
 def test_attributes_have_nvidias_names_and_ours() -> None:

@@ -33,14 +33,16 @@ class DeviceHealth:
 def health(
     pool: str, names: Iterable[str], held: Iterable[Device], judged: Inventory
 ) -> tuple[DeviceHealth, ...]:
-    """Return the health of the published devices, and of those that claims hold. Pure.
+    """Return the health of the devices published in a pool, and of those that claims hold. Pure.
 
     ``judged`` is the inventory with what makes GPUs unfit.
     """
     views = {view.gpu.minor: view for view in judged.gpus}
     uuids = {one.device: one.instance.uuid for one in held if one.instance}
-    every = dict.fromkeys([*names, *(one.device for one in held)])
-    return tuple(_one(pool, name, views, uuids.get(name, ""), judged.absent) for name in every)
+    every = dict.fromkeys(
+        [*((pool, one) for one in names), *((one.pool, one.device) for one in held)]
+    )
+    return tuple(_one(of, name, views, uuids.get(name, ""), judged.absent) for of, name in every)
 
 
 def _one(pool: str, name: str, views: Mapping[int, GpuView], mig: str, absent: str) -> DeviceHealth:

@@ -207,7 +207,9 @@ class Publisher:
         return found
 
     def _done(self, wanted: Sequence[Json], specs: Sequence[Json]) -> None:
-        generations = (one["pool"].get("generation", 0) for one in specs if one)
+        name = wanted[0]["pool"]["name"] if wanted else ""
+        pools = (one["pool"] for one in specs if one)
+        generations = (one.get("generation", 0) for one in pools if one["name"] == name)
         devices = sum(len(one.get("devices", ())) for one in wanted)
         before = self.standing
         problem = self._api.unsafe()

@@ -116,6 +116,7 @@ class Service:
         )
         self._publisher = Publisher(SliceApi(self._access, paths.node), paths.node)
         self._slices: tuple[dict[str, Any], ...] = ()
+        self._pool = paths.node  # as earlier releases name it
         self._built_from: Any = None
         self._made = Made()
         self._health = HealthNews()
@@ -223,13 +224,19 @@ class Service:
             return
         problems = self._enforcements.problems([one.uuid for one in self._ours()])
         made = self._made.of(self._checkpoint.claims.values())
-        known = (inventory, config.dra, dict(self._faults), problems, made)
+        self._rename_pool()
+        known = (inventory, config.dra, dict(self._faults), problems, made, self._pool)
         if known != self._built_from:
-            self._slices = build(
-                inventory, config, self._faults, problems, node=self._paths.node, made=made
-            )
+            where = {"node": self._paths.node, "pool": self._pool}
+            self._slices = build(inventory, config, self._faults, problems, made=made, **where)
             self._built_from = known
             self._publisher.want(self._slices)
+
+    def _rename_pool(self) -> None:
+        """Leave the pool of an earlier release once no claim has a device of it, which would be free in another."""
+        held = {one.pool for claim in self._held() for one in claim.devices}
+        if held != {self._paths.node}:
+            self._pool = names.pool_name(self._paths.node)
 
     def _ours(self) -> list[Gpu]:
         dra = self._configuration.config.dra
@@ -278,7 +285,7 @@ class Service:
         held = self._checkpoint.claims
         devices = [one for claim in held.values() for one in claim.devices]
         published = [one["name"] for part in self._slices for one in part.get("devices", ())]
-        self._health.put(health(self._paths.node, published, devices, self._judged()))
+        self._health.put(health(self._pool, published, devices, self._judged()))
         state = self._state()
         self._observer.round(state)
         if self._written.run(state):

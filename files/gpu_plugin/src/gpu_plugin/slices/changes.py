@@ -5,7 +5,8 @@
 
 The scheduler looks at a pool's highest generation alone, and gives nothing of it as long as a slice is
 missing. So one slice that changes is replaced within its generation; where more than one is written
-all are of a new generation, and what is obsolete goes last, when nobody looks at it any more.
+all are of a new generation, and what is obsolete goes last, when nobody looks at it any more. Slices of
+another pool go first: a GPU in two pools would be given away twice.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ def changes(node: str, wanted: Sequence[Json], there: Sequence[Slice]) -> tuple[
     ``there`` are all of the driver's slices of the node, also those that somebody else made.
     """
     names = [name_of(node, number) for number in range(len(wanted))]
-    known = {one["metadata"]["name"]: one for one in there}
-    obsolete = [one for one in there if not _ours(one, node, names)]
-    latest = max((_generation(one) for one in there), default=0)
-    kept = [one for one in there if _ours(one, node, names) and _generation(one) == latest]
-    current = {one["metadata"]["name"] for one in kept}
+    pools = {spec["pool"]["name"] for spec in wanted}
+    strays = [one for one in there if one["spec"]["pool"]["name"] not in pools]
+    known = {one["metadata"]["name"]: one for one in there if one not in strays}
+    obsolete = [one for name, one in known.items() if name not in names]
+    latest = max(map(_generation, known.values()), default=0)
+    current = {name for name in names if name in known and _generation(known[name]) == latest}
     differs = [
         name
         for name, spec in zip(names, wanted, strict=True)
@@ -72,7 +74,7 @@ def changes(node: str, wanted: Sequence[Json], there: Sequence[Slice]) -> tuple[
     else:
         generation, due = latest + 1, names
     written = _written(dict(zip(names, wanted, strict=True)), due, known, generation)
-    return (*written, *(_deletion(one) for one in obsolete))
+    return (*map(_deletion, strays), *written, *map(_deletion, obsolete))
 
 
 def _written(
@@ -86,10 +88,6 @@ def _written(
 
 def _deletion(one: Slice) -> Change:
     return Change(DELETE, one["metadata"]["name"], {}, one)
-
-
-def _ours(one: Slice, node: str, names: Sequence[str]) -> bool:
-    return one["metadata"]["name"] in names and one["spec"]["pool"]["name"] == node
 
 
 def _generation(one: Slice) -> int:

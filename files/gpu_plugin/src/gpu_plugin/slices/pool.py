@@ -18,6 +18,7 @@ from .._shared._core.dra.names import (
     SHARE,
     SHARES,
     counter_set,
+    pool_name,
 )
 from .._shared._core.dra.quantities import MIB, count, size
 from .._shared._core.gpu import Gpu
@@ -42,22 +43,23 @@ def build(
     unenforced: Mapping[str, str],
     *,
     node: str,
+    pool: str = "",
     made: Made = (),
 ) -> tuple[Spec, ...]:
     """Return the specs of a node's ResourceSlices (resource.k8s.io/v1), none where DRA has no GPU.
 
     ``unenforced`` says by the GPU's UUID why shares of it can't be enforced at the moment; ``made`` are
-    the MIG instances that live claims had made. Equal values give equal specs. The publisher sets the
-    pool's generation.
+    the MIG instances that live claims had made. ``pool`` is another name of it than the node's has. Equal
+    values give equal specs. The publisher sets the pool's generation.
     """
     now = judged(inventory, faults)
     found = targets(now, config.dra, made)
     devices = [_device(one, now, config.dra, unenforced) for one in found]
     sets = [{"sharedCounters": some} for some in _chunks(_counters(found, made), MOST_SETS)]
     slices = [*sets, *({"devices": some} for some in _chunks(devices, MOST_DEVICES))]
-    pool = {"name": node, "generation": 1, "resourceSliceCount": len(slices)}
+    about = {"name": pool or pool_name(node), "generation": 1, "resourceSliceCount": len(slices)}
     common = {"driver": DRIVER, "nodeName": node}
-    return tuple({**common, "pool": dict(pool), **one} for one in slices)
+    return tuple({**common, "pool": dict(about), **one} for one in slices)
 
 
 def _chunks(items: Sequence[T], most: int) -> Iterator[list[T]]:

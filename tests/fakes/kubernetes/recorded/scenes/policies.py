@@ -33,6 +33,7 @@ from tests.fakes.kubernetes.recorded.words import (
     space,
 )
 
+OURS = {"name": f"gpu.node/{NODE}", "generation": 1, "resourceSliceCount": 1}
 POOL = {"spec": {"pool": {"name": "elsewhere"}}}
 NEWER = {"spec": {"pool": {"generation": 2}}}
 
@@ -46,9 +47,10 @@ SLICES_OF_OURS = [
     *made(node(NODE), node(OTHER), *manifest("dra/node-rbac"), *manifest("dra/node-policy")),
     post(ADMIN, SLICES, slice_of("admins"), until=403, where={"dryRun": "All"}),
     post(ADMIN, SLICES, slice_of("admins")),
-    post(ADMIN, SLICES, slice_of("example", driver="gpu.example.com")),
+    post(ADMIN, SLICES, slice_of("example", driver="gpu.example.com"), keep="example"),
     post(KUBELET, SLICES, slice_of("mine"), keep="mine"),
     post(KUBELET, SLICES, elsewhere("wrong")),
+    post(KUBELET, SLICES, slice_of("named", pool=OURS)),
     post(KUBELET, SLICES, slice_of("wrong", OTHER)),
     put(KUBELET, f"{SLICES}/mine", "mine", NEWER, keep="newer", until=200),
     put(KUBELET, f"{SLICES}/mine", "newer", POOL),
@@ -57,6 +59,9 @@ SLICES_OF_OURS = [
     post(DRA, SLICES, slice_of("accounts")),
     post(DRA, SLICES, slice_of("wrong", OTHER)),
     post(DRA, SLICES, elsewhere("wrong")),
+    post(DRA, SLICES, slice_of("wrong", driver="gpu.example.com")),
+    put(DRA, f"{SLICES}/example", "example", {"spec": {"devices": []}}),
+    delete(DRA, f"{SLICES}/example"),
     post(NEIGHBOUR, SLICES, slice_of("theirs", OTHER), keep="theirs"),
     put(DRA, f"{SLICES}/theirs", "theirs", {"spec": {"devices": []}}),
     delete(DRA, f"{SLICES}/theirs"),

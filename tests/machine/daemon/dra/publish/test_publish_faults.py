@@ -228,7 +228,8 @@ def test_slices_of_somebody_else_are_left_and_ours_under_other_names_go(
         server.slices[name] = {"metadata": meta, "spec": spec}
     publisher.want(ONE)
     eventually(lambda: set(server.slices) == {"foreign", *NAMES})
-    assert {server.slices[name]["spec"]["pool"]["generation"] for name in NAMES} == {8}
+    assert {server.slices[name]["spec"]["pool"]["generation"] for name in NAMES} == {1}
+    eventually(lambda: publisher.standing.generation, 1)
 
 
 def test_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) -> None:

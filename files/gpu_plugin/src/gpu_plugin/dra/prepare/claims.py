@@ -14,7 +14,15 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ..._shared._core.dra.checkpoint import Held
-from ..._shared._core.dra.names import API_VERSION, CORES, DRIVER, MEMORY, SHARE_CONFIG, SHARES
+from ..._shared._core.dra.names import (
+    API_VERSION,
+    CORES,
+    DRIVER,
+    MEMORY,
+    SHARE_CONFIG,
+    SHARES,
+    pool_name,
+)
 from ..._shared._core.errors import InputError, NodeError
 from ..._shared._core.text.json_data import is_whole
 from ..._shared._core.text.shown import cut, shown
@@ -40,7 +48,7 @@ def check_uid(uid: str) -> str:
     return uid
 
 
-def read(access: Access, namespace: str, name: str, uid: str, pool: str) -> Claim:
+def read(access: Access, namespace: str, name: str, uid: str, node: str) -> Claim:
     """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
     doing = f"reading the claim {namespace}/{name}"
     path = PATH.format(quote(namespace, safe=""), quote(name, safe=""))
@@ -51,7 +59,7 @@ def read(access: Access, namespace: str, name: str, uid: str, pool: str) -> Clai
             cause = "there is no such claim any more"
             raise ApiError(doing, cause, status=MISSING) from error
         raise
-    return understood(doing, lambda: parse(found, uid, pool))
+    return understood(doing, lambda: parse(found, uid, node))
 
 
 def gone(access: Access, held: Held) -> bool:
@@ -69,7 +77,7 @@ def gone(access: Access, held: Held) -> bool:
     )
 
 
-def parse(found: Json, uid: str, pool: str) -> Claim:
+def parse(found: Json, uid: str, node: str) -> Claim:
     """Return what an API object says that a claim was given from this node's pool. NodeError, LookupError..."""
     meta = found["metadata"]
     where = f"claim {meta['namespace']}/{meta['name']}"
@@ -89,18 +97,19 @@ def parse(found: Json, uid: str, pool: str) -> Claim:
     if len(ours) > MOST_RESULTS:
         raise NodeError(f"{where} has more than {MOST_RESULTS} devices")
     config = devices.get("config") or ()
-    results = tuple(_result(one, config, pool, where) for one in ours)
+    results = tuple(_result(one, config, node, where) for one in ours)
     users = status.get("reservedFor") or ()
     pods = tuple(str(one["uid"]) for one in users if one["resource"] == "pods")
     return Claim(uid, str(meta["namespace"]), str(meta["name"]), results, pods)
 
 
-def _result(one: Json, config: Any, pool: str, where: str) -> Result:
+def _result(one: Json, config: Any, node: str, where: str) -> Result:
     """Return one result. NodeError: it is of another node, or of a kind that is not supported."""
     request, device = str(one["request"]), str(one["device"])
     at = f"{where}, request {cut(request)}"
-    if one["pool"] != pool:
-        cause = f"it is of the pool {shown(one['pool'])}, and this node's is {shown(pool)}"
+    pool = str(one["pool"])
+    if pool not in (pool_name(node), node):  # the latter is what earlier releases published
+        cause = f"it is of the pool {shown(pool)}, and this node's is {shown(pool_name(node))}"
         raise NodeError(f"{at}: {cut(device)} is not of this node", cause=cause)
     if not DEVICE.fullmatch(device):
         raise NodeError(f"{at}: {shown(device)} is no device of {DRIVER}")
