@@ -23,10 +23,16 @@ from gpu_plugin._shared._core.dra.checkpoint import (
     load,
 )
 from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.config.allocation import Dra
+from gpu_plugin.config.configuration import Config
 from gpu_plugin.dra.prepare import plan
 from gpu_plugin.dra.prepare.cdi import specification
+from gpu_plugin.dra.prepare.claims import quantity
 from gpu_plugin.dra.values import Claim, Edits, Mount, Result
 from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Problem
+from gpu_plugin.slices import build
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory
 
@@ -48,6 +54,22 @@ def held(*devices: Device, uid: str = UID, state: str = PREPARED) -> Held:
 def share(memory: int = 10 * GIB, cores: int = 0, **more: Any) -> Device:
     consumed = {"memory": memory, "cores": cores, "shares": 1}
     return Device("r", "n", "gpu-0-share", "GPU-0", 0, "s", consumed, **more)
+
+
+@given(st.integers(1024, 300_000), st.integers(10, 10_000), st.booleans())
+@example(49140, 115, False)  # an RTX A6000
+@example(15360, 205, False)  # a T4
+def test_the_share_that_fills_a_card_is_always_prepared(
+    mib: int, hundredths: int, odd: bool
+) -> None:
+    card = replace(gpu(0), memory_total=(mib << 20) + odd)
+    dra = Dra("dra", enforcement="none", memory_scaling=hundredths / 100, best_effort=True)
+    (_counters, part) = build(inventory(GpuView(card)), Config(dra=dra), {}, {}, node="n")
+    published = part["devices"][1]["capacity"]["memory"]["value"]
+    one = replace(share(quantity(published, "memory")), gpu=card.uuid)
+    limits = plan.limits(card, dra)
+    assert limits is not None
+    plan.check_room(held(one), (), lambda _gpu: limits)
 
 
 def test_devices_are_found_by_their_names() -> None:

@@ -50,7 +50,7 @@ from .prepare.cdi import ClaimFiles
 from .prepare.checkpoint import Checkpoint
 from .prepare.forgotten import Forgotten
 from .prepare.mig import Instances
-from .prepare.plan import Limits
+from .prepare.plan import Limits, limits
 from .publish import Publisher
 from .server import Driver
 from .slice_api import SliceApi
@@ -270,10 +270,7 @@ class Service:
         return judged(self._gpus.inventory, self._faults)
 
     def _limit(self, gpu: Gpu) -> Limits | None:
-        dra = self._configuration.config.dra
-        if owner(gpu, dra) != names.DRA:
-            return None
-        return Limits(int(gpu.memory_total * dra.memory_scaling), dra.split_count)
+        return limits(gpu, self._configuration.config.dra)
 
     def _took(self, call: str, seconds: float, failed: bool) -> None:
         self._observer.took(seconds, names.DRIVER, call)

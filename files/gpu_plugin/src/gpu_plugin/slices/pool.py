@@ -108,13 +108,18 @@ def _capacity(target: Target) -> Spec:
     return {f"{NVIDIA}/{MEMORY}": {"value": size(memory)}}
 
 
+def share_memory(gpu: Gpu, dra: Dra) -> int:
+    """Return what the shares of a GPU may come to: bytes, in whole MiB."""
+    scaled = int(gpu.memory_total // MIB * Fraction(str(dra.memory_scaling)))
+    return max(scaled, LEAST_MIB) * MIB
+
+
 def _share(gpu: Gpu, dra: Dra) -> Spec:
     """Return the capacities of a GPU's shares, and how much of them a request takes.
 
     One that does not name its memory takes all of it, one that does not name cores is not limited.
     """
-    scaled = int(gpu.memory_total // MIB * Fraction(str(dra.memory_scaling)))
-    memory = size(max(scaled, LEAST_MIB) * MIB)
+    memory = size(share_memory(gpu, dra))
     clients = count(_clients(gpu, dra))
     step = {"min": "1Mi", "step": "1Mi"}
     percent = {"min": "0", "max": "100", "step": "1"}

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..._shared._core.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
-from ..._shared._core.dra.names import CORES, DRIVER, MEMORY, SHARES
+from ..._shared._core.dra.names import CORES, DRA, DRIVER, MEMORY, SHARES
 from ..._shared._core.errors import NodeError
 from ..._shared._core.gpu import Gpu
+from ...config.allocation import Dra, owner
 from ...offer.devices import GpuView, Inventory
+from ...slices.pool import share_memory
 from ..values import Claim, Result, Share
 
 NAME: Final = re.compile(
@@ -34,6 +36,13 @@ class Limits:
 
 
 Limit = Callable[[Gpu], Limits | None]  # None where the driver does not have the GPU
+
+
+def limits(gpu: Gpu, dra: Dra) -> Limits | None:
+    """Return what the shares of a GPU may come to as it is published, None where the driver does not have it."""
+    if owner(gpu, dra) != DRA:
+        return None
+    return Limits(share_memory(gpu, dra), dra.split_count)
 
 
 def resolve(claim: Claim, inventory: Inventory, limit: Limit) -> tuple[Device, ...]:
