@@ -184,6 +184,13 @@ options:
         type: str
         choices: [refuse, best-effort]
         default: refuse
+      publish:
+        description:
+          - What a GPU outside of MIG mode is published as. V(gpu) is a device for the whole GPU, V(share) one for its
+            shares, V(all) both. They exclude each other by counters, which make kube-scheduler slow on many nodes.
+        type: str
+        choices: [all, gpu, share]
+        default: all
       kubeconfig:
         description: Access to the Kubernetes API, a path on the node. By default that of the kubelet.
         type: str

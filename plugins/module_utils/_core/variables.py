@@ -57,7 +57,7 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
             f"dra.{one}": f"gpu_nodes_dra_{one}"
             for one in (
                 *("devices", "enforcement", "split_count", "memory_scaling", "oversubscribe"),
-                *("hami_core_library", "kubeconfig"),
+                *("hami_core_library", "publish", "kubeconfig"),
             )
         },
         "dra.node_name": "node_labels_node_name",

@@ -51,6 +51,11 @@ OPTIONS: t.Dict[str, t.Any] = {
                 "choices": list(OVERSUBSCRIPTIONS),
                 "default": REFUSE,
             },
+            "publish": {
+                "type": "str",
+                "choices": list(names.PUBLISHED),
+                "default": names.ALL,
+            },
             "kubeconfig": {"type": "str", "default": ""},
             "node_name": {"type": "str", "default": ""},
             "hami_core_library": {"type": "path", "default": ""},

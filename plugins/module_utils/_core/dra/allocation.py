@@ -10,7 +10,7 @@ import typing as t
 from ..errors import InputError, NodeError
 from ..gpu import Gpu
 from ..text import json_data
-from .names import BOTH, DEVICE_PLUGIN, DRA, HAMI_CORE, MPS
+from .names import ALL, BOTH, DEVICE_PLUGIN, DRA, HAMI_CORE, MPS
 
 SECTION = "gpuNode"
 REFUSE, BEST_EFFORT = OVERSUBSCRIPTIONS = "refuse", "best-effort"
@@ -22,6 +22,7 @@ OPTIONS: t.Mapping[str, str] = {
     "gpuNode.dra.enforcement": "dra.enforcement",
     "gpuNode.dra.splitCount": "dra.split_count",
     "gpuNode.dra.devices": "dra.devices",
+    "gpuNode.dra.publish": "dra.publish",
     "gpuNode.allocation": "allocation",
 }
 Json = t.Mapping[str, t.Any]
@@ -32,6 +33,7 @@ DEFAULTS: Json = {
     "memory_scaling": 1.0,
     "oversubscribe": REFUSE,
     "hami_core_library": "",
+    "publish": ALL,
     "kubeconfig": "",
     "node_name": "",
 }
@@ -106,6 +108,8 @@ def _section(asked: Json) -> t.Dict[str, t.Any]:
     )
     if asked["hami_core_library"]:
         found["hamiCore"] = {"library": asked["hami_core_library"]}
+    if asked["publish"] != ALL:
+        found["publish"] = asked["publish"]
     return found
 
 

@@ -23,6 +23,10 @@ MEMORY, CORES, SHARES = (
 # How a share's memory and cores are enforced on a node; the value of the attribute "enforcement".
 MPS, CGROUP, HAMI_CORE, NONE = ENFORCEMENTS = "mps", "cgroup", "hami-core", "none"
 
+# The devices that a GPU outside of MIG mode is published as.
+ALL = "all"
+PUBLISHED = ALL, GPU, SHARE
+
 DEVICE_PLUGIN, DRA, BOTH = ALLOCATIONS = "device_plugin", "dra", "both"
 
 API_VERSION = f"{DRIVER}/v1"  # of the opaque parameters in claims

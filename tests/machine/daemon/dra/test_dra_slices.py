@@ -160,3 +160,22 @@ def test_an_earlier_releases_pool_stays_while_a_claim_has_a_device_of_it(make_dr
     node.end_pod(claim)
     eventually(lambda: node.pools() == {POOL} and len(devices(node)) == 2)
     assert len({*node.api.slices}) == 2
+
+
+def test_shares_stay_published_until_no_claim_has_one(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.start()
+    settled(node, 2)
+    claim = node.claim("one", "gpu-0-share")
+    node.start_pod(claim)
+    node.config.write_text(
+        "gpuNode: {allocation: dra, dra: {enforcement: none, publish: gpu}}\nversion: v1\n"
+    )
+    eventually(
+        lambda: "gpuNode.dra.publish can't be gpu now" in str(node.status()["config_problem"])
+    )
+    assert list(devices(node)) == ["gpu-0", "gpu-0-share"]
+    node.end_pod(claim)
+    assert list(settled(node, 1)) == ["gpu-0"]
+    (only,) = node.api.slices.values()
+    assert "consumesCounters" not in only["spec"]["devices"][0]

@@ -38,6 +38,7 @@ def test_the_device_plugin_has_all_gpus_by_default() -> None:
         "memory_scaling": 1.0,
         "best_effort": False,
         "library": "",
+        "publish": "all",
     }
 
 
@@ -52,10 +53,11 @@ gpuNode:
     memoryScaling: 3
     oversubscribe: best-effort
     hamiCore: {library: /usr/local/vgpu/libvgpu.so}
+    publish: share
 """
     library = "/usr/local/vgpu/libvgpu.so"
     devices = ("1", UUID.lower(), "0000:3b:00.0")
-    assert parse(text).dra == Dra("both", devices, "hami-core", 4, 3.0, True, library)
+    assert parse(text).dra == Dra("both", devices, "hami-core", 4, 3.0, True, library, "share")
     assert parse(written("both", devices="0000:3b:00.0")).dra.devices == ("0000:3b:00.0",)
 
 
@@ -77,6 +79,7 @@ REFUSED = (
     (written("both", devices=["0:1"]), ("gpuNode.dra.devices", "0:1")),
     (written("both", devices=[-1]), ("gpuNode.dra.devices", "-1")),
     (written("both", devices=[True]), ("gpuNode.dra.devices", "True", "UUID")),
+    (written(publish="mig"), ("gpuNode.dra.publish", "mig", "all, gpu, share")),
     (written("dra", devices=[0]), ("gpuNode.dra.devices is given", "is dra", "all GPUs")),
     (written(devices=[0]), ("gpuNode.dra.devices is given", "is device_plugin", "no GPU")),
     (written(enforcement="hami"), ("gpuNode.dra.enforcement", "mps, cgroup, hami-core, none")),

@@ -25,6 +25,7 @@ from gpu_plugin._shared._core.dra.checkpoint import (
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.dra.prepare import plan
 from gpu_plugin.dra.prepare.cdi import specification
 from gpu_plugin.dra.prepare.claims import quantity
@@ -70,6 +71,21 @@ def test_the_share_that_fills_a_card_is_always_prepared(
     limits = plan.limits(card, dra)
     assert limits is not None
     plan.check_room(held(one), (), lambda _gpu: limits)
+
+
+def test_what_claims_have_stays_published() -> None:
+    """A share that is no longer published takes nothing of its GPU, so that all of that would be given away too."""
+    whole, part = Device("r", "n", "gpu-0", "GPU-0", 0), share()
+    mig = replace(whole, device="gpu-1-mig-1g10gb-19-0", instance=Instance(19, 0, made=True))
+    for publish, kept, gone in (("gpu", whole, part), ("share", part, whole)):
+        dra = Dra("dra", publish=publish)
+        plan.check_published(dra, [held(kept, mig)])
+        with pytest.raises(
+            ConfigError,
+            match=rf"publish can't be {publish} now: in use by claim ns/c-0 with {gone.device}\.",
+        ):
+            plan.check_published(dra, [held(kept, mig), held(gone)])
+    plan.check_published(Dra("dra"), [held(whole, part)])
 
 
 def test_devices_are_found_by_their_names() -> None:

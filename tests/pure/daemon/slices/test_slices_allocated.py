@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Kubernetes' allocator makes of our slices, by its model; the genuine one gave the same, asked as recorder.go has it."""
+"""What Kubernetes' allocator makes of our slices, by its model; asked as recorder.go has it, the genuine one agrees."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any
 from gpu_plugin._shared._core.dra.names import pool_name
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Place, Problem
+from gpu_plugin.placement import quantity
 from gpu_plugin.slices import build
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -178,6 +179,40 @@ def test_what_a_claim_had_made_changes_nothing() -> None:
     before = slices(mig_grids.view(profiles))
     assert slices(made, made={("GPU-0", by_name["2g.20gb"].id, 4)}) == before
     assert slices(made) != before
+
+
+def test_what_excludes_nothing_has_no_counters() -> None:
+    """kube-scheduler 1.36 reads the counters of all nodes for each node."""
+    every = [view(index) for index in range(8)]
+    for kind, names in (
+        ("gpu", [f"gpu-{n}" for n in range(8)]),
+        ("share", [f"gpu-{n}-share" for n in range(8)]),
+    ):
+        config = parse(f"gpuNode: {{allocation: dra, dra: {{publish: {kind}}}}}")
+        (only,) = slices(*every, config=config)
+        assert [one["name"] for one in only["devices"]] == names
+        assert "sharedCounters" not in only
+        assert not any("consumesCounters" in one for one in only["devices"])
+    mixed = slices(every[0], mig_grids.view(GRIDS["h100-80"], (), 1), config=config)
+    assert [one["name"] for one in mixed[0]["sharedCounters"]] == ["gpu-1-counter-set"]
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_counters_are_there_where_they_exclude_something_and_nowhere_else(data: Any) -> None:
+    found = build(many(data.draw), ALL, {}, {}, node=NODE)
+    there = {
+        one["name"]: one["counters"] for part in found for one in part.get("sharedCounters", ())
+    }
+    taken: dict[str, Counter[str]] = {name: Counter() for name in there}
+    for part in found:
+        for one in part.get("devices", ()):
+            for takes in one.get("consumesCounters", ()):
+                for name, amount in takes["counters"].items():
+                    taken[takes["counterSet"]][name] += int(quantity.parse(amount["value"], name))
+    for name, counters in there.items():
+        most = {key: quantity.parse(one["value"], key) for key, one in counters.items()}
+        assert any(amount > most[key] for key, amount in taken[name].items()), name
 
 
 def test_a_fully_divided_gpu_needs_no_counters() -> None:

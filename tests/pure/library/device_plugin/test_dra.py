@@ -39,6 +39,7 @@ OPTIONS = {
     "memory_scaling": 1.0,
     "oversubscribe": "refuse",
     "hami_core_library": "",
+    "publish": "all",
     "kubeconfig": "",
     "node_name": "",
 }
@@ -161,6 +162,7 @@ def test_each_configuration_says_who_allocates_as_the_driver_reads_it() -> None:
     assert '"library": "/lib/libvgpu.so"' in "".join(
         desired(enforcement="hami-core", hami_core_library="/lib/libvgpu.so").configs.values()
     )
+    assert '"publish": "gpu"' in "".join(desired(publish="gpu").configs.values())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .._shared._core.dra.names import (
+    ALL,
     ALLOCATIONS,
     BOTH,
     CGROUP,
@@ -19,6 +20,7 @@ from .._shared._core.dra.names import (
     ENFORCEMENTS,
     HAMI_CORE,
     MPS,
+    PUBLISHED,
 )
 from .._shared._core.gpu import Gpu
 from .._shared._core.text.json_data import is_whole
@@ -31,7 +33,8 @@ SECTION: Final = "gpuNode.dra"
 DEVICES, SCALING = f"{SECTION}.devices", f"{SECTION}.memoryScaling"
 OVERSUBSCRIBE, LIBRARY = f"{SECTION}.oversubscribe", f"{SECTION}.hamiCore.library"
 ENFORCEMENT, SPLIT = f"{SECTION}.enforcement", f"{SECTION}.splitCount"
-KEYS: Final = (ALLOCATION, DEVICES, ENFORCEMENT, SPLIT, SCALING, OVERSUBSCRIBE, LIBRARY)
+PUBLISH: Final = f"{SECTION}.publish"
+KEYS: Final = (ALLOCATION, DEVICES, ENFORCEMENT, SPLIT, SCALING, OVERSUBSCRIBE, LIBRARY, PUBLISH)
 REFUSE, BEST_EFFORT = OVERSUBSCRIPTIONS = "refuse", "best-effort"
 LEAST_SCALING, MOST_SCALING = 0.1, 100.0
 PCI: Final = "([0-9a-fA-F]{4})?[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]"
@@ -48,7 +51,8 @@ class Dra:
 
     ``split_count`` is how many shares a GPU has at most, ``memory_scaling`` how many times its memory
     the shares may come to together, which is more than there is only with ``best_effort``.
-    ``library`` is the file of HAMi-core, empty where none is given.
+    ``library`` is the file of HAMi-core, empty where none is given. ``publish`` is what a GPU outside
+    of MIG mode is published as.
     """
 
     allocation: str = DEVICE_PLUGIN
@@ -58,6 +62,7 @@ class Dra:
     memory_scaling: float = 1.0
     best_effort: bool = False
     library: str = ""
+    publish: str = ALL
 
 
 def owner(gpu: Gpu, dra: Dra) -> str:
@@ -83,7 +88,7 @@ def allocation(found: Found, sharing: Sharing) -> Dra:
     given = found.get(ALLOCATION)
     who = given.one_of(ALLOCATIONS) if given else DEVICE_PLUGIN
     enforcement, split = found.get(ENFORCEMENT), found.get(SPLIT)
-    oversubscribe = found.get(OVERSUBSCRIBE)
+    oversubscribe, publish = found.get(OVERSUBSCRIBE), found.get(PUBLISH)
     dra = Dra(
         who,
         _devices(found, who),
@@ -92,6 +97,7 @@ def allocation(found: Found, sharing: Sharing) -> Dra:
         _scaling(found.get(SCALING)),
         bool(oversubscribe and oversubscribe.one_of(OVERSUBSCRIPTIONS) == BEST_EFFORT),
         _library(found.get(LIBRARY)),
+        publish.one_of(PUBLISHED) if publish else ALL,
     )
     _check_scaling(found, dra)
     _check_library(found, dra)

@@ -50,7 +50,7 @@ from .prepare.cdi import ClaimFiles
 from .prepare.checkpoint import Checkpoint
 from .prepare.forgotten import Forgotten
 from .prepare.mig import Instances
-from .prepare.plan import Limits, limits
+from .prepare.plan import Limits, check_published, limits
 from .publish import Publisher
 from .server import Driver
 from .slice_api import SliceApi
@@ -255,10 +255,12 @@ class Service:
 
     def _check_start(self, config: Config) -> bool:
         """Refuse a configuration by which others than those who have it get a GPU. Returns if that is known."""
+        check_published(config.dra, self._held())
         return self._handover.check(self._gpus.inventory, config.dra)
 
     def _check_change(self, config: Config) -> bool:
         """Refuse one that takes a GPU from claims, or from pods of the device plugin."""
+        check_published(config.dra, self._held())
         before = self._configuration.config.dra
         return self._handover.check(self._gpus.inventory, config.dra, before)
 

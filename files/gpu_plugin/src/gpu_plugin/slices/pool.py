@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, TypeVar
@@ -54,8 +55,9 @@ def build(
     """
     now = judged(inventory, faults)
     found = targets(now, config.dra, made)
-    devices = [_device(one, now, config.dra, unenforced) for one in found]
-    sets = [{"sharedCounters": some} for some in _chunks(_counters(found, made), MOST_SETS)]
+    counters = _counters(found, made)
+    devices = [_device(one, now, config.dra, unenforced, counters) for one in found]
+    sets = [{"sharedCounters": some} for some in _chunks(list(counters.values()), MOST_SETS)]
     slices = [*sets, *({"devices": some} for some in _chunks(devices, MOST_DEVICES))]
     about = {"name": pool or pool_name(node), "generation": 1, "resourceSliceCount": len(slices)}
     common = {"driver": DRIVER, "nodeName": node}
@@ -66,13 +68,25 @@ def _chunks(items: Sequence[T], most: int) -> Iterator[list[T]]:
     return (list(items[at : at + most]) for at in range(0, len(items), most))
 
 
-def _counters(found: Sequence[Target], made: Made) -> list[Spec]:
-    """Return the counters of each GPU that has devices which take of them."""
-    views = {one.view.gpu.minor: one.view for one in found if one.uses or one.mig is None}
-    return [
-        {"name": counter_set(minor), "counters": _values(_all(view, made))}
-        for minor, view in views.items()
-    ]
+def _counters(found: Sequence[Target], made: Made) -> dict[str, Spec]:
+    """Return by name the counters of GPUs whose devices together take more than there is.
+
+    Others exclude nothing, and the scheduler (1.36) reads the counters of all nodes for each node.
+    """
+    taken: dict[int, Counter[str]] = {}
+    for one in found:
+        taken.setdefault(one.view.gpu.minor, Counter()).update(_uses(one))
+    sets: dict[str, Spec] = {}
+    for minor, view in {one.view.gpu.minor: one.view for one in found}.items():
+        there, name = _all(view, made), counter_set(minor)
+        if any(count > there[counter] for counter, count in taken[minor].items()):
+            sets[name] = {"name": name, "counters": _values(there)}
+    return sets
+
+
+def _uses(target: Target) -> dict[str, int]:
+    """Return what a device takes of its GPU's counters; one that stands takes nothing of what is left."""
+    return dict(target.uses) if target.profile else {MEMORY: target.view.gpu.memory_total}
 
 
 def _all(view: GpuView, made: Made) -> Mapping[str, int]:
@@ -80,9 +94,15 @@ def _all(view: GpuView, made: Made) -> Mapping[str, int]:
     return grid(view, made).counters if view.gpu.mig_current else {MEMORY: view.gpu.memory_total}
 
 
-def _device(target: Target, inventory: Inventory, dra: Dra, unenforced: Mapping[str, str]) -> Spec:
+def _device(
+    target: Target,
+    inventory: Inventory,
+    dra: Dra,
+    unenforced: Mapping[str, str],
+    counters: Mapping[str, Spec],
+) -> Spec:
     gpu = target.view.gpu
-    uses = dict(target.uses) if target.profile else {MEMORY: gpu.memory_total}
+    uses, name = _uses(target), counter_set(gpu.minor)
     device: Spec = {
         "name": target.name,
         "attributes": attributes(target, inventory, dra.enforcement),
@@ -90,8 +110,7 @@ def _device(target: Target, inventory: Inventory, dra: Dra, unenforced: Mapping[
     }
     if target.type == SHARE:
         device["allowMultipleAllocations"] = True
-    if uses:
-        name = counter_set(gpu.minor)
+    if uses and name in counters:
         device["consumesCounters"] = [{"counterSet": name, "counters": _values(uses)}]
     if tainted := taints(target, unenforced):
         device["taints"] = tainted

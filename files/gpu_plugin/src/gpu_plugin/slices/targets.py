@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from .._shared._core.dra.names import DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
+from .._shared._core.dra.names import ALL, DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
 from .._shared._core.gpu import GiProfile, GpuInstance, MigDevice
 from .._shared._core.mig.profile import parse
 from ..config.allocation import Dra
@@ -47,7 +47,7 @@ def targets(inventory: Inventory, dra: Dra, made: Made = ()) -> tuple[Target, ..
         target
         for view in views
         if view.gpu.name not in DISPLAY_ONLY
-        for target in (_parts(view, made) if view.gpu.mig_current else _whole(view))
+        for target in (_parts(view, made) if view.gpu.mig_current else _whole(view, dra.publish))
     )
 
 
@@ -63,9 +63,10 @@ def _foreign(view: GpuView, made: Made) -> tuple[GpuInstance, ...]:
     )
 
 
-def _whole(view: GpuView) -> Iterator[Target]:
-    yield Target(gpu_name(view.gpu.minor), GPU, view)
-    yield Target(share_name(view.gpu.minor), SHARE, view)
+def _whole(view: GpuView, publish: str) -> Iterator[Target]:
+    for kind, name in ((GPU, gpu_name), (SHARE, share_name)):
+        if publish in (ALL, kind):
+            yield Target(name(view.gpu.minor), kind, view)
 
 
 def _parts(view: GpuView, made: Made) -> list[Target]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..._shared._core.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
-from ..._shared._core.dra.names import CORES, DRA, DRIVER, MEMORY, SHARES
+from ..._shared._core.dra.names import CORES, DRA, DRIVER, GPU, MEMORY, SHARE, SHARES
 from ..._shared._core.errors import NodeError
 from ..._shared._core.gpu import Gpu
-from ...config.allocation import Dra, owner
+from ...config.allocation import PUBLISH, Dra, owner
+from ...config.strict_yaml import ConfigError
 from ...offer.devices import GpuView, Inventory
 from ...slices.pool import share_memory
 from ..values import Claim, Result, Share
@@ -112,6 +113,26 @@ def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits
         shares = [each for _one, each in there if each.gpu == gpu and is_share(each)]
         shares += [one for one in held.devices if one.gpu == gpu and is_share(one)]
         _check_sum(gpu, shares, limit(gpu))
+
+
+def check_published(dra: Dra, claims: Iterable[Held]) -> None:
+    """Refuse a configuration that publishes a GPU without the device by which a claim has it. ConfigError.
+
+    The scheduler would take the GPU for free.
+    """
+    unpublished = {GPU: True, SHARE: False}.get(dra.publish)
+    users = (
+        f"{held} with {one.device}"
+        for held in claims
+        for one in held.devices
+        if one.instance is None and is_share(one) is unpublished
+    )
+    if user := next(users, ""):
+        raise ConfigError(
+            f"{PUBLISH} can't be {dra.publish} now",
+            cause=f"in use by {user}",
+            hint="drain the node of these pods, or leave it; it is tried again by itself",
+        )
 
 
 def is_share(device: Device) -> bool:
