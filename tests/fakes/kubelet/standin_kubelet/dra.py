@@ -3,8 +3,8 @@
 
 """The kubelet's part in Dynamic Resource Allocation, as that of Kubernetes 1.36 plays it.
 
-It looks for registration sockets in a folder (pkg/kubelet/pluginmanager), takes the first version of the API that it
-knows (cm/dra/plugin), asks for claims to be prepared and unprepared (cm/dra/manager.go), listens to the health of
+It looks for registration sockets in a folder (pkg/kubelet/pluginmanager), takes drivers of the API v1
+(cm/dra/plugin), asks for claims to be prepared and unprepared (cm/dra/manager.go), listens to the health of
 devices, and counts a driver that was without a connection at so many looks, ``WIPE``, as one whose slices are removed.
 """
 
@@ -25,12 +25,9 @@ from gpu_plugin.proto.dra_health_v1alpha1 import api_pb2 as health_pb2
 from gpu_plugin.proto.dra_health_v1alpha1 import rpc as health_rpc
 from gpu_plugin.proto.dra_v1 import api_pb2 as v1_pb2
 from gpu_plugin.proto.dra_v1 import rpc as v1
-from gpu_plugin.proto.dra_v1beta1 import api_pb2 as v1beta1_pb2
-from gpu_plugin.proto.dra_v1beta1 import rpc as v1beta1
 from gpu_plugin.proto.registration_v1 import api_pb2 as registration_pb2
 from gpu_plugin.proto.registration_v1 import rpc as registration
 
-KNOWN = {v1.VERSION: (v1, v1_pb2), v1beta1.VERSION: (v1beta1, v1beta1_pb2)}
 READY = grpc.ChannelConnectivity.READY.value[0]
 LOOK, INFO, NOTIFY, CALL, STREAM = 0.1, 1.0, 5.0, 45.0, 5.0  # seconds
 WIPE = 300  # looks in a row, which is half a minute
@@ -65,9 +62,8 @@ class Given:
 class Plugin:
     """A registered driver: its connection, and what it tells of its devices."""
 
-    def __init__(self, name: str, endpoint: str, version: str, call: float) -> None:
-        self.name, self.endpoint, self.version, self.seconds = name, endpoint, version, call
-        self._rpc, self.messages = KNOWN[version]
+    def __init__(self, name: str, endpoint: str, call: float) -> None:
+        self.name, self.endpoint, self.seconds = name, endpoint, call
         self.connected, self.missed = False, 0
         self.health: dict[tuple[str, str], Any] = {}
         self.heard = 0
@@ -84,21 +80,20 @@ class Plugin:
 
     def prepare(self, claims: list[Claim]) -> Any:
         """Call NodePrepareResources."""
-        return self._call(self._rpc.PREPARE, claims, "Prepare")
+        return self._call(v1.PREPARE, claims, "Prepare")
 
     def unprepare(self, claims: list[Claim]) -> Any:
         """Call NodeUnprepareResources."""
-        return self._call(self._rpc.UNPREPARE, claims, "Unprepare")
+        return self._call(v1.UNPREPARE, claims, "Unprepare")
 
     def _call(self, method: str, claims: list[Claim], verb: str) -> Any:
-        messages: Any = self.messages
-        request = getattr(messages, f"Node{verb}ResourcesRequest")()
+        request = getattr(v1_pb2, f"Node{verb}ResourcesRequest")()
         for namespace, name, uid in claims:
             request.claims.add(namespace=namespace, name=name, uid=uid)
         call = self._channel.unary_unary(
             method,
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=getattr(messages, f"Node{verb}ResourcesResponse").FromString,
+            response_deserializer=getattr(v1_pb2, f"Node{verb}ResourcesResponse").FromString,
         )
         try:
             return call(request, timeout=self.seconds)
@@ -197,10 +192,8 @@ class DraKubelet:
                 found = info(registration_pb2.InfoRequest(), timeout=INFO)
                 problem = self._problem(found)
                 if not problem:
-                    version = next(one for one in found.supported_versions if one in KNOWN)
-                    self.plugins[found.name] = Plugin(
-                        found.name, found.endpoint or str(path), version, self._seconds
-                    )
+                    endpoint = found.endpoint or str(path)
+                    self.plugins[found.name] = Plugin(found.name, endpoint, self._seconds)
                     self._seen[path] = stamp, found.name
                 status = registration_pb2.RegistrationStatus(
                     plugin_registered=not problem, error=problem
@@ -213,7 +206,7 @@ class DraKubelet:
     def _problem(self, found: Any) -> str:
         if found.type != registration.DRA_PLUGIN:
             return f"no handler registered for plugin type: {found.type}"
-        if not any(one in KNOWN for one in found.supported_versions):
+        if v1.VERSION not in found.supported_versions:
             return f"none of the services {list(found.supported_versions)} are supported"
         if any(one.endpoint == found.endpoint for one in self.plugins.values()):
             return (

@@ -18,7 +18,6 @@ from tests.support.waiting import eventually, unchanged
 def test_a_whole_gpu_is_prepared_and_given_back(make_dra: MakeDra) -> None:
     node = make_dra()
     node.start()
-    assert node.plugin.version == "v1.DRAPlugin"
     claim = node.claim("whole", "gpu-1")
     (device,) = node.start_pod(claim)
     assert device == f"gpu.node/claim={claim[2]}-gpu-1"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from nvsim.testing import client
-from standin_kubelet import dra
 from standin_kubelet.dra import Claim, DraError, DraKubelet
 
 from tests.fakes.dra.driving import CLAIMS, DRIVER, DraNode, MakeDra
@@ -123,18 +122,6 @@ def test_a_kubelet_that_restarts_gets_the_same_answers(make_dra: MakeDra) -> Non
     eventually(node.registered)
     assert node.start_pod(claim) == names
     assert node.kept() == kept
-    node.end_pod(claim)
-
-
-def test_a_kubelet_before_1_34_is_served_by_v1beta1(
-    make_dra: MakeDra, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(dra.KNOWN, "v1.DRAPlugin")
-    node = make_dra(1)
-    node.start()
-    assert node.plugin.version == "v1beta1.DRAPlugin"
-    claim = node.claim("one", "gpu-0-share")
-    assert len(node.start_pod(claim)) == 1
     node.end_pod(claim)
 
 

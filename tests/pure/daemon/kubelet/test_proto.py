@@ -14,8 +14,6 @@ from gpu_plugin.proto.dra_health_v1alpha1 import api_pb2 as health
 from gpu_plugin.proto.dra_health_v1alpha1 import rpc as health_rpc
 from gpu_plugin.proto.dra_v1 import api_pb2 as dra
 from gpu_plugin.proto.dra_v1 import rpc as dra_rpc
-from gpu_plugin.proto.dra_v1beta1 import api_pb2 as dra_beta
-from gpu_plugin.proto.dra_v1beta1 import rpc as dra_beta_rpc
 from gpu_plugin.proto.podresources_v1 import api_pb2 as pods
 from gpu_plugin.proto.podresources_v1 import rpc as pods_rpc
 from gpu_plugin.proto.registration_v1 import api_pb2 as registration
@@ -116,7 +114,7 @@ def test_claims_on_the_wire_are_those_of_the_public_api() -> None:
     device = dra.Device(**fields, share_id="s")
     wire = b"\x0a\x01r\x12\x01p\x1a\x01d\x22\x01i"
     assert device.SerializeToString() == wire + b"\x2a\x01s"
-    assert dra_beta.Device(**fields).SerializeToString() == wire
+    assert dra.Device(**fields, share_id=None).SerializeToString() == wire
     answer = dra.NodePrepareResourcesResponse(claims={"u": {"error": "e"}})
     assert answer.SerializeToString() == b"\x0a\x08\x0a\x01u\x12\x03\x12\x01e"
     undone = dra.NodeUnprepareResourcesResponse(claims={"u": {"error": "e"}})
@@ -140,7 +138,6 @@ def test_claims_on_the_wire_are_those_of_the_public_api() -> None:
 def test_method_paths_of_claims_are_those_of_the_services() -> None:
     for messages, names in (
         (dra, {dra_rpc.PREPARE, dra_rpc.UNPREPARE}),
-        (dra_beta, {dra_beta_rpc.PREPARE, dra_beta_rpc.UNPREPARE}),
         (registration, {registration_rpc.GET_INFO, registration_rpc.NOTIFY}),
         (health, {health_rpc.WATCH}),
     ):

@@ -18,8 +18,6 @@ from ..proto.dra_health_v1alpha1 import api_pb2 as health_pb2
 from ..proto.dra_health_v1alpha1 import rpc as health_rpc
 from ..proto.dra_v1 import api_pb2 as v1_pb2
 from ..proto.dra_v1 import rpc as v1
-from ..proto.dra_v1beta1 import api_pb2 as v1beta1_pb2
-from ..proto.dra_v1beta1 import rpc as v1beta1
 from ..proto.registration_v1 import api_pb2 as registration_pb2
 from ..proto.registration_v1 import rpc as registration
 from ..tools import logs
@@ -29,8 +27,7 @@ from .prepare.apply import Given
 
 WORKERS: Final = 16
 GRACE: Final = 2.0  # seconds that calls have to end
-# The first that a kubelet knows is the one that it uses.
-VERSIONS: Final = (v1.VERSION, v1beta1.VERSION, health_rpc.VERSION)
+VERSIONS: Final = (v1.VERSION, health_rpc.VERSION)
 MARGIN: Final = 5.0  # seconds that an answer comes before the kubelet stops waiting for it
 KUBELETS: Final = 45.0  # seconds that it waits
 STATES: Final = {None: health_pb2.UNKNOWN, True: health_pb2.HEALTHY, False: health_pb2.UNHEALTHY}
@@ -105,8 +102,12 @@ class Driver:
 
     def _services(self) -> dict[str, Handlers]:
         return {
-            v1.DRA_PLUGIN: self._plugins(v1_pb2),
-            v1beta1.DRA_PLUGIN: self._plugins(v1beta1_pb2),
+            v1.DRA_PLUGIN: {
+                "NodePrepareResources": _unary(self._prepare, v1_pb2.NodePrepareResourcesRequest),
+                "NodeUnprepareResources": _unary(
+                    self._unprepare, v1_pb2.NodeUnprepareResourcesRequest
+                ),
+            },
             health_rpc.HEALTH: {
                 "NodeWatchResources": grpc.unary_stream_rpc_method_handler(
                     self._watch,
@@ -116,24 +117,19 @@ class Driver:
             },
         }
 
-    def _plugins(self, messages: Any) -> Handlers:
-        """Return what answers the calls of one version of the API."""
+    def _prepare(
+        self, request: v1_pb2.NodePrepareResourcesRequest, context: grpc.ServicerContext
+    ) -> v1_pb2.NodePrepareResourcesResponse:
+        return _prepared(self._calls.prepare(_claims(request), _seconds(context)))
 
-        def prepare(request: Any, context: grpc.ServicerContext) -> Any:
-            found = self._calls.prepare(_claims(request), _seconds(context))
-            return _prepared(messages, found)
-
-        def unprepare(request: Any, context: grpc.ServicerContext) -> Any:
-            found = self._calls.unprepare(_claims(request), _seconds(context))
-            answer = messages.NodeUnprepareResourcesResponse()
-            for uid, one in found.items():
-                answer.claims[uid].error = str(one) if isinstance(one, Exception) else ""
-            return answer
-
-        return {
-            "NodePrepareResources": _unary(prepare, messages.NodePrepareResourcesRequest),
-            "NodeUnprepareResources": _unary(unprepare, messages.NodeUnprepareResourcesRequest),
-        }
+    def _unprepare(
+        self, request: v1_pb2.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
+    ) -> v1_pb2.NodeUnprepareResourcesResponse:
+        found = self._calls.unprepare(_claims(request), _seconds(context))
+        answer = v1_pb2.NodeUnprepareResourcesResponse()
+        for uid, one in found.items():
+            answer.claims[uid].error = str(one) if isinstance(one, Exception) else ""
+        return answer
 
     def _watch(
         self, _request: object, context: grpc.ServicerContext
@@ -160,22 +156,21 @@ def _seconds(context: grpc.ServicerContext) -> float:
     return max(min(context.time_remaining() or KUBELETS, KUBELETS) - MARGIN, 0.0)
 
 
-def _prepared(messages: Any, found: Answers[tuple[Given, ...]]) -> Any:
-    answer = messages.NodePrepareResourcesResponse()
+def _prepared(found: Answers[tuple[Given, ...]]) -> v1_pb2.NodePrepareResourcesResponse:
+    answer = v1_pb2.NodePrepareResourcesResponse()
     for uid, those in found.items():
         if isinstance(those, Exception):
             answer.claims[uid].error = str(those)
             continue
         answer.claims[uid].SetInParent()
         for one in those:
-            device = answer.claims[uid].devices.add(
+            answer.claims[uid].devices.add(
                 request_names=one.requests,
                 pool_name=one.pool,
                 device_name=one.device,
                 cdi_device_ids=[one.cdi],
+                share_id=one.share_id or None,
             )
-            if one.share_id and messages is v1_pb2:
-                device.share_id = one.share_id
     return answer
 
 

@@ -1,4 +1,0 @@
-# Copyright (c) 2026, the gpu.node authors
-# SPDX-License-Identifier: Apache-2.0
-
-"""The kubelet's API for drivers of claims, v1beta1: messages (api_pb2) and method paths (rpc)."""
