@@ -347,9 +347,11 @@ class DevicePluginCapability:
         )
 
     def _do_pause(self, unit: str) -> None:
+        dra.withdraw(self._host, unit)
         self._host.run(["systemctl", "stop", unit])
 
     def _do_stop(self, unit: str) -> None:
+        dra.withdraw(self._host, unit)
         self._host.run(["systemctl", "disable", "--now", unit])
 
     def _do_unlabel(self, settings: str) -> None:
@@ -361,6 +363,7 @@ class DevicePluginCapability:
         self._labels_left = (done.err or done.out).strip() if done.rc else ""
 
     def _do_remove_service(self, unit: str, path: str) -> None:
+        dra.withdraw(self._host, unit)
         self._host.run(["systemctl", "disable", "--now", unit], check=False)
         self._do_remove(path)
         if unit == DRA_UNIT:

@@ -149,6 +149,16 @@ def _late(host: Host, unit: Service) -> str:
     return ""
 
 
+def withdraw(host: Host, unit: str) -> None:
+    """Have the driver remove its slices at its end, which is for good: pods would be given what nobody prepares.
+
+    The kubelet removes them after half a minute. ``unit`` may be another's.
+    """
+    if unit == names.UNIT:
+        words = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]
+        host.run(words, check=False)  # it may not run
+
+
 def clean(host: Host) -> None:
     """Remove what the driver leaves on the node: its state, its sockets, and the specifications of claims."""
     specs = [name for name in host.listdir(CDI_FOLDER) if name.startswith(CDI_PREFIX)]

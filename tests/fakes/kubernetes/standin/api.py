@@ -32,7 +32,7 @@ SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class StandIn(Gates):
-    """``requests`` are method, or WATCH, and path of all that came; ``faults`` are answers for the next ones.
+    """``requests`` are method, or WATCH or DRY, and path of all that came; ``faults`` are answers for the next ones.
 
     A fault is a method and a status, or DROP; ``hold()`` keeps answers until the test lets them go. ``before`` is
     called with method and path of each request. ``user`` is whom ``token`` is given to, ``users`` are others by their

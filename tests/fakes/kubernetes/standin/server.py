@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
         name = "WATCH" if request.watching else request.method
         api = self.api
         seen = api.epoch, api.cuts  # of before anybody can know of the request
-        api.requests.append((name, request.path))
+        api.requests.append(("DRY" if request.dry else name, request.path))
         api.before(name, request.path)
         api.keep(name, request.path)
         if api.faults and api.faults[0][0] == name:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 from gpu_plugin._shared._core.allocated import SOCKET
@@ -179,3 +180,18 @@ def test_shares_stay_published_until_no_claim_has_one(make_dra: MakeDra) -> None
     assert list(settled(node, 1)) == ["gpu-0"]
     (only,) = node.api.slices.values()
     assert "consumesCounters" not in only["spec"]["devices"][0]
+
+
+def test_slices_outlive_a_restart_and_go_with_a_driver_that_is_told_so(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.start()
+    before = settled(node, 2)
+    node.signal(signal.SIGTERM)
+    assert node.ended() == 0
+    assert devices(node) == before
+    node.start()
+    settled(node, 2)
+    node.signal(signal.SIGUSR1)
+    node.signal(signal.SIGTERM)
+    assert node.ended() == 0
+    assert devices(node) == {}

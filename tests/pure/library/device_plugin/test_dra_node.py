@@ -82,9 +82,13 @@ class DraHost(AgentHost):
 CLAIM = Held("1", "team", "train", PREPARED, (Device("r", "n", "gpu-0-share", "GPU-0", 0),))
 
 
+def asked(allocation: str, state: str = "started") -> dict[str, t.Any]:
+    dra = {**DRA, "devices": ["0"] if allocation == "both" else []}
+    return {**parameters("r1", 0), "allocation": allocation, "dra": dra, "state": state}
+
+
 def allocate(machine: AgentHost, allocation: str, state: str = "started") -> t.Any:
-    params = {**parameters("r1", 0), "allocation": allocation, "dra": DRA, "state": state}
-    return run(machine, params)
+    return run(machine, asked(allocation, state))
 
 
 def test_a_node_without_dra_is_asked_nothing_more() -> None:
@@ -109,6 +113,24 @@ def test_the_driver_comes_and_goes_without_a_trace() -> None:
     assert not node.driver
     assert not [one for one in set(node.files) - set(before) if not one.startswith("/proc/")]
     assert UNIT_FILE in node.files
+
+
+def test_a_driver_that_is_to_go_is_told_before_it_is_stopped() -> None:
+    """So that it removes its slices; one that is restarted keeps them."""
+    for state, allocation, ended in (
+        ("started", "device_plugin", ("disable", "--now", DRA_UNIT)),
+        ("stopped", "dra", ("disable", "--now", DRA_UNIT)),
+        ("absent", "dra", ("disable", "--now", DRA_UNIT)),
+        ("started", "both", ("stop", DRA_UNIT)),
+    ):
+        node = DraHost()
+        allocate(node, "dra")
+        told = ("systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", DRA_UNIT)
+        assert told not in node.ran
+        found = DevicePluginCapability(node, asked(allocation, state), check_mode=False)
+        for step in found.plan(found.observe()).steps:
+            found.apply(step)
+        assert node.ran[node.ran.index(told) + 1] == ("systemctl", *ended), (state, allocation)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,12 @@ class Publisher:
                 self._wanted, self._due = tuple(specs), True
                 self._news.notify_all()
 
+    def withdraw(self, seconds: float) -> bool:
+        """Publish nothing from now on. Returns whether nothing is left within so many seconds."""
+        self.want(())
+        with self._news:
+            return self._news.wait_for(lambda: self.standing == Standing(problem=""), seconds)
+
     def sync(self) -> None:
         """Look at what there is and bring it to what is wanted, once. ApiError, GateOff."""
         for attempt in range(AT_ONCE):
@@ -168,7 +174,10 @@ class Publisher:
     def _carry_out(self, due: Sequence[Change]) -> None:
         if due:
             self._ours = set()
-        owner = self._api.owner() if any(one.action == CREATE for one in due) else {}
+        made_anew = [one for one in due if one.action == CREATE]
+        for one in made_anew:  # before anybody can see them
+            self._gates(one, self._api.trial(one.spec)["spec"])
+        owner = self._api.owner() if made_anew else {}
         for one in due:
             if one.action == DELETE and one.before:
                 self._delete(one.before)
@@ -187,16 +196,21 @@ class Publisher:
         self._api.delete(one)
 
     def _check(self, sent: Change, stored: Json) -> None:
-        """Look what the server kept. Slices without counters would give a GPU away twice, so none stay."""
+        """Note what the server kept, where that is less. GateOff."""
+        gates = self._gates(sent, stored)
+        self._kept.pop(sent.name, None)
+        if gates:
+            self._kept[sent.name] = plain(sent.spec), plain(stored)
+            logs.warning("the API server drops a part of ResourceSlices", gates=gates)
+
+    def _gates(self, sent: Change, stored: Json) -> list[str]:
+        """Return the gates that the server lacks. Slices without counters would give a GPU away twice, so none stay."""
         gates = sorted(dropped(sent.spec, stored))
         if set(gates) & UNSAFE:
             for one in self._api.all()[0]:
                 self._delete(one)
             raise GateOff(gates)
-        self._kept.pop(sent.name, None)
-        if gates:
-            self._kept[sent.name] = plain(sent.spec), plain(stored)
-            logs.warning("the API server drops a part of ResourceSlices", gates=gates)
+        return gates
 
     def _as_sent(self, there: Sequence[Json]) -> list[Json]:
         """Return slices as they were sent, where the server keeps no more of them than it does."""
@@ -213,7 +227,9 @@ class Publisher:
         devices = sum(len(one.get("devices", ())) for one in wanted)
         before = self.standing
         problem = self._api.unsafe()
-        self.standing = Standing(max(generations, default=0), len(wanted), devices, problem)
+        with self._news:
+            self.standing = Standing(max(generations, default=0), len(wanted), devices, problem)
+            self._news.notify_all()
         if before != self.standing:
             counts = {"generation": self.standing.generation, "devices": devices}
             logs.info("ResourceSlices are published", slices=len(wanted), **counts)

@@ -57,6 +57,7 @@ from .slice_api import SliceApi
 
 TICK: Final = 0.5
 LOOK: Final = 30.0  # seconds between two looks for claims that the kubelet has forgotten
+LEAVE: Final = 10.0  # seconds that slices may take to go at the end
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
 NO_LIMIT: Final = Rate(
     -1
@@ -125,7 +126,7 @@ class Service:
         self._folder = Folder(paths.registration.parent)
         self._telemetry = Telemetry(lambda: report.pages(self._observer))
         self._status = StateFile(paths.status_file, compact=True)
-        self._stopping = self._asked = self._restored = False
+        self._stopping = self._asked = self._restored = self._leaving = False
         self._faults: Faults = {}
         self._fed_at = 0.0
         self._described = self._files.seen
@@ -156,9 +157,12 @@ class Service:
         )
 
     def run(self) -> int:
-        """Run until a signal ends it. Returns the exit status. DriverReplaced: start another process."""
+        """Run until a signal ends it. Returns the exit status. DriverReplaced: start another process.
+
+        After SIGUSR1 the end is for good, and the slices go first.
+        """
         os.umask(0o077)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, self._on_signal)
         self._configuration.log("started", version=__version__, node=self._paths.node)
         try:
@@ -171,6 +175,8 @@ class Service:
                 self._round()
         finally:
             notify("STOPPING=1")
+            if self._leaving and not self._publisher.withdraw(LEAVE):
+                logs.warning("ResourceSlices are left, until the kubelet removes them")
             self._publisher.stop()
             self._driver.stop()
             self._telemetry.stop()
@@ -329,5 +335,6 @@ class Service:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         self._asked |= number == signal.SIGHUP
-        self._stopping |= number != signal.SIGHUP
+        self._leaving |= number == signal.SIGUSR1
+        self._stopping |= number in (signal.SIGTERM, signal.SIGINT)
         self._wakeup.set()

@@ -94,6 +94,11 @@ class SliceApi:
         why = versions.refusal(found) if found else ""
         return why and f"the API server is of {why}; {NEWER}"
 
+    def trial(self, spec: Json) -> Json:
+        """Return a slice as it would be stored; nothing is."""
+        doing, body = "trying a ResourceSlice", _body({"generateName": "trial-"}, spec)
+        return self._written(doing, "POST", PATH, body, query={"dryRun": "All"})
+
     def create(self, name: str, spec: Json, owner: Json) -> Json:
         """Create a slice that belongs to the node; return it as it is stored."""
         body = _body({"name": name, "ownerReferences": [owner]}, spec)
@@ -130,8 +135,8 @@ class SliceApi:
     def _selected(self) -> dict[str, str]:
         return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
 
-    def _written(self, doing: str, method: str, path: str, body: Json) -> Json:
-        found = self._ask(doing, method, path, body)
+    def _written(self, doing: str, method: str, path: str, body: Json, **more: Any) -> Json:
+        found = self._ask(doing, method, path, body, **more)
         return understood(doing, lambda: {**found, "spec": dict(found["spec"])})
 
     def _ask(

@@ -25,7 +25,7 @@ from gpu_plugin.slices.changes import changes
 from tests.fakes.daemon.gpu_builders import inventory, view
 from tests.fakes.kubernetes.standin_api import DROP, NODE, SLICES
 from tests.fakes.kubernetes.standin_api import Api as Slices
-from tests.support.waiting import eventually
+from tests.support.waiting import LIMIT, eventually
 
 ALL = parse("gpuNode: {allocation: dra}")
 NAMES = [f"0{number}-gpu.node-{NODE}" for number in range(2)]
@@ -107,6 +107,17 @@ def test_a_restart_writes_nothing(server: Slices, api: SliceApi) -> None:
         publisher.sync()
         publisher.stop()
     assert server.writes() == [("POST", "resourceslices")] * 2
+
+
+def test_what_is_withdrawn_is_gone_when_that_is_said(server: Slices, publisher: Publisher) -> None:
+    publisher.want(TWO)
+    eventually(lambda: good(server, TWO))
+    assert publisher.withdraw(LIMIT)
+    assert server.slices == {}
+    server.faults.extend([("GET", 503)] * 1000)
+    publisher.want(ONE)
+    eventually(lambda: publisher.standing.problem)
+    assert not publisher.withdraw(0.1)
 
 
 def test_no_slices_are_wanted_before_gpus_are_known(server: Slices, api: SliceApi) -> None:
@@ -249,7 +260,7 @@ def test_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) -> None:
         ("allowMultipleAllocations", "DRAConsumableCapacity"),
     ],
 )
-def test_without_its_feature_gate_nothing_stays_published(
+def test_without_its_feature_gate_nothing_is_published(
     server: Slices, api: SliceApi, field: str, gate: str
 ) -> None:
     server.drops = (field,)
@@ -258,6 +269,19 @@ def test_without_its_feature_gate_nothing_stays_published(
     with pytest.raises(GateOff, match=f"the feature gate {gate}"):
         publisher.sync()
     assert server.slices == {}
+    assert server.writes() == []  # not for a moment either
+
+
+def test_what_was_published_goes_with_its_feature_gate(server: Slices, api: SliceApi) -> None:
+    publisher = Publisher(api, NODE)
+    publisher.want(ONE)
+    publisher.sync()
+    server.drops = ("consumesCounters",)
+    publisher.want(tuple(slices(*(view(index) for index in range(40)))))
+    with pytest.raises(GateOff, match="DRAPartitionableDevices"):
+        publisher.sync()
+    assert server.slices == {}
+    assert server.writes()[2:] == [("DELETE", one) for one in NAMES]
 
 
 def test_taints_that_the_server_drops_are_written_once(server: Slices, api: SliceApi) -> None:
