@@ -118,11 +118,12 @@ test-cluster: setup shim $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE
 recordings: setup ## Record what a genuine API server answers, which holds its stand-in to it (KUBE_BIN=folder, NAMES="nodes slices")
 	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.fakes.kubernetes.recorded.record $(NAMES)
 
-bench: setup shim ## How fast things are, as ratios within one run
+bench: setup shim ## How fast things are, as ratios within one run (KUBE_BIN=folder for those of kube-scheduler)
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.mig_planner
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.runtime_files
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.device_plugin
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.simulation
+	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.scheduling
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.dra_driver
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.mps_manager
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.node_software

@@ -347,12 +347,10 @@ class DevicePluginCapability:
         )
 
     def _do_pause(self, unit: str) -> None:
-        dra.withdraw(self._host, unit)
-        self._host.run(["systemctl", "stop", unit])
+        dra.stop(self._host, unit, "stop")
 
     def _do_stop(self, unit: str) -> None:
-        dra.withdraw(self._host, unit)
-        self._host.run(["systemctl", "disable", "--now", unit])
+        dra.stop(self._host, unit, "disable", "--now")
 
     def _do_unlabel(self, settings: str) -> None:
         """Remove our labels. A node that has left its cluster can't, and goes on without."""
@@ -363,8 +361,7 @@ class DevicePluginCapability:
         self._labels_left = (done.err or done.out).strip() if done.rc else ""
 
     def _do_remove_service(self, unit: str, path: str) -> None:
-        dra.withdraw(self._host, unit)
-        self._host.run(["systemctl", "disable", "--now", unit], check=False)
+        dra.stop(self._host, unit, "disable", "--now", check=False)
         self._do_remove(path)
         if unit == DRA_UNIT:
             dra.clean(self._host)

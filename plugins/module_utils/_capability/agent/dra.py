@@ -149,14 +149,15 @@ def _late(host: Host, unit: Service) -> str:
     return ""
 
 
-def withdraw(host: Host, unit: str) -> None:
-    """Have the driver remove its slices at its end, which is for good: pods would be given what nobody prepares.
+def stop(host: Host, unit: str, *verb: str, check: bool = True) -> None:
+    """Stop a service. The driver is told that this is for good, so that it removes its slices first.
 
-    The kubelet removes them after half a minute. ``unit`` may be another's.
+    The kubelet removes them after half a minute; until then pods would be given what nobody prepares.
     """
     if unit == names.UNIT:
         words = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]
         host.run(words, check=False)  # it may not run
+    host.run(["systemctl", *verb, unit], check=check)
 
 
 def clean(host: Host) -> None:

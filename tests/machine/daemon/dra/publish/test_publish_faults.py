@@ -260,7 +260,7 @@ def test_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) -> None:
         ("allowMultipleAllocations", "DRAConsumableCapacity"),
     ],
 )
-def test_without_its_feature_gate_nothing_is_published(
+def test_without_its_feature_gate_nothing_stays_published(
     server: Slices, api: SliceApi, field: str, gate: str
 ) -> None:
     server.drops = (field,)
