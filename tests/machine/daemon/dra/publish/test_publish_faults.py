@@ -243,6 +243,23 @@ def test_slices_of_somebody_else_are_left_and_ours_under_other_names_go(
     eventually(lambda: publisher.standing.generation, 1)
 
 
+def test_slices_of_an_earlier_release_stay_while_those_of_this_one_are_refused(
+    server: Slices, api: SliceApi
+) -> None:
+    """As by the policy of that release, which knows another pool."""
+    publisher = Publisher(api, NODE)
+    publisher.want(build(inventory(view(0)), ALL, {}, {}, node=NODE, pool=NODE))
+    publisher.sync()
+    before = dict(server.slices)
+    server.faults.append(("POST", 403))
+    publisher.want(ONE)
+    with pytest.raises(ApiError, match="403"):
+        publisher.sync()
+    assert server.slices == before
+    publisher.sync()
+    assert good(server)
+
+
 def test_a_name_that_is_taken_is_told(server: Slices, api: SliceApi) -> None:
     foreign = {"driver": "gpu.nvidia.com", "nodeName": NODE, "pool": {"name": NODE}}
     server.slices[NAMES[0]] = {"metadata": {"name": NAMES[0], "uid": "1"}, "spec": foreign}
