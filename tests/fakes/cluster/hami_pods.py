@@ -20,6 +20,7 @@ OTHER_NODES = Published((Device(SHARE, 32768, "NVIDIA A100", "GPU-0", NONE),))
 MIG_NODES = Published(
     tuple(Device(MIG, size, "NVIDIA A100", "GPU-0") for size in (9728, 4864, 19968, 4864))
 )
+BOTH_NODES = Published((*MPS_NODES.devices, *MIG_NODES.devices))
 ALL = "nvidia.com/"
 
 

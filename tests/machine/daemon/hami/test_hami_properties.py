@@ -16,7 +16,15 @@ from gpu_plugin.hami.settings import Names, Settings
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.cluster.hami_pods import MIG_NODES, MPS_NODES, OTHER_NODES, SETTINGS, Json, applied
+from tests.fakes.cluster.hami_pods import (
+    BOTH_NODES,
+    MIG_NODES,
+    MPS_NODES,
+    OTHER_NODES,
+    SETTINGS,
+    Json,
+    applied,
+)
 
 LABEL = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAME = st.from_regex("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
@@ -53,7 +61,8 @@ SHARE = st.builds(
     st.sampled_from([0, 30, 100]),
 )
 WORDS = st.one_of(
-    st.text(max_size=20), st.sampled_from(["A100,V100", "GPU-0", "true", "mig", "mps"])
+    st.text(max_size=20),
+    st.sampled_from(["A100,V100", "GPU-0", "true", "mig", "mps", "hami-core,mig"]),
 )
 KEYS = ("use-gputype", "nouse-gputype", "use-gpuuuid", "nouse-gpuuuid", "numa-bind", "vgpu-mode")
 ANNOTATIONS = st.dictionaries(
@@ -81,7 +90,7 @@ PODS = st.fixed_dictionaries(
 )
 CHOICES = st.tuples(
     st.sampled_from([SETTINGS, Settings(ODD), Settings(default_memory=100, default_count=2)]),
-    st.sampled_from([MPS_NODES, OTHER_NODES, MIG_NODES]),
+    st.sampled_from([MPS_NODES, OTHER_NODES, MIG_NODES, BOTH_NODES]),
 )
 
 

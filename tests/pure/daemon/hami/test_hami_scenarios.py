@@ -16,6 +16,7 @@ from gpu_plugin.hami.published import Published
 from gpu_plugin.hami.settings import Names, Settings
 
 from tests.fakes.cluster.hami_pods import (
+    BOTH_NODES,
     MIG_NODES,
     MPS_NODES,
     OTHER_NODES,
@@ -75,6 +76,8 @@ REFUSED: tuple[tuple[Json, str], ...] = (
     ({"gpumem_percentage": 101}, "limits[nvidia.com/gpumem-percentage]: 101 can't be"),
     ({"gpumem": -1}, "limits[nvidia.com/gpumem]: -1 can't be"),
     ({"gpumem": "10Gi"}, "limits[nvidia.com/gpumem]: 10737418240 can't be"),
+    ({"gpumem": "1Gi"}, "limits[nvidia.com/gpumem]: 1073741824 can't be: it is a number of MiB"),
+    ({"gpumem": "16Mi"}, "limits[nvidia.com/gpumem]: 16777216 can't be: it is a number of MiB"),
     ({"gpumem": "0.5"}, "limits[nvidia.com/gpumem]: '0.5' can't be"),
     ({"gpumem": "much"}, "limits[nvidia.com/gpumem]: 'much' can't be"),
     ({"gpumem": 1, "priority": 2}, "limits[nvidia.com/priority]: 2 can't be"),
@@ -86,6 +89,22 @@ def test_amounts_that_cant_be() -> None:
     for amounts, field in REFUSED:
         told = refusal(pod(limits(**{"gpu": 1, **amounts})))
         assert told.startswith(f"spec.containers[0].resources.{field}")
+
+
+def test_bytes_are_not_taken_for_mib() -> None:
+    told = refusal(pod(limits(gpu=1, gpumem="1Gi")))
+    assert told.endswith("no GPU has 16 TiB. Next step: write 1024, if bytes are meant")
+    assert exactly(pod(limits(gpu=1, gpumem=(16 << 20) - 1)))["deviceClassName"] == SHARE
+    told = refusal(pod(limits(gpu=1, gpumem=20 << 10)), settings=Settings(memory_factor=1024))
+    assert "no GPU has 16 TiB" in told
+
+
+def test_more_whole_gpus_than_a_claim_has_need_no_claim() -> None:
+    """Devices of a node that shares by time are that many."""
+    assert mutate(pod(limits(gpu=33)), SETTINGS, MPS_NODES).patch == []
+    choosy = {"nvidia.com/use-gputype": "A100"}
+    told = refusal(pod(limits(gpu=33), annotations=choosy))
+    assert "limits[nvidia.com/gpu]: 33 can't be: a claim has at most 32 devices" in told
 
 
 def test_limits_and_requests_differ() -> None:
@@ -119,11 +138,12 @@ def test_a_count_of_zero_is_no_gpu() -> None:
 
 
 def test_default_memory_and_cores_are_of_the_settings() -> None:
-    one = pod(limits(gpu=1))
     settings = Settings(default_memory=5000, default_cores=20)
-    assert exactly(one, settings=settings)["capacity"] == {
-        "requests": {"memory": "5000Mi", "cores": "20"}
+    assert exactly(pod(limits(gpu=1, gpucores=30)), settings=settings)["capacity"] == {
+        "requests": {"memory": "5000Mi", "cores": "30"}
     }
+    given = exactly(pod(limits(gpu=1, gpumem=3000)), settings=settings)
+    assert given["capacity"] == {"requests": {"memory": "3000Mi", "cores": "20"}}
     given = exactly(pod(limits(gpu=1, gpumem=3000, gpucores=0)), settings=settings)
     assert given["capacity"] == {"requests": {"memory": "3000Mi"}}
     assert (
@@ -132,6 +152,16 @@ def test_default_memory_and_cores_are_of_the_settings() -> None:
         ]
         == GPU
     )
+
+
+def test_a_count_alone_is_a_whole_gpu_whatever_the_defaults() -> None:
+    """As of HAMi 2.10: a default must not put it beside others."""
+    for settings in (Settings(default_memory=5000), Settings(default_cores=20)):
+        assert mutate(pod(limits(gpu=1)), settings, MPS_NODES).patch == []
+        chosen = pod(limits(gpu=1), annotations={"nvidia.com/use-gputype": "A100"})
+        way = exactly(chosen, settings=settings)
+        assert (way["deviceClassName"], len(way["selectors"])) == (GPU, 1)
+        assert mutate(chosen, settings, MPS_NODES).warnings == ()
 
 
 def test_memory_is_multiplied_by_its_factor() -> None:
@@ -149,6 +179,13 @@ def test_names_are_configuration() -> None:
         "cores": "30",
     }
     assert parameters(one, settings)["priority"] == 0
+
+
+def test_a_renamed_count_alone_is_a_claim() -> None:
+    """No node has a resource of that name any more."""
+    settings = Settings(Names(count="a.io/n"))
+    way = exactly(pod({"a.io/n": 2}), settings=settings)
+    assert (way["deviceClassName"], way["count"]) == (GPU, 2)
 
 
 def test_priority_is_of_the_resource_or_the_environment() -> None:
@@ -235,6 +272,19 @@ def test_an_init_container_shares_the_claim_of_what_wants_the_same() -> None:
     assert [one["name"] for one in spec["resourceClaims"]] == ["gpu-main-0", "gpu-init-1"]
 
 
+def test_claims_that_exclude_most_come_first() -> None:
+    """Kubernetes tries claims in their order, and a share that it tried may keep a GPU from the next one."""
+    share, two = limits(gpu=1, gpumem=1000), limits(gpu=2, gpumem=1000)
+    whole, wholes = limits(gpu=1, gpucores=100), limits(gpu=2, gpucores=100)
+    given = [{"name": "own", "resourceClaimName": "x"}]
+    one = pod(share, whole, two, wholes, init=(limits(gpu=3, gpucores=100),), resourceClaims=given)
+    after, _found = changed(one, OTHER_NODES)
+    names = [claim["name"] for claim in after["spec"]["resourceClaims"]]
+    assert names == ["own", "gpu-init-0", "gpu-main-3", "gpu-main-1", "gpu-main-2", "gpu-main-0"]
+    held = [each["resources"]["claims"] for each in after["spec"]["containers"]]
+    assert held == [[{"name": f"gpu-main-{number}"}] for number in range(4)]
+
+
 def test_a_sidecar_has_a_claim_of_its_own() -> None:
     share = limits(gpu=1, gpumem=1000)
     sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"limits": share}}
@@ -313,11 +363,76 @@ def test_vgpu_mode_chooses_what_enforces_the_share() -> None:
         in told
     )
     told = refusal(pod(limits(gpu=1), annotations={"nvidia.com/vgpu-mode": "dra"}))
-    assert "expected one of hami-core, mps, mig" in told
+    assert "expected some of hami-core, mps, mig" in told
     told = refusal(
         pod(limits(gpu=2, gpumem=1), annotations={"nvidia.com/vgpu-mode": "mps"}), OTHER_NODES
     )
     assert told.startswith("metadata.annotations[nvidia.com/vgpu-mode]: 'mps' can't be")
+
+
+def ways(one: Json, published: Published) -> list[tuple[str, str]]:
+    """Return by which ways a pod's claim can be had: their names and classes."""
+    found = asked(one, published)
+    each = found.get("firstAvailable") or [{"name": "", **found["exactly"]}]
+    return [(way["name"], way["deviceClassName"].partition(".")[0]) for way in each]
+
+
+def test_without_a_mode_a_mig_device_does_where_no_share_is_left() -> None:
+    one = pod(limits(gpu=1, gpumem=8000, gpucores=30))
+    assert ways(one, MPS_NODES) == [("", "share")]
+    expected = [("share", "share"), ("of-9728", "mig"), ("of-19968", "mig"), ("larger", "mig")]
+    for nodes in (BOTH_NODES, MIG_NODES):
+        assert ways(one, nodes) == expected
+    (template,) = mutate(one, SETTINGS, BOTH_NODES).templates
+    devices = template.spec["spec"]["devices"]
+    assert [each["requests"] for each in devices["config"]] == [["gpu/share"]]
+    share, mig = devices["requests"][0]["firstAvailable"][:2]
+    assert share["capacity"] == {"requests": {"memory": "8000Mi", "cores": "30"}}
+    assert "capacity" not in mig
+    assert mutate(one, SETTINGS, BOTH_NODES).warnings == ()
+
+
+def test_a_mig_device_is_no_way_where_it_can_not_be() -> None:
+    for amounts in ({"gpumem": 30000}, {"gpucores": 30}, {"gpumem_percentage": 20}):
+        assert ways(pod(limits(gpu=1, **amounts)), BOTH_NODES) == [("", "share")], amounts
+    for mode in ("mps", "hami-core"):
+        one = pod(limits(gpu=1, gpumem=8000), annotations={"nvidia.com/vgpu-mode": mode})
+        assert ways(one, BOTH_NODES) == [("", "share")]
+
+
+def test_several_are_mig_devices_where_all_shares_are_under_mps() -> None:
+    one = pod(limits(gpu=2, gpumem=8000))
+    assert {kind for _name, kind in ways(one, BOTH_NODES)} == {"mig"}
+    (template,) = mutate(one, SETTINGS, BOTH_NODES).templates
+    assert "config" not in template.spec["spec"]["devices"]
+    more = Published((*BOTH_NODES.devices, *OTHER_NODES.devices))
+    assert {kind for _name, kind in ways(one, more)} == {"share", "mig"}
+    mode = {"nvidia.com/vgpu-mode": "mps,mig"}
+    assert {
+        kind for _name, kind in ways(pod(limits(gpu=2, gpumem=8000), annotations=mode), more)
+    } == {"mig"}
+
+
+def test_vgpu_mode_may_name_several() -> None:
+    def of(mode: str, published: Published) -> list[tuple[str, str]]:
+        wish = {"nvidia.com/vgpu-mode": mode}
+        return ways(pod(limits(gpu=1, gpumem=10000), annotations=wish), published)
+
+    expected = [("share", "share"), ("of-19968", "mig"), ("larger", "mig")]
+    for mode in ("hami-core,mig", "mps, mig", "mig,hami-core,mps"):
+        assert of(mode, BOTH_NODES) == expected
+    one = pod(limits(gpu=1, gpumem=1), annotations={"nvidia.com/vgpu-mode": "mps,hami-core"})
+    assert expressions(exactly(one, BOTH_NODES)) == []
+    told = refusal(pod(limits(gpu=1), annotations={"nvidia.com/vgpu-mode": "mig,dra"}))
+    assert "vgpu-mode]: 'dra' can't be" in told
+
+
+def test_a_share_that_no_node_publishes_is_told() -> None:
+    (told,) = mutate(pod(limits(gpu=1, gpucores=30)), SETTINGS, MIG_NODES).warnings
+    assert told == (
+        "spec.containers[0] waits: no node publishes shares, and none a MIG device that it may have"
+    )
+    assert mutate(pod(limits(gpu=1, gpucores=30)), SETTINGS, Published()).warnings == ()
 
 
 def test_a_mig_device_of_a_gpu_by_its_uuid() -> None:
@@ -352,6 +467,27 @@ def test_the_scheduler_of_hami_becomes_the_default_one() -> None:
     other = mutate(pod(limits(gpu=1, gpumem=1), schedulerName="volcano"), SETTINGS, MPS_NODES)
     assert (other.patch, other.templates) == ([], ())
     assert other.warnings == ("spec.schedulerName: pods of volcano are left as they are",)
+
+
+def test_what_asks_for_no_gpu_leaves_the_scheduler_of_hami_too() -> None:
+    """It would wait for it for ever."""
+    after, found = changed(pod({"cpu": "1"}, schedulerName="hami-scheduler"))
+    assert after["spec"]["schedulerName"] == "default-scheduler"
+    assert (len(found.patch), found.warnings) == (1, ())
+    assert mutate(pod({"cpu": "1"}, schedulerName="volcano"), SETTINGS, MPS_NODES).patch == []
+
+
+def test_a_volume_of_ones_own_at_dev_shm_is_told_under_mps() -> None:
+    mount = {"volumeMounts": [{"name": "shm", "mountPath": "/dev/shm/"}]}
+    share = {"name": "vllm", **mount, "resources": {"limits": limits(gpu=1, gpumem=1000)}}
+    (told,) = mutate(pod(share), SETTINGS, MPS_NODES).warnings
+    assert told == (
+        "spec.containers[0].volumeMounts: under mps /dev/shm is the one of all shares of the GPU,"
+        " in the place of the volume shm"
+    )
+    assert mutate(pod(share), SETTINGS, OTHER_NODES).warnings == ()
+    whole = {**share, "resources": {"limits": limits(gpu=1, gpucores=100)}}
+    assert mutate(pod(whole), SETTINGS, MPS_NODES).warnings == ()
 
 
 def test_a_privileged_container_with_a_share_is_refused() -> None:

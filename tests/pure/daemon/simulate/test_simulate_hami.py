@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_plugin import cli
 
 from tests.fakes.cluster.simulating import (
     TWO_OF_32,
@@ -178,6 +180,26 @@ def test_mig_mode_takes_the_profile_that_is_large_enough(run: Any) -> None:
     )
     assert found.counts == (2, 1)
     assert all("3g40gb" in one for n in range(2) for one in found.devices(f"web-{n}"))
+
+
+def test_without_a_mode_a_mig_device_is_taken_where_no_share_is_left(run: Any) -> None:
+    divided = {"name": "n", "gpus": [{"product": "A100 80GB", "mig": True}]}
+    found = run([deployment(3, pod(gpu=1, gpumem=35000, gpucores=30))], divided)
+    assert found.counts == (2, 1)
+    mixed = {"name": "n", "gpus": [*TWO_OF_32["gpus"], {"product": "A100 80GB", "mig": True}]}
+    found = run([deployment(3, pod(gpu=1, gpumem=20000))], mixed)
+    assert found.devices("web-1") == ["gpu-1-share"]
+    assert "20gb" in found.devices("web-2")[0]
+
+
+def test_pods_that_need_another_enforcement_are_counted(tmp_path: Path, capsys: Any) -> None:
+    objects = [deployment(3, pod(gpu=2, gpumem=1000)), pod("one", gpu=1, gpumem=1000)]
+    nodes, pods = tmp_path / "nodes.json", tmp_path / "pods.json"
+    nodes.write_text(json.dumps({"nodes": [TWO_OF_32]}))
+    pods.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert cli.main(["simulate", "--inventory", str(nodes), str(pods)]) == 3
+    told = capsys.readouterr().out
+    assert "1 running, 3 pending, 3 of which need another enforcement of shares than mps\n" in told
 
 
 def test_hami_what_the_webhook_refuses_is_told_by_the_field(run: Any) -> None:

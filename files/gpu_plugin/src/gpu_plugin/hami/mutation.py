@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .._shared._core.dra.names import GPU
+from .._shared._core.dra.names import GPU, MPS, SHARE
 from . import requests, template
 from .errors import refused
 from .published import Published
@@ -25,6 +25,7 @@ Patch = list[dict[str, Any]]
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 LONGEST_NAME: Final = 63
 KINDS: Final = ("initContainers", "containers")
+SHM: Final = "/dev/shm"
 SHARES_ISOLATE: Final = (
     "a privileged container has all GPUs of its node, whatever its pod was given"
 )
@@ -68,9 +69,12 @@ def mutate(pod: Json, settings: Settings, published: Published) -> Mutation:
     """Return what is changed in a pod. Refused: it asks for what can't be."""
     spec = pod.get("spec") or {}
     places = list(_places(spec))
-    if not any(_mentions(place.container, settings) for place in places):
-        return Mutation([])
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
+    patch: Patch = []
+    if scheduler == settings.scheduler != DEFAULT_SCHEDULER:
+        patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
+    if not any(_mentions(place.container, settings) for place in places):
+        return Mutation(patch)
     if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
@@ -81,9 +85,6 @@ def mutate(pod: Json, settings: Settings, published: Published) -> Mutation:
     asked = [(place, one) for place, one in found if one is not None]
     claimed = [(place, one.request) for place, one in asked if one.request and not one.untouched]
     _check(spec, places, [request for _place, request in claimed])
-    patch: Patch = []
-    if scheduler == settings.scheduler:
-        patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
     for place, one in asked:
         patch += _strip(place, one, settings)
     named = {
@@ -92,6 +93,7 @@ def mutate(pod: Json, settings: Settings, published: Published) -> Mutation:
     patch += _claims(spec, [(place, named[id(place)]) for place, _one in claimed])
     templates = tuple({one.name: one for one in named.values()}.values())
     told = [*wishes.warnings, *(text for _place, one in asked for text in one.warnings)]
+    told += [text for one in claimed for text in _warnings(*one, wishes, published)]
     return Mutation(patch, templates, tuple(told))
 
 
@@ -138,6 +140,22 @@ def _strip(place: _Place, asked: Asked, settings: Settings) -> Patch:
     ]
 
 
+def _warnings(
+    place: _Place, request: Request, wishes: Wishes, published: Published
+) -> Iterator[str]:
+    """Yield what a container with a share is told of the nodes that there are."""
+    if template.unpublished(request, wishes, published):
+        yield f"{place.field} waits: no node publishes shares, and none a MIG device that it may have"
+    if request.kind != SHARE or not wishes.takes(MPS) or MPS not in published.enforcements():
+        return
+    for one in place.container.get("volumeMounts") or ():
+        if str(one.get("mountPath")).rstrip("/") == SHM:
+            yield (
+                f"{place.field}.volumeMounts: under {MPS} {SHM} is the one of all shares of the GPU,"
+                f" in the place of the volume {str(one.get('name'))[:LONGEST_NAME]}"
+            )
+
+
 def _template(
     place: _Place, request: Request, wishes: Wishes, settings: Settings, published: Published
 ) -> Template:
@@ -155,6 +173,7 @@ def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
     free: dict[str, str] = {}  # names of claims by template, for init containers that take turns
     names: dict[int, str] = {}
     added: list[dict[str, str]] = []
+    order: dict[str, tuple[int, int]] = {one.name: one.order for _place, one in given}
     for place, one in sorted(given, key=lambda pair: pair[0].takes_turns):
         if not (place.takes_turns and one.name in free):
             name = _name(str(place.container.get("name", "")), taken)
@@ -163,6 +182,7 @@ def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
             if place.takes_turns or place.kind == "containers":  # a sidecar runs on beside them
                 free.setdefault(one.name, name)
         names[id(place)] = free[one.name] if place.takes_turns else added[-1]["name"]
+    added.sort(key=lambda one: order[one["resourceClaimTemplateName"]])
     patch = _appended("/spec/resourceClaims", spec.get("resourceClaims"), added)
     for place, _one in given:
         held = (place.container.get("resources") or {}).get("claims")

@@ -12,11 +12,12 @@ from typing import Any, Final
 from .._shared._core.dra.names import GPU, MIG, SHARE
 from . import quantity
 from .errors import refused
-from .settings import MOST_MEMORY, Settings
+from .settings import Names, Settings
 from .wishes import GPU_POLICY, MODE, MUTEX, Wishes, field
 
 Json = Mapping[str, Any]
 MOST_GPUS: Final = 32  # results of one claim
+MOST_MEMORY: Final = 16 << 20  # MiB, which no GPU has: what was written is a number of bytes
 ALL: Final = 100
 PRIORITY_ENV, CORE_POLICY_ENV = "CUDA_TASK_PRIORITY", "GPU_CORE_UTILIZATION_POLICY"
 OPT_OUT_ENV: Final = "CUDA_DISABLE_CONTROL"
@@ -44,7 +45,7 @@ class Request:
 class Asked:
     """What a container's resources say. ``request`` is None where it gets nothing.
 
-    ``untouched`` is a request for whole GPUs that needs no claim of ours.
+    ``untouched`` is a request for whole GPUs that needs no claim of ours: nodes have them under Kubernetes' own name.
     """
 
     request: Request | None
@@ -57,15 +58,16 @@ def read(container: Json, where: str, wishes: Wishes, settings: Settings) -> Ask
     found = _Amounts(container, where, settings)
     if not found.given:
         return None
-    count = found.count()
+    count, bare = found.count(), found.given == {settings.names.count}
     if count is None or count == 0:
         ignored = f"{where}: nothing is asked of a GPU, as there is no {settings.names.count}"
-        bare = found.given == {settings.names.count}
         return Asked(None, untouched=bare, warnings=() if bare else (ignored,))
     request, warnings = _request(found, count, container, where, wishes, settings)
-    bare = found.given == {settings.names.count} and request.kind == GPU
-    bound = wishes.choosy or (wishes.numa and count > 1)
-    return Asked(request, bare and not bound, tuple(warnings))
+    bound = wishes.choosy or (wishes.numa and count > 1) or settings.names.count != Names.count
+    untouched = bare and request.kind == GPU and not bound
+    if count > MOST_GPUS and not untouched:
+        raise found.refuse(settings.names.count, f"a claim has at most {MOST_GPUS} devices")
+    return Asked(request, untouched, tuple(warnings))
 
 
 class _Amounts:
@@ -101,7 +103,7 @@ class _Amounts:
 
     def count(self) -> int | None:
         """Return how many GPUs, None where none is asked for."""
-        names, most = self.names, f"a claim has at most {MOST_GPUS} devices"
+        names = self.names
         count = self.values.get(names.count)
         sized = [name for name in (names.memory, names.percent, names.cores) if name in self.values]
         if count is None and sized:
@@ -109,15 +111,14 @@ class _Amounts:
             if not count:
                 why = f"{names.count} is not there, and defaultGPUNum is 0"
                 raise self.refuse(sized[0], why, f"add {names.count}: 1")
-        if count is not None and count > MOST_GPUS:
-            raise self.refuse(names.count, most)
         return count
 
     def memory(self) -> int:
         """Return the MiB that are asked for, 0 where none are."""
         given = self.values.get(self.names.memory, 0)
-        if given * self.settings.memory_factor > MOST_MEMORY:
-            raise self.refuse(self.names.memory, "it is a number of MiB", "write 10240 for 10 GiB")
+        if given * self.settings.memory_factor >= MOST_MEMORY:
+            why = "it is a number of MiB, and no GPU has 16 TiB"
+            raise self.refuse(self.names.memory, why, f"write {given >> 20}, if bytes are meant")
         return given * self.settings.memory_factor
 
     def percent(self) -> int:
@@ -148,11 +149,12 @@ def _request(
             f"{found.fields[settings.names.percent]} is left out, as {settings.names.memory} is there"
         )
     cores = _cores(found, percent, settings, warnings)
-    if not memory and not percent:
+    kind = MIG if wishes.only == MIG else GPU if cores == ALL else SHARE
+    if not memory and not percent and kind != GPU:
         memory = settings.default_memory
     limited = settings.core_limit and env.get(CORE_POLICY_ENV) != "disable"
     asked = (count, memory, ALL if memory else percent or ALL, cores, found.priority(env), limited)
-    request = Request(MIG if wishes.mode == MIG else GPU if cores == ALL else SHARE, *asked)
+    request = Request(kind, *asked)
     _check(found, request, wishes, settings)
     if request.kind == GPU and memory:
         warnings.append(
@@ -164,7 +166,7 @@ def _request(
 
 
 def _cores(found: _Amounts, percent: int, settings: Settings, warnings: list[str]) -> int:
-    """Return the cores; 100 are a GPU for oneself, as is all of its memory without cores."""
+    """Return the cores; 100 are a GPU for oneself, as is all of its memory without cores, or a count alone."""
     names, given = settings.names, found.given
     if names.cores in given:
         cores = found.values[names.cores]
@@ -173,11 +175,7 @@ def _cores(found: _Amounts, percent: int, settings: Settings, warnings: list[str
                 f"{found.fields[names.cores]}: {cores} is taken as {ALL}, which is a whole GPU"
             )
         return min(cores, ALL)
-    if names.percent in given:
-        whole = percent == ALL
-    else:
-        defaults = settings.default_memory or settings.default_cores
-        whole = names.memory not in given and not defaults
+    whole = percent == ALL if names.percent in given else names.memory not in given
     return ALL if whole else settings.default_cores
 
 

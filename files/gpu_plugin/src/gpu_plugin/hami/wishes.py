@@ -30,14 +30,14 @@ BINPACK, MUTEX = "binpack", "mutex"
 
 @dataclass(frozen=True)
 class Wishes:
-    """Which GPUs a pod's containers want. ``mode`` is one of MODES, or empty; ``mutex`` is HAMi's policy."""
+    """Which GPUs a pod's containers want. ``modes`` are some of MODES, none for any; ``mutex`` is HAMi's policy."""
 
     use_types: tuple[str, ...] = ()
     avoid_types: tuple[str, ...] = ()
     use_uuids: tuple[str, ...] = ()
     avoid_uuids: tuple[str, ...] = ()
     numa: bool = False
-    mode: str = ""
+    modes: tuple[str, ...] = ()
     mutex: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -45,6 +45,15 @@ class Wishes:
     def choosy(self) -> bool:
         """Tell whether not just any GPU will do."""
         return bool(self.use_types or self.avoid_types or self.use_uuids or self.avoid_uuids)
+
+    @property
+    def only(self) -> str:
+        """The one mode that is wanted, empty where there are several or none."""
+        return self.modes[0] if len(self.modes) == 1 else ""
+
+    def takes(self, mode: str) -> bool:
+        """Tell whether devices of a mode will do."""
+        return not self.modes or mode in self.modes
 
 
 def read(annotations: Mapping[str, Any]) -> Wishes:
@@ -56,7 +65,7 @@ def read(annotations: Mapping[str, Any]) -> Wishes:
         _words(annotations, USE_UUID),
         _words(annotations, AVOID_UUID),
         _numa(annotations),
-        _mode(annotations),
+        _modes(annotations),
         MUTEX in policies,
         tuple(_warnings(annotations, policies)),
     )
@@ -91,22 +100,22 @@ def _numa(annotations: Mapping[str, Any]) -> bool:
     return text in TRUE
 
 
-def _mode(annotations: Mapping[str, Any]) -> str:
-    text = _text(annotations, MODE)
-    if text and text not in MODES:
-        raise refused(field(MODE), text, f"expected one of {', '.join(MODES)}")
-    return text
+def _modes(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    return _some_of(annotations, MODE, MODES)
 
 
-def _policies(annotations: Mapping[str, Any]) -> list[str]:
-    text = _text(annotations, GPU_POLICY)
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if unknown := [word for word in words if word not in POLICIES]:
-        raise refused(field(GPU_POLICY), unknown[0], f"expected some of {', '.join(POLICIES)}")
+def _policies(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    return _some_of(annotations, GPU_POLICY, POLICIES)
+
+
+def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    words = _words(annotations, key)
+    if unknown := [word for word in words if word not in allowed]:
+        raise refused(field(key), unknown[0], f"expected some of {', '.join(allowed)}")
     return words
 
 
-def _warnings(annotations: Mapping[str, Any], policies: list[str]) -> Iterator[str]:
+def _warnings(annotations: Mapping[str, Any], policies: tuple[str, ...]) -> Iterator[str]:
     """Yield what is not done; a share's GPU is the first in which it fits, which is binpack."""
     for policy in policies:
         if policy not in (BINPACK, MUTEX):

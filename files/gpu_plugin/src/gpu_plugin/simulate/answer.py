@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from .._shared._core.dra.versions import text as shown
 from .._shared._core.text.shown import printable
+from ..hami.template import NO_OTHER
 from ..placement import quantity
 from ..placement.values import Given
 from .cluster_state import State
@@ -72,10 +73,16 @@ def table(outcomes: Sequence[Outcome], warnings: Sequence[str], *, every: bool =
     running = sum(bool(one.node) for one in outcomes)
     listed = every or len(outcomes) <= MOST_LINES
     lines = [*(_listed(outcomes) if listed else _summed(outcomes)), ""]
-    lines.append(f"{running} running, {len(outcomes) - running} pending")
+    lines.append(f"{running} running, {len(outcomes) - running} pending{_other(outcomes)}")
     lines += _pending(outcomes)
     lines += [f"Not looked at: {one}" for one in dict.fromkeys(warnings)]
     return "\n".join(map(printable, lines))
+
+
+def _other(outcomes: Sequence[Outcome]) -> str:
+    """Return how many the webhook would refuse only because shares are under mps."""
+    count = sum(any(NO_OTHER in text for text, _nodes in one.why) for one in outcomes)
+    return f", {count} of which need another enforcement of shares than mps" if count else ""
 
 
 def _listed(outcomes: Sequence[Outcome]) -> Iterator[str]:
