@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
-import sys
 import typing as t
 
 from ansible.errors import AnsibleError
@@ -30,9 +28,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
     VARIABLES,
     in_variables,
 )
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-DAEMON = os.path.join(ROOT, "files", "gpu_plugin", "src")
 # Of no module's, but with values that can be wrong.
 OTHERS = ("gpu_nodes_cloud_init_timeout", "mig_reboot_timeout", "nvidia_driver_reboot_timeout")
 OTHERS += (cluster.KUBECONFIG, cluster.CONTEXT, EARLIER_HANDLER_PATH)
@@ -202,10 +200,7 @@ def by_variables(found: Problem) -> Problem:
 
 def _refused(name: str, config: Values, sharing: str = "") -> Problems:
     """Return the error of the daemon's parser, with keys in the place of lines of a file that nobody wrote."""
-    if DAEMON not in sys.path:
-        sys.path.append(DAEMON)
-    daemon = importlib.import_module("gpu_plugin.config.configuration")
-    errors = importlib.import_module("gpu_plugin.config.strict_yaml")
+    daemon, errors = imported("config.configuration"), imported("config.strict_yaml")
     source = "\0"
     try:
         daemon.parse(json.dumps(config or {"version": "v1"}, indent=2), source)

@@ -17,6 +17,8 @@ description:
   - The server itself says by a dry run what would change, with its defaults, its admission and its strict validation.
     All objects are tried before the first one changes.
   - Fields that others have set to other values are not taken over, unless O(force) is set.
+  - Where a webhook's configuration is among the objects, it is put in force when the Deployments among them are rolled
+    out, which may stand still for their C(progressDeadlineSeconds). Until then a new one is there and asks nobody.
   - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
 options:
   state:

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from urllib.parse import quote
 
 from .._core.errors import InputError, NodeError
-from .._core.kubernetes import objects
+from .._core.kubernetes import objects, rollouts
 from .._core.kubernetes.objects import DEFAULT, Json, Ref
 from .._core.steps import Plan, Step
 from .._host.kubernetes import CONFLICT, MISSING, ApiError, KubernetesApi
-from .drain.asking import interrupted, unreached
+from .drain.asking import Pauses, interrupted, unreached
 
 APPLY = "application/apply-patch+yaml"
 INVALID = (400, 404, 422, 500)  # 500: what is sent does not fit the server's schema
@@ -53,8 +54,9 @@ class ClusterObjectsCapability:
         self,
         params: t.Mapping[str, t.Any],
         connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+        pauses: t.Callable[[float], Pauses] = Pauses,
     ) -> None:
-        self._params, self._manager = params, params["field_manager"]
+        self._params, self._manager, self._pauses = params, params["field_manager"], pauses
         self._wanted = objects.flat(params["objects"])
         self._prune = [_kind(one) for one in params["prune"]]
         if self._prune and "=" not in params["label"]:
@@ -166,10 +168,14 @@ class ClusterObjectsCapability:
     # --- plan and apply ---
 
     def plan(self, state: State) -> Plan:
-        """Return what is applied, in the order of the manifests, and what is removed, in the other one."""
+        """Return what is applied, in the order of the manifests, and what is removed, in the other one.
+
+        What asks a webhook is set when the Deployments are rolled out, and goes first.
+        """
         applied = [one for one in state if one.after and not objects.same(one.live, one.after)]
         removed = [one for one in reversed(state) if one.live and not one.after and _may_go(one)]
-        steps = [Step("apply", f"{_verb(one)} {one.ref}", {"ref": one.ref}) for one in applied]
+        removed.sort(key=lambda one: one.ref.kind not in rollouts.HOOKS)
+        steps = list(_steps(state, applied))
         steps += [
             Step("delete", f"remove {one.ref}", {"path": one.path, "live": one.live})
             for one in removed
@@ -186,13 +192,41 @@ class ClusterObjectsCapability:
         """Carry out one step. NodeError."""
         self._changing = True
         try:
-            if step.action == "apply":
+            if step.action == "wait":
+                self._wait(step.params["ref"])
+            elif step.action == "apply":
                 one = step.params["ref"]
-                self._send(one, self._path(one), self._wanted[one], dry=False)
+                wish = self._wanted[one]
+                wish = rollouts.asks_nobody(wish) if step.params["early"] else wish
+                self._send(one, self._path(one), wish, dry=False)
             else:
                 self._delete(step.params["path"], step.params["live"])
         except ApiError as error:
             raise interrupted(self._api, error) from error
+
+    def _wait(self, one: Ref) -> None:
+        """Wait until a Deployment is rolled out. NodeError: nothing moves any more."""
+        seen: t.Tuple[int, ...] = ()
+        while True:
+            live = self._api.ask(f"reading {one}", "GET", self._path(one))
+            if rollouts.rolled_out(live):
+                return
+            if rollouts.progress(live) != seen:
+                seen = rollouts.progress(live)
+                pauses = self._pauses(time.monotonic() + rollouts.patience(live))
+            if pauses.over:
+                raise self._stuck(one, live)
+            pauses.wait()
+
+    def _stuck(self, one: Ref, live: Json) -> NodeError:
+        (label, value), seconds = rollouts.selector(live), rollouts.patience(live)
+        cause = rollouts.causes(self._api.labelled_pods(one.namespace or DEFAULT, label, value))
+        return NodeError(
+            f"{one} is not rolled out, and nothing has moved for {seconds} seconds",
+            cause=cause or "its pods do not say why",
+            hint=f"see kubectl --namespace {one.namespace or DEFAULT} describe pods --selector {label}={value},"
+            " correct it and run again: no webhook is asked of what these pods don't answer yet",
+        )
 
     def _delete(self, path: str, live: Json) -> None:
         """Remove the object that was looked at; one that is gone, or another by now, is left alone."""
@@ -214,6 +248,33 @@ def _kind(text: str) -> t.Tuple[str, str]:
     if not version:
         raise InputError.of("prune", text, "a version and a kind, such as v1/Secret")
     return version, kind
+
+
+def _steps(state: State, applied: t.Sequence[Seen]) -> t.Iterator[Step]:
+    """Yield what applies objects, and waits for Deployments where webhooks are among the objects.
+
+    A webhook's configuration is made before them, as its pods may have to write into it, and asks nobody until then.
+    """
+    hooks = [one for one in applied if one.ref.kind in rollouts.HOOKS]
+    for one in applied:
+        if one not in hooks:
+            yield _apply(f"{_verb(one)} {one.ref}", one)
+        elif not one.live:
+            yield _apply(f"make {one.ref}, which asks nobody yet", one, early=True)
+    if any(one.ref.kind in rollouts.HOOKS and one.after for one in state):
+        for one in state:
+            if one.ref.kind == rollouts.DEPLOYMENT and one.after and _waits(one, applied, hooks):
+                yield Step("wait", f"wait for {one.ref}", {"ref": one.ref})
+    for one in hooks:
+        yield _apply(f"{'change' if one.live else 'put in force'} {one.ref}", one)
+
+
+def _waits(one: Seen, applied: t.Sequence[Seen], hooks: t.Sequence[Seen]) -> bool:
+    return one in applied or bool(hooks and one.live and not rollouts.rolled_out(one.live))
+
+
+def _apply(summary: str, one: Seen, *, early: bool = False) -> Step:
+    return Step("apply", summary, {"ref": one.ref, "early": early})
 
 
 def _verb(one: Seen) -> str:

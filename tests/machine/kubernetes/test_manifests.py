@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpu.node.plugins.filter.hami_config import hami_config
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cluster import check
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
 from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import claims, trial
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.slice_api import SliceApi
+from gpu_plugin.hami.mutation import mutate
+from gpu_plugin.hami.published import Published
+from gpu_plugin.hami.settings import Settings
+from gpu_plugin.hami.template import name_in
 
+from tests.fakes.cluster.hami_pods import BOTH_NODES, MIG_NODES, MPS_NODES, OTHER_NODES, limits
+from tests.fakes.cluster.hami_pods import pod as hami_pod
 from tests.fakes.kubernetes.administered import KINDS, OFF, Administered
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import eventually
@@ -210,13 +218,23 @@ def test_the_account_of_a_node_may_do_no_more(cluster: Administered) -> None:
 
 
 def pod(name: str, space: str = "default", labels: Any = None, **limits: int) -> Json:
-    named = {f"nvidia.com/{key}": count for key, count in limits.items()}
+    return pod_of(
+        name, {f"nvidia.com/{key}": count for key, count in limits.items()}, space, labels
+    )
+
+
+def pod_of(name: str, limits: Json, space: str = "default", labels: Any = None) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": space, "labels": labels or {}},
-        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": named}}]},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}]},
     }
+
+
+def wishing(key: str, one: Json) -> Json:
+    """Return a pod with an annotation."""
+    return {**one, "metadata": {**one["metadata"], "annotations": {key: "x"}}}
 
 
 def test_only_pods_with_these_resources_wait_for_the_webhook(
@@ -230,17 +248,61 @@ def test_only_pods_with_these_resources_wait_for_the_webhook(
     cluster.create(hook)
     said = until_refused(lambda at: cluster.create(pod(f"early-{at}", gpumem=1)))
     assert "hami.webhook.gpu.node" in said
-    for name, resource in (("whole", "gpu"), ("cores", "gpucores"), ("low", "priority")):
+    scheduled = {"schedulerName": "hami-scheduler"}
+    for one in (
+        pod("cores", gpucores=1),
+        pod("low", priority=1),
+        wishing("nvidia.com/use-gputype", pod("chosen", gpu=1)),
+        wishing("hami.io/gpu-scheduler-policy", pod("policy", gpu=1)),
+        {**pod("init"), "spec": {**pod("init")["spec"], **init("gpumem")}},
+        {**pod("cpu"), "spec": {**pod("cpu")["spec"], **scheduled}},
+    ):
         with pytest.raises(ApiError, match=r"hami\.webhook\.gpu\.node"):
-            cluster.create(pod(name, **{resource: 1}))
-    with pytest.raises(ApiError, match=r"hami\.webhook\.gpu\.node"):
-        cluster.create({**pod("init"), "spec": {**pod("init")["spec"], **init("gpumem")}})
+            cluster.create(one)
     cluster.create(pod("plain"))
+    cluster.create(wishing("nvidia.com/use-gputype", pod("annotated")))
+    cluster.create(wishing("example.com/x", pod("whole", gpu=1)))
     cluster.create(pod("own", space="kube-system", gpu=1, gpumem=1))
     cluster.create(pod("left-out", labels={"hami.io/webhook": "ignore"}, gpu=1, gpumem=1))
-    cluster.admin.ask(
-        "removing", "DELETE", f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook", None
-    )
+    renamed = {"kind": "List", "apiVersion": "v1", "items": [hook]}
+    text = "nvidia: {resourceCountName: a.io/n, resourceMemoryName: a.io/mem}"
+    (other,) = hami_config([renamed], text)["objects"]
+    path = f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook"
+    version = cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")["metadata"]
+    other["metadata"]["resourceVersion"] = version["resourceVersion"]
+    cluster.admin.ask("renaming", "PUT", path, other)
+    until_refused(lambda at: cluster.create(pod_of(f"renamed-{at}", {"a.io/n": 1})))
+    with pytest.raises(ApiError, match=r"hami\.webhook\.gpu\.node"):
+        cluster.create(pod_of("renamed", {"a.io/mem": 1}))
+    cluster.create(pod("none-of-theirs", gpu=1, gpumem=1))
+    cluster.admin.ask("removing", "DELETE", path, None)
+
+
+BOUND = {"nvidia.com/numa-bind": "true"}
+EITHER = Published((*MPS_NODES.devices, *OTHER_NODES.devices, *MIG_NODES.devices))
+ON_NODES = Published(tuple(replace(one, numa=n % 2) for n, one in enumerate(EITHER.devices)))
+
+
+@pytest.mark.parametrize(
+    ("one", "published"),
+    [
+        (hami_pod(limits(gpu=1, gpumem=8000, gpucores=30)), BOTH_NODES),
+        (hami_pod(limits(gpu=2, gpumem=8000)), BOTH_NODES),
+        (hami_pod(limits(gpu=2, gpumem=8000, gpucores=30), annotations=BOUND), ON_NODES),
+        (hami_pod(limits(gpu=2, gpumem=8000), annotations=BOUND), EITHER),
+    ],
+)
+def test_the_server_takes_templates_of_shares_and_mig_devices(
+    cluster: Administered, one: Json, published: Published
+) -> None:
+    (template,) = mutate(one, Settings(), published).templates
+    (asked,) = template.spec["spec"]["devices"]["requests"]
+    assert {way["deviceClassName"] for way in asked["firstAvailable"]} >= {names.MIG_CLASS}
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+    path = f"{KINDS['ResourceClaimTemplate'].format('default')}?{STRICT}"
+    wish = {**body, "metadata": {"name": template.name}, "spec": template.spec}
+    made = cluster.admin.ask("trying a template", "POST", path, wish)
+    assert name_in(made["spec"]) == template.name
 
 
 @pytest.mark.parametrize("gate", ["", "DRAConsumableCapacity", "DRAPartitionableDevices"])

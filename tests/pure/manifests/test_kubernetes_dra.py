@@ -99,7 +99,7 @@ def test_the_webhook_never_looks_at_what_keeps_the_cluster_alive() -> None:
     assert "caBundle" not in hook["clientConfig"]  # which the webhook or cert-manager writes
     (condition,) = hook["matchConditions"]
     for resource in ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority"):
-        assert condition["expression"].count(f"'nvidia.com/{resource}'") == 2
+        assert condition["expression"].count(f'"nvidia.com/{resource}"') == 2
 
 
 def test_the_webhook_survives_the_loss_of_a_node() -> None:

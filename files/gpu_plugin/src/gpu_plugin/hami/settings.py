@@ -77,9 +77,11 @@ class Settings:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
 
-def parse(text: str, source: str, scheduler: str = "hami-scheduler") -> Settings:
-    """Return what HAMi's device-config.yaml says of NVIDIA's GPUs. ConfigError."""
-    section = _section(text, source)
+def parse(
+    text: str, source: str, scheduler: str = "hami-scheduler", *, needed: bool = False
+) -> Settings:
+    """Return what HAMi's device-config.yaml says of NVIDIA's GPUs. ConfigError; ``needed``: without any too."""
+    section = _section(text, source, needed)
     reader = _Reader(section, f"{source}: {SECTION}")
     names = Names(
         reader.name("resourceCountName", Names.count),
@@ -108,17 +110,17 @@ def parse(text: str, source: str, scheduler: str = "hami-scheduler") -> Settings
     )
 
 
-def _section(text: str, source: str) -> Mapping[str, Any]:
+def _section(text: str, source: str, needed: bool) -> Mapping[str, Any]:
     """Return NVIDIA's section; what other vendors' have is none of ours."""
     try:
         data = plain_yaml.load(text, LIMITS)
     except yaml.YAMLError as error:
         cause = cut(str(getattr(error, "problem", None) or error))
         raise ConfigError(f"{source}: not valid YAML", cause=cause) from error
-    if data is None:
+    if data is None and not needed:
         return {}
-    if not isinstance(data, dict):
-        raise ConfigError(f"{source}: it is not a mapping", cause=f"expected a section {SECTION}")
+    if not isinstance(data, dict) or (needed and SECTION not in data):
+        raise invalid(source, data, f"a mapping with a section {SECTION}")
     section = data.get(SECTION)
     if section is None:
         return {}

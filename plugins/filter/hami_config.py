@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Make the webhook's objects fit HAMi's configuration."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: hami_config
+short_description: Make the webhook's objects fit HAMi's configuration
+version_added: 0.2.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Reads HAMi's device-config.yaml as C(gpu-plugin webhook) does, and returns the objects of C(files/kubernetes/dra)
+    with the names of its resources in the webhook's C(matchConditions).
+  - Another configuration is another pod template, as the webhook reads it when it starts. The Deployment comes last,
+    after what its pods read.
+positional: text
+options:
+  _input:
+    description: Objects, and Lists of objects.
+    type: list
+    elements: dict
+    required: true
+  text:
+    description: The text of HAMi's device-config.yaml; empty for HAMi's own names.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Refuse what the webhook would not read
+  ansible.builtin.assert:
+    that: found.refused == ''
+    fail_msg: "{{ found.refused }}"
+  vars:
+    found: "{{ objects | gpu.node.hami_config(lookup('ansible.builtin.file', 'device-config.yaml')) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The objects, in C(objects), and in C(refused) why the text can't be used, empty where it can.
+  type: dict
+"""
+
+import copy
+import hashlib
+import typing as t
+
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.objects import flat
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
+
+VARIABLE = "fractions_device_config"
+ANNOTATION = "gpu.node/device-config"
+DEPLOYMENT, HOOK = "Deployment", "MutatingWebhookConfiguration"
+Json = t.Dict[str, t.Any]
+
+
+def hami_config(objects: t.Sequence[Json], text: str) -> t.Dict[str, t.Any]:
+    """Return the objects that fit HAMi's configuration, or why there are none."""
+    hami = imported("hami.settings")
+    try:
+        settings = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
+    except imported("config.strict_yaml").ConfigError as error:
+        return {"objects": [], "refused": _refusal(error, text)}
+    found = copy.deepcopy(list(flat(objects).values()))
+    for one in found:
+        if one["kind"] == HOOK:
+            for hook in one["webhooks"]:
+                (condition,) = hook["matchConditions"]
+                condition["expression"] = imported("hami.conditions").expression(settings)
+        if one["kind"] == DEPLOYMENT and text:
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            one["spec"]["template"]["metadata"]["annotations"][ANNOTATION] = digest
+    found.sort(key=lambda one: one["kind"] == DEPLOYMENT)
+    return {"objects": found, "refused": ""}
+
+
+def _refusal(error: Exception, text: str) -> str:
+    hint = "correct it in HAMi's file, or leave the key out"
+    if "mapping with a section" in str(error):
+        hint = (
+            "give the file's text: \"{{ lookup('ansible.builtin.file', 'device-config.yaml') }}\""
+        )
+    return str(NodeError(str(error), hint=hint))
+
+
+class FilterModule:
+    """The filter."""
+
+    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
+        """Return it by its name."""
+        return {"hami_config": hami_config}
