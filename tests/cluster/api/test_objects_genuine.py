@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,9 +38,41 @@ def manifest(name: str) -> Json:
     return found
 
 
+class Deployed:
+    """Stands for controllers and nodes: each Deployment is rolled out as soon as it is there."""
+
+    def __init__(self, cluster: GenuineApi) -> None:
+        self._cluster, self._over = cluster, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Deployed:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.2):
+            for one in self._cluster.get("Deployment", namespace="gpu-node")["items"]:
+                if (one.get("status") or {}).get("observedGeneration") != one["metadata"][
+                    "generation"
+                ]:
+                    self._roll_out(one["metadata"], one["spec"]["replicas"])
+
+    def _roll_out(self, meta: Json, replicas: int) -> None:
+        counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+        status = {"observedGeneration": meta["generation"], **dict.fromkeys(counts, replicas)}
+        path = f"{KINDS['Deployment'].format('gpu-node')}/{meta['name']}/status"
+        kind = "application/merge-patch+json"
+        with contextlib.suppress(ApiError):  # it has gone since
+            self._cluster.admin.ask("rolling out", "PATCH", path, {"status": status}, kind=kind)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
-    with GenuineApi(tmp_path_factory.mktemp("api")) as made:
+    with GenuineApi(tmp_path_factory.mktemp("api")) as made, Deployed(made):
         yield made
 
 
@@ -72,7 +106,10 @@ def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) ->
         cluster.get("Namespace", "gpu-node")
     made = run(cluster, *everything)
     assert summaries(made) == summaries(shown)
-    assert "make Deployment gpu-node/gpu-node-webhook" in summaries(made)
+    assert summaries(made)[-2:] == [
+        "wait for Deployment gpu-node/gpu-node-webhook",
+        "put in force MutatingWebhookConfiguration gpu-node-webhook",
+    ]
     assert summaries(made)[:3] == [
         f"make DeviceClass {one}.gpu.node" for one in ("gpu", "mig", "share")
     ]
@@ -91,7 +128,10 @@ def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) ->
     (deployment,) = [one for one in changed[3]["items"] if one["kind"] == "Deployment"]
     deployment["spec"]["replicas"] = 3
     plan = run(cluster, *changed)
-    assert summaries(plan) == ["change Deployment gpu-node/gpu-node-webhook"]
+    assert summaries(plan) == [
+        "change Deployment gpu-node/gpu-node-webhook",
+        "wait for Deployment gpu-node/gpu-node-webhook",
+    ]
     (before,), (after,) = plan.before.values(), plan.after.values()
     assert (before["spec"]["replicas"], after["spec"]["replicas"]) == (2, 3)
     assert "managedFields" not in before["metadata"]
@@ -195,6 +235,13 @@ def test_the_playbook_gives_a_cluster_all_and_takes_it_back(
     (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "hami"]
     assert told["HAMI_DEVICE_CONFIG"] == f"{mount['mountPath']}/device-config.yaml"
     assert "changed=0" in play(cluster, **wanted)
+    renamed = {**wanted, "fractions_device_config": "nvidia: {resourceMemoryName: a.io/mem}"}
+    assert "changed=1" in play(cluster, **renamed)
+    (hook,) = cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")["webhooks"]
+    (condition,) = hook["matchConditions"]
+    assert '"a.io/mem"' in condition["expression"]
+    assert "changed=0" in play(cluster, **renamed)
+    assert "changed=1" in play(cluster, **wanted)
     plain = play(cluster, fractions_webhook=False, fractions_extended_resource=False)
     assert "changed=1" in plain
     assert "extendedResourceName" not in cluster.get("DeviceClass", "gpu.gpu.node")["spec"]
