@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from gpu_plugin._shared._core.dra.names import MIG, MPS, NONE, SHARE
+from gpu_plugin.hami.errors import Refused
 from gpu_plugin.hami.mutation import Mutation, mutate
 from gpu_plugin.hami.published import Device, Published
 from gpu_plugin.hami.settings import Settings
@@ -89,3 +91,9 @@ def exactly(one: Json, published: Published = MPS_NODES, settings: Settings = SE
 
 def expressions(way: Json) -> list[str]:
     return [one["cel"]["expression"] for one in way.get("selectors", [])]
+
+
+def refusal(one: Json, published: Published = MPS_NODES, settings: Settings = SETTINGS) -> str:
+    with pytest.raises(Refused) as told:
+        mutate(one, settings, published)
+    return str(told.value)

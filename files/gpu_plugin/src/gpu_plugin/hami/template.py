@@ -158,7 +158,8 @@ def _several(
         return None
     if _only(wishes) == MPS:
         return refused(field(MODE), MPS, f"{why}, and {count_field} is {request.count}")
-    if published.enforcements() - {MPS}:
+    there = published.enforcements()
+    if there - {MPS} or (published.devices and not there):  # of no share at all others tell
         return None
     hint = "ask for one GPU, for whole GPUs, or let nodes have another enforcement (gpuNode.dra.enforcement)"
     return refused(count_field, request.count, f"{why}, and {NO_OTHER}", hint)
