@@ -54,7 +54,8 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import 
 
 VARIABLE = "fractions_device_config"
 ANNOTATION = "gpu.node/device-config"
-DEPLOYMENT, HOOK = "Deployment", "MutatingWebhookConfiguration"
+DEPLOYMENT = "Deployment"
+HOOK = "MutatingWebhookConfiguration"
 Json = t.Dict[str, t.Any]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 from urllib.parse import quote
@@ -220,7 +221,9 @@ class ClusterObjectsCapability:
 
     def _stuck(self, one: Ref, live: Json) -> NodeError:
         (label, value), seconds = rollouts.selector(live), rollouts.patience(live)
-        cause = rollouts.causes(self._api.labelled_pods(one.namespace or DEFAULT, label, value))
+        cause = ""
+        with contextlib.suppress(ApiError):  # the user of the kubeconfig may not look at pods
+            cause = rollouts.causes(self._api.labelled_pods(one.namespace or DEFAULT, label, value))
         return NodeError(
             f"{one} is not rolled out, and nothing has moved for {seconds} seconds",
             cause=cause or "its pods do not say why",
