@@ -54,12 +54,23 @@ def labelled(one: Json) -> Json:
     return {**one, "metadata": {**one["metadata"], "labels": IGNORED}}
 
 
+def chosen(one: Json) -> Json:
+    wish = {"nvidia.com/use-gputype": "A100"}
+    return {**one, "metadata": {**one["metadata"], "annotations": wish}}
+
+
+def scheduled(one: Json) -> Json:
+    return {**one, "spec": {**one["spec"], "schedulerName": "hami-scheduler"}}
+
+
 ASKED = [
     *made(space("gpu-node"), named("Namespace", "left-out", meta={"labels": IGNORED})),
     *made(*(account(space=name) for name in ("default", "kube-system", "gpu-node", "left-out"))),
     post(ADMIN, HOOKS, hook()),
     tried(asking("memory", gpumem=1), until=500),
-    tried(asking("whole", gpu=1)),
+    tried(asking("whole", gpu=1), keep="whole"),
+    tried(chosen(asking("chosen", gpu=1))),
+    tried(scheduled(asking("scheduled"))),
     tried(asking("cores", gpucores=1)),
     tried(asking("percent", gpumem_percentage=50)),
     tried(asking("low", priority=1)),
@@ -67,9 +78,9 @@ ASKED = [
     tried(asking("plain"), keep="plain"),
     tried(asking("mig", **{"mig-1g.10gb": 1}), keep="mig"),
     tried(asking("own", "kube-system", gpu=1, gpumem=1), keep="own"),
-    tried(asking("own", "gpu-node", gpu=1), keep="ours"),
-    tried(asking("own", "left-out", gpu=1), keep="out"),
-    tried(labelled(asking("left-out", gpu=1)), keep="left"),
+    tried(asking("own", "gpu-node", gpu=1, gpumem=1), keep="ours"),
+    tried(asking("own", "left-out", gpu=1, gpumem=1), keep="out"),
+    tried(labelled(asking("left-out", gpu=1, gpumem=1)), keep="left"),
     patch(ADMIN, f"{HOOKS}/gpu-node-webhook", [
         {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}], kind=PATCH),
     tried(asking("memory", gpumem=1), until=201),
