@@ -21,6 +21,7 @@ NAMES = ("deployment", "replicaset", "job", "statefulset", "resourceclaim")
 CONTROLLERS = ",".join(f"{name}-controller" for name in NAMES)
 PODS = "/api/v1/namespaces/default/pods"
 GIB = 32
+SHARES = {"nvidia.com/vgpu-mode": "hami-core"}  # and no MIG device
 
 
 def device(name: str, kind: str, product: str, counters: str, numa: int, size: int = GIB) -> Json:
@@ -176,19 +177,26 @@ def _devices(cluster: Cluster, name: str) -> list[str]:
 
 def test_shares_fill_cards_and_the_next_one_waits(cluster: Cluster) -> None:
     """HAMi's published case: pods of 10000 MiB on cards of 32 GiB, three on each."""
-    found = placed(cluster, pod(limits(gpu=1, gpumem=10000)), 13)
+    found = placed(cluster, pod(limits(gpu=1, gpumem=10000), annotations=SHARES), 13)
     assert len(found) == 12
     assert sorted(found) == sorted([[f"gpu-{n}-share"] for n in range(4)] * 3)
 
 
+def test_a_mig_device_does_where_no_share_is_left(cluster: Cluster) -> None:
+    amounts = limits(gpu=1, gpumem=10000)
+    assert len(placed(cluster, pod(amounts, annotations=SHARES), 12)) == 12
+    assert placed(cluster, pod(amounts), 2) == [["gpu-0-m0"]]
+
+
 def test_memory_and_cores(cluster: Cluster) -> None:
-    assert len(placed(cluster, pod(limits(gpu=1, gpumem=5000, gpucores=30)), 13)) == 12
+    one = pod(limits(gpu=1, gpumem=5000, gpucores=30), annotations=SHARES)
+    assert len(placed(cluster, one, 13)) == 12
 
 
 def test_the_scheduler_reads_types_and_uuids(cluster: Cluster) -> None:
     def on(**wishes: str) -> list[list[str]]:
         named = {f"nvidia.com/{key.replace('_', '-')}": text for key, text in wishes.items()}
-        return placed(cluster, pod(limits(gpu=1, gpumem=1000), annotations=named))
+        return placed(cluster, pod(limits(gpu=1, gpumem=1000), annotations={**SHARES, **named}))
 
     assert on(use_gputype="a100,V100") == [["gpu-2-share"]]
     assert on(nouse_gputype="T4") == [["gpu-2-share"]]
@@ -206,7 +214,8 @@ def test_percentages_and_several_gpus(cluster: Cluster) -> None:
 
 
 def test_whole_cards_and_shares_exclude_each_other(cluster: Cluster) -> None:
-    assert placed(cluster, pod(limits(gpu=1, gpumem=1000))) == [["gpu-0-share"]]
+    one = pod(limits(gpu=1, gpumem=1000), annotations=SHARES)
+    assert placed(cluster, one) == [["gpu-0-share"]]
     whole = pod(limits(gpu=1, gpucores=100))
     assert sorted(placed(cluster, whole, 4)) == [["gpu-1"], ["gpu-2"], ["gpu-3"]]
 
@@ -216,14 +225,15 @@ def test_numa_bind(cluster: Cluster) -> None:
     named = {"nvidia.com/numa-bind": "true"}
     taken = pod(limits(gpu=1, gpumem=30000))
     assert placed(cluster, taken) == [["gpu-0-share"]]
-    shares = pod(limits(gpu=2, gpumem=5000), annotations=named)
+    shares = pod(limits(gpu=2, gpumem=5000), annotations={**SHARES, **named})
     assert placed(cluster, shares) == [["gpu-2-share", "gpu-3-share"]]
     assert placed(cluster, pod(limits(gpu=2), annotations=named)) == []
 
 
 def test_numa_bind_of_whole_cards(cluster: Cluster) -> None:
     bound = pod(limits(gpu=2), annotations={"nvidia.com/numa-bind": "true"})
-    assert placed(cluster, pod(limits(gpu=1, gpumem=1000))) == [["gpu-0-share"]]
+    one = pod(limits(gpu=1, gpumem=1000), annotations=SHARES)
+    assert placed(cluster, one) == [["gpu-0-share"]]
     assert placed(cluster, bound, 2) == [["gpu-2", "gpu-3"]]
 
 
@@ -237,8 +247,9 @@ def test_mig_by_memory_is_the_smallest_that_does(cluster: Cluster) -> None:
 
 def test_an_init_container_shares_its_claim(cluster: Cluster) -> None:
     share = limits(gpu=1, gpumem=20000)
-    assert placed(cluster, pod(share, init=(share, share))) == [["gpu-0-share"]]
-    assert list(map(sorted, placed(cluster, pod(share, share)))) == [["gpu-1-share", "gpu-2-share"]]
+    assert placed(cluster, pod(share, init=(share, share), annotations=SHARES)) == [["gpu-0-share"]]
+    two = pod(share, share, annotations=SHARES)
+    assert list(map(sorted, placed(cluster, two))) == [["gpu-1-share", "gpu-2-share"]]
 
 
 WORKLOADS: list[tuple[str, str, dict[str, Any]]] = [
