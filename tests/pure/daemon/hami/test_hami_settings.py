@@ -103,6 +103,8 @@ def test_what_has_no_effect_is_told() -> None:
 
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"defaultMemory": -1}, "nvidia.defaultMemory: -1 is not valid: expected a whole number"),
+    ({"defaultMem": -1}, "nvidia.defaultMem: -1 is not valid"),
+    ({"disablecorelimit": 1}, "nvidia.disablecorelimit: 1 is not valid"),
     ({"defaultCores": 101}, "nvidia.defaultCores: 101 is not valid"),
     ({"defaultGPUNum": "1"}, "nvidia.defaultGPUNum: '1' is not valid"),
     ({"deviceSplitCount": 0}, "nvidia.deviceSplitCount: 0 is not valid"),

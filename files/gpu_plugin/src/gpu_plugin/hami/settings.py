@@ -133,15 +133,19 @@ class _Reader:
     def __init__(self, section: Mapping[str, Any], where: str) -> None:
         self.where, self._known = where, set(WITHOUT_EFFECT)
         self._values: dict[str, Any] = {}
+        self._written: dict[str, str] = {}  # the names that keys have in the file
         for key, value in section.items():
             name = ALIASES.get(key, key)
             if name in self._values:
                 raise ConfigError(f"{where}.{key}: given twice", cause=f"{name} is there as well")
-            self._values[name] = value
+            self._values[name], self._written[name] = value, key
 
     def _take(self, key: str) -> Any:
         self._known.add(key)
         return self._values.get(key)
+
+    def _at(self, key: str) -> str:
+        return f"{self.where}.{self._written.get(key, key)}"
 
     def name(self, key: str, default: str) -> str:
         value = self._take(key)
@@ -149,7 +153,7 @@ class _Reader:
             return default
         if not isinstance(value, str) or not _is_resource(value):
             raise invalid(
-                f"{self.where}.{key}",
+                self._at(key),
                 value,
                 "the name of an extended resource such as nvidia.com/gpu",
             )
@@ -160,19 +164,19 @@ class _Reader:
         if value is None:
             return default
         if not is_whole(value) or not least <= value <= most:
-            raise invalid(f"{self.where}.{key}", value, f"a whole number from {least} to {most}")
+            raise invalid(self._at(key), value, f"a whole number from {least} to {most}")
         return value
 
     def flag(self, key: str) -> bool:
         value = self._take(key)
         if value is not None and not isinstance(value, bool):
-            raise invalid(f"{self.where}.{key}", value, "true or false")
+            raise invalid(self._at(key), value, "true or false")
         return bool(value)
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         value = self._take(key) or allowed[0]
         if value not in allowed:
-            raise invalid(f"{self.where}.{key}", value, f"one of {', '.join(allowed)}")
+            raise invalid(self._at(key), value, f"one of {', '.join(allowed)}")
         return str(value)
 
     def scaling(self, key: str) -> float | None:
@@ -180,7 +184,7 @@ class _Reader:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 100:
-            raise invalid(f"{self.where}.{key}", value, "a number above 0, up to 100")
+            raise invalid(self._at(key), value, "a number above 0, up to 100")
         return float(value)
 
     def notes(self) -> list[str]:
