@@ -13,7 +13,7 @@ version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Returns an HTML page that needs nothing else, or JSON with the same content.
-  - Nodes that could not be reached, or not be planned, are in it as such.
+  - Nodes that could not be reached, or not be planned, or whose answer is not understood, are in it as such.
 options:
   _input:
     description: The names of the nodes.

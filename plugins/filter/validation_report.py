@@ -13,6 +13,7 @@ version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Returns a JUnit file with a suite for each node, or JSON with the same content.
+  - A node whose answer is not understood is in it as one that fails.
 options:
   _input:
     description: The names of the nodes.
@@ -82,11 +83,10 @@ def validation_report(
 
 
 def _result(known: t.Mapping[str, t.Any], variable: str, pods: str) -> t.Mapping[str, t.Any] | None:
-    found, tried = known.get(variable), known.get(pods)
+    found = known.get(variable)
     if not isinstance(found, t.Mapping) or "checks" not in found:
         return None
-    more = tried.get("checks", []) if isinstance(tried, t.Mapping) else []
-    return {**found, "checks": [*found["checks"], *more]}
+    return {**found, "pods": known.get(pods)}
 
 
 class FilterModule:

@@ -28,6 +28,7 @@ def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:
     """Return how many nodes, GPUs and MIG instances there are, and in how many nodes something is to be done."""
     gpus = [gpu for node in nodes for gpu in node["gpus"]]
     instances = [one for gpu in gpus for one in gpu["instances"]]
+    drivers = [node["driver"] for node in nodes]
     return {
         "nodes": len(nodes),
         "gpus": sum(max(len(node["gpus"]), node["pci_gpus"]) for node in nodes),
@@ -36,8 +37,9 @@ def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:
         "mig_instances_in_use": sum(bool(one["users"]) for one in instances),
         "drifted": sum(bool(node["drift"]) for node in nodes),
         "unhealthy": sum(bool(node["unhealthy"]) for node in nodes),
-        "outdated_drivers": sum(node["driver"]["outdated"] for node in nodes),
-        "vulnerable_drivers": sum(node["driver"]["vulnerable"] for node in nodes),
+        "outdated_drivers": sum(one["outdated"] for one in drivers),
+        "vulnerable_drivers": sum(one["vulnerable"] for one in drivers),
+        "drivers_to_update": sum(one["outdated"] or one["vulnerable"] for one in drivers),
         "in_a_change": sum(bool(node["change"]) for node in nodes),
         "pending_reboots": sum(bool(node["reboot"]) for node in nodes),
         "unreachable": sum(node["state"] == UNREACHABLE for node in nodes),

@@ -14,6 +14,7 @@ Place = t.Tuple[
 ]  # a GPU's UUID, and the id of an instance, None for the whole of it
 Users = t.Mapping[Place, t.Sequence[Json]]
 NOWHERE: Place = ("", None)
+MOST_SLOTS = 64  # that are drawn of a GPU, of which H100 and B200 have 8
 
 
 def users(status: t.Mapping[str, t.Any]) -> t.Dict[Place, t.List[Json]]:
@@ -89,7 +90,14 @@ def _gpu(gpu: t.Mapping[str, t.Any], using: Users, unfit: t.Mapping[Place, str])
 
 
 def _slots(profiles: t.Iterable[t.Mapping[str, t.Any]]) -> int:
-    return max((at + size for one in profiles for at, size in one["placements"]), default=0)
+    return max((_end(at, size) for one in profiles for at, size in one["placements"]), default=0)
+
+
+def _end(at: int, size: int) -> int:
+    """Return where a placement ends, in memory slices. ValueError: no GPU has so many."""
+    if not 0 <= at < at + size <= MOST_SLOTS:
+        raise ValueError(f"a placement {at}:{size}")
+    return at + size
 
 
 def _instance(
@@ -99,6 +107,7 @@ def _instance(
     unfit: t.Mapping[Place, str],
 ) -> Json:
     place = (gpu["uuid"], one["id"])
+    _end(one["start"], one["size"])
     return {
         "id": one["id"],
         "profile": one["profile"],

@@ -8,8 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._core.in_service import Change
+from ansible_collections.gpu.node.plugins.module_utils._core.text.json_data import (
+    MISREAD,
+    NOT_UNDERSTOOD,
+)
 
 from .gpus import NOWHERE, gpus, users
+from .shape import Fault, is_node
 
 Json = t.Dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
@@ -24,12 +29,19 @@ SILENT = (
 def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Json:
     """Return a node; ``info`` is what gpu.node.gpu_info has answered where gpu.node.plan could not.
 
-    ``state`` is looked, failed or unreachable, with the ``problem``.
+    ``state`` is looked, failed or unreachable, with the ``problem``: an answer of another shape is one that failed.
     """
-    answer = answer or {}
+    try:
+        found = _node(name, answer or {}, info or {})
+    except MISREAD:
+        found = {}
+    return found if is_node(found) else _node(name, {"msg": NOT_UNDERSTOOD}, {})
+
+
+def _node(name: str, answer: Answer, info: Answer) -> Json:
     state = _state(answer)
     status = answer.get("status") or {}
-    known = answer.get("gpu_info") or (info or {}).get("gpu_info") or {}
+    known = answer.get("gpu_info") or info.get("gpu_info") or {}
     using, faults = users(status), status.get("faults", [])
     complete = bool(status) and not status.get("allocations_unknown")
     return {
@@ -47,7 +59,7 @@ def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Jso
             *(_missing(one) for one in known.get("missing_gpus", ())),
             *(_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]),
         ],
-        "faults": list(faults),
+        "faults": [{key: one[key] for key in Fault.__annotations__} for one in faults],
         "unhealthy": _unhealthy(known, status),
         "reboot": _reboot(answer, status),
         "change": _change(known.get("change") or {}),
@@ -66,21 +78,26 @@ def _problem(answer: Answer) -> str:
 
 
 def _driver(told: Answer, known: Answer) -> Json:
-    """Return the loaded driver. ``outdated``: its branch is past its support; ``vulnerable``: it is below a fix."""
+    """Return the loaded driver. ``outdated``: its branch is past its support; ``vulnerable``: it is below a fix.
+
+    ``unfixed`` are the bulletins for which a branch that is past its support will have none.
+    """
     loaded = known.get("driver") or {}
     support, security = told.get("support") or {}, told.get("security") or {}
+    unfixed = list(security.get("unlisted") or ()) if support.get("past") else []
     return {
-        "version": told.get("version") or loaded.get("version", ""),
-        "type": told.get("type") or loaded.get("kind", ""),
+        "version": told.get("version") or loaded.get("version") or "",
+        "type": told.get("type") or loaded.get("kind") or "",
         "branch": support.get("branch") or "",
         "kind": support.get("kind") or "",
         "end_of_support": support.get("end_of_support") or "",
         "days": support.get("days"),
         "outdated": bool(support.get("past")),
-        "vulnerable": bool(security.get("below")),
+        "vulnerable": bool(security.get("below") or unfixed),
         "floor": security.get("floor") or "",
         "bulletin": security.get("bulletin") or "",
         "bulletin_date": security.get("date") or "",
+        "unfixed": unfixed,
         "table": (told.get("releases") or {}).get("as_of", ""),
     }
 

@@ -10,6 +10,9 @@ import typing as t
 
 LONGEST = 1 << 20  # characters; the largest that we know of are CDI specifications, of some 200 KiB
 DEEPEST = 64
+NOT_UNDERSTOOD = "its answer was not understood"
+# What is raised where data of another shape is read.
+MISREAD = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 
 
 def loads(text: str) -> t.Any:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import typing as t
 from xml.etree import ElementTree
 
-from .check import FAILED, SKIPPED, WARNING
+from ..text.json_data import MISREAD, NOT_UNDERSTOOD
+from .check import FAILED, ORDER, SKIPPED, WARNING
 
 VERSION = 1
 SUITE = "gpu.node.validate"
@@ -20,18 +22,32 @@ Result = t.Mapping[str, t.Any]
 
 
 def data(results: t.Mapping[str, t.Optional[Result]]) -> t.Dict[str, t.Any]:
-    """Return what the module said of each node, None for those where it did not run, by their names."""
+    """Return what the module said of each node, None for those where it did not run, by their names.
+
+    ``pods`` in it is what gpu.node.validate_pods has answered. A node whose answer has another shape is not ready.
+    """
     return {"version": VERSION, "nodes": {name: _node(one) for name, one in results.items()}}
 
 
 def _node(result: t.Optional[Result]) -> t.Dict[str, t.Any]:
     if result is None:
         return {"ready": None, "summary": ABSENT, "seconds": 0.0, "checks": []}
-    checks = [{key: str(one.get(key, "")) for key in FIELDS} for one in result["checks"]]
+    try:
+        return _read(result)
+    except MISREAD:
+        return {"ready": False, "summary": NOT_UNDERSTOOD, "seconds": 0.0, "checks": []}
+
+
+def _read(result: Result) -> t.Dict[str, t.Any]:
+    told = [*result["checks"], *(result.get("pods") or {}).get("checks", ())]
+    checks = [{key: str(one.get(key, "")) for key in FIELDS} for one in told]
+    seconds = float(result.get("seconds", 0.0))
+    if not math.isfinite(seconds) or any(one["state"] not in ORDER for one in checks):
+        raise ValueError(NOT_UNDERSTOOD)
     return {
         "ready": not any(one["state"] == FAILED for one in checks),
         "summary": str(result.get("summary", "")),
-        "seconds": float(result.get("seconds", 0.0)),
+        "seconds": seconds,
         "checks": checks,
     }
 
@@ -50,7 +66,8 @@ def junit(results: t.Mapping[str, t.Optional[Result]]) -> str:
 
 
 def _absent(node: Result) -> t.Dict[str, str]:
-    return {"name": "validation", "state": SKIPPED, "cause": node["summary"], "next_step": ""}
+    state = FAILED if node["ready"] is False else SKIPPED
+    return {"name": "validation", "state": state, "cause": node["summary"], "next_step": ""}
 
 
 def _case(suite: ElementTree.Element, one: t.Mapping[str, str]) -> None:

@@ -86,7 +86,8 @@ def test_what_is_wrong_is_counted_by_node() -> None:
         "drifted": 1,
         "unhealthy": 1,
         "outdated_drivers": 1,
-        "vulnerable_drivers": 1,
+        "vulnerable_drivers": 2,
+        "drivers_to_update": 2,
         "in_a_change": 0,
         "pending_reboots": 1,
         "unreachable": 1,
@@ -101,6 +102,17 @@ def test_what_is_wrong_is_counted_by_node() -> None:
     assert by_name["bad"]["gpus"][1]["fault"].startswith("XID 79")
     assert by_name["past"]["driver"]["end_of_support"] == "2026-06-30"
     assert (found["title"], found["made"], found["version"]) == ("Fleet", fleets.MADE, 1)
+
+
+def test_a_driver_whose_branch_gets_no_fixes_any_more_is_vulnerable() -> None:
+    found = report({"n": fleets.answer([], driver="550.163.01"), "good": fleets.answer([])})
+    driver = found["nodes"][0]["driver"]
+    assert (driver["outdated"], driver["vulnerable"]) == (True, True)
+    assert driver["version"] == driver["floor"], "it has the last fix of its branch"
+    assert len(driver["unfixed"]) == 5
+    totals = found["totals"]
+    assert (totals["outdated_drivers"], totals["vulnerable_drivers"]) == (1, 1)
+    assert totals["drivers_to_update"] == 1, "a node is one, for whatever reason"
 
 
 def test_a_node_that_can_not_be_planned_shows_its_gpus() -> None:
