@@ -35,9 +35,9 @@ options:
     type: str
     default: ""
   form:
-    description: What is returned.
+    description: What is returned. V(line) is how many nodes there are and how many of them have drifted.
     type: str
-    choices: [html, json]
+    choices: [html, json, line]
     default: html
   title:
     description: The page's title.
@@ -77,11 +77,16 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpu.node.plugins.plugin_utils.report.fleet import fleet
+from ansible_collections.gpu.node.plugins.plugin_utils.report.fleet import fleet, line
 from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import node
 from ansible_collections.gpu.node.plugins.plugin_utils.report.page import page
 
 Answer = t.Optional[t.Mapping[str, t.Any]]
+FORMS: dict[str, t.Callable[[dict[str, t.Any]], str]] = {
+    "html": page,
+    "json": lambda report: json.dumps(report, indent=2) + "\n",
+    "line": line,
+}
 
 
 def fleet_report(
@@ -94,14 +99,13 @@ def fleet_report(
     made: str = "",
 ) -> str:
     """Return the text of a report in a form."""
-    if form not in ("html", "json"):
-        raise AnsibleFilterError(f"fleet_report: form: {form!r} is not html or json")
+    if form not in FORMS:
+        raise AnsibleFilterError(f"fleet_report: form: {form!r} is not one of {', '.join(FORMS)}")
     nodes = []
     for host in hosts:
         known = hostvars.get(host) or {}  # which takes its time, and so is read once
         nodes.append(node(str(host), _answer(known, variable), _answer(known, info)))
-    report = fleet(title, made or _now(), nodes)
-    return page(report) if form == "html" else json.dumps(report, indent=2) + "\n"
+    return FORMS[form](fleet(title, made or _now(), nodes))
 
 
 def _answer(known: t.Mapping[str, t.Any], variable: str) -> Answer:

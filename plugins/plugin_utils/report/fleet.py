@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import counted
+
 from .nodes import FAILED, UNREACHABLE
 
 Json = t.Dict[str, t.Any]
@@ -22,6 +24,14 @@ def fleet(title: str, made: str, nodes: t.Sequence[Json]) -> Json:
         "totals": totals(nodes),
         "nodes": list(nodes),
     }
+
+
+def line(report: t.Mapping[str, t.Any]) -> str:
+    """Return a report in a line."""
+    found = report["totals"]
+    absent = found["unreachable"] + found["failed"]
+    words = f"{counted(found['nodes'], 'node')}, {found['drifted']} drifted"
+    return f"{words}, {absent} not looked at" if absent else words
 
 
 def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:

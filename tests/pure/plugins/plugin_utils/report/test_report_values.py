@@ -182,8 +182,18 @@ def test_each_hosts_variables_are_read_once() -> None:
     assert reads == list(nodes)
 
 
+def test_a_line_says_how_many_nodes_have_drifted() -> None:
+    nodes = {
+        "a": {"looked": fleets.answer([], drift={"mig": ["GPU 1: destroy 2g.20gb"]})},
+        "b": {"looked": fleets.answer([])},
+    }
+    assert fleet_report(["a", "b"], nodes, "looked", form="line") == "2 nodes, 1 drifted"
+    nodes["c"] = {"looked": {"unreachable": True, "msg": "timed out"}}
+    assert fleet_report(["c"], nodes, "looked", form="line") == "1 node, 0 drifted, 1 not looked at"
+
+
 def test_a_form_that_is_not_known_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="form: 'pdf' is not html or json"):
+    with pytest.raises(AnsibleFilterError, match="form: 'pdf' is not one of html, json, line"):
         fleet_report([], {}, "looked", form="pdf")
 
 
