@@ -15,6 +15,7 @@ from pathlib import Path
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
 
 ASSETS = Path(__file__).resolve().parents[3] / "files" / "report"
+SCRIPT = ("nodes.js", "report.js")  # in one, in this order
 # In JSON these stand within strings alone, where each may be written by its number.
 ESCAPED = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&"})
 
@@ -25,7 +26,7 @@ def page(report: t.Mapping[str, t.Any]) -> str:
     No text of a node becomes markup: the data is JSON without a character that ends its element, the script makes
     text nodes of it, and the policy lets no other script or style run.
     """
-    style, script = (_asset(name) for name in ("report.css", "report.js"))
+    style, script = _asset("report.css"), "".join(map(_asset, SCRIPT))
     parts = {
         "@TITLE@": html.escape(printable(str(report["title"]))),
         "@POLICY@": policy(style, script),

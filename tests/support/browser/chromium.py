@@ -110,13 +110,13 @@ class Browser:
         """Wait until an expression is true, and return it."""
         return eventually(lambda: self.run(expression))
 
-    def open(self, path: Path) -> None:
+    def open(self, path: Path, fragment: str = "") -> None:
         """Open a file, and wait until the report in it shows all of its rows."""
         self.events.clear()
-        self.ask("Page.navigate", url=path.as_uri())
-        self.until(
-            f"document.readyState == 'complete' && location.href == {json.dumps(path.as_uri())}"
-        )
+        self.ask("Page.navigate", url="about:blank")  # by which another fragment is another visit
+        self.ask("Page.navigate", url=f"{path.as_uri()}{fragment}")
+        here = f"location.href.split('#')[0] == {json.dumps(path.as_uri())}"
+        self.until(f"document.readyState == 'complete' && {here}")
         self.shown()
 
     def shown(self) -> int:

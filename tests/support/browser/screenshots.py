@@ -18,7 +18,7 @@ from tests.support.browser.chromium import Browser
 NODES: Final = 24
 MOST: Final = 200_000  # bytes of a picture
 OPEN: Final = "document.querySelectorAll('.open')[{}].click()"
-DETAILS: Final = "document.querySelectorAll('.node')[3].scrollIntoView(); scrollBy(0, -39)"
+DETAILS: Final = "document.querySelectorAll('.node')[3].scrollIntoView()"
 
 
 class Picture(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
 
-from tests.support.browser import fleets
+from tests.support.browser import fleets, wrong
 from tests.support.browser.chromium import Browser
 
 NAMES = "[...document.querySelectorAll('.node .open')].map(one => one.textContent)"
@@ -32,13 +32,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def report(browser: Browser, tmp_path: Path) -> Open:
     """Return a function that opens a report on nodes, on a wide screen."""
 
-    def opened(nodes: dict[str, Any], title: str = "GPU nodes") -> Browser:
+    def opened(nodes: dict[str, Any], title: str = "GPU nodes", fragment: str = "") -> Browser:
         known = {name: {"looked": one} for name, one in nodes.items()}
         path = tmp_path / "report.html"
         path.write_text(fleet_report(list(nodes), known, "looked", title=title, made=fleets.MADE))
         browser.media()
         browser.size(1280, 900)
-        browser.open(path)
+        browser.open(path, fragment)
         return browser
 
     return opened
@@ -75,6 +75,7 @@ def quiet(browser: Browser) -> bool:
 
 def test_columns_are_sorted_by_their_headings(report: Open) -> None:
     page = report(dict(fleets.fleet(40)))
+    click(page, ".c-name button")
     assert page.run(NAMES) == sorted(name for name, _answer in fleets.fleet(40))
     assert page.run("document.querySelector('.c-name').getAttribute('aria-sort')") == "ascending"
     click(page, ".c-name button")
@@ -88,6 +89,59 @@ def test_columns_are_sorted_by_their_headings(report: Open) -> None:
     assert any(marks)
     assert not page.run("document.querySelector('.c-name').hasAttribute('aria-sort')")
     assert quiet(page)
+
+
+def test_what_wants_a_hand_comes_first(report: Open) -> None:
+    nodes = {
+        "a-fine": fleets.answer([]),
+        "b-drifted": fleets.answer([], drift={"mig": ["GPU 1: destroy 1g.10gb"]}),
+        "c-vulnerable": fleets.answer([], "580.95.05"),
+        "d-unsupported": fleets.answer([], "550.163.01"),
+        "e-unhealthy": fleets.answer([], faults=(fleets.fault("GPU-0", 0, "XID 79", 79),)),
+        "f-refused": {"failed": True, "msg": "plan: no"},
+        "g-away": {"unreachable": True, "msg": "timed out"},
+    }
+    page = report(nodes)
+    wanted = ["f-refused", "g-away", "e-unhealthy", "c-vulnerable", "d-unsupported", "b-drifted"]
+    assert page.run(NAMES) == [*wanted, "a-fine"]
+    click(page, ".c-name button")
+    assert page.run(NAMES) == list(nodes)
+    order_by(page, "faults-down")
+    assert page.run(NAMES) == [*wanted, "a-fine"]
+
+
+def order_by(page: Browser, order: str) -> None:
+    page.run(
+        f"document.getElementById('sort').value = '{order}';"
+        "document.getElementById('sort').dispatchEvent(new Event('change'))"
+    )
+    page.shown()
+
+
+def tile(page: Browser, key: str) -> list[str]:
+    """Return the texts of a figure, and its mark."""
+    of = f"document.querySelector('[data-filter={key}]')"
+    texts = page.run(f"[...{of}.children].map(one => one.textContent)")
+    return [*texts, page.run(f"getComputedStyle({of}.querySelector('b'), '::after').content")]
+
+
+def test_drivers_to_update_are_those_without_support_and_those_below_a_fix(report: Open) -> None:
+    nodes = {"below": fleets.answer([], "580.95.05"), "good": fleets.answer([])}
+    count, label, note, mark = tile(report(nodes), "drivers")
+    assert (count, label, note) == ("1", "Drivers to update", "0 unsupported, 1 below a fix")
+    assert "▲" in mark
+    nodes["ended"] = fleets.answer([], "550.163.01")
+    page = report(nodes)
+    assert tile(page, "drivers")[:3] == ["2", "Drivers to update", "1 unsupported, 2 below a fix"]
+    click(page, "[data-filter=drivers]")
+    assert page.run(NAMES) == ["below", "ended"], "as many as the figure says"
+    said = page.run(
+        "[...document.querySelectorAll('[data-label=Driver] [title]')].map(one => one.title)"
+    )
+    assert said[0].endswith("fixed in 580.178.04")
+    assert said[1].startswith("unsupported; no fix in branch 550 for bulletin 5670, ")
+    del nodes["below"], nodes["ended"]
+    assert tile(report(nodes), "drivers") == ["0", "Drivers to update", "", "none"]
 
 
 def test_names_are_sorted_by_their_numbers(report: Open) -> None:
@@ -129,6 +183,7 @@ def test_nodes_in_a_change_are_found_where_there_are_any(report: Open) -> None:
 
 def test_details_show_the_grid_and_who_uses_it(report: Open) -> None:
     page = report(dict(fleets.fleet(4)))
+    order_by(page, "name-up")
     click(page, ".open")
     assert page.run("document.querySelector('.open').ariaExpanded") == "true"
     cells = page.run(
@@ -136,6 +191,7 @@ def test_details_show_the_grid_and_who_uses_it(report: Open) -> None:
     )
     assert [kind for kind, _title in cells] == ["idle", "used", "used", "none"]
     assert cells[1][1] == "2g.20gb, placement 4:2, in use"
+    assert page.run("document.querySelectorAll('.grid li .state')[1].textContent") == "in use"
     assert page.run("document.querySelector('.details').textContent.includes('notebooks/')")
     widths = page.run(
         "[...document.querySelectorAll('.gpu:nth-child(1) .grid li')].map(one => one.offsetWidth)"
@@ -194,6 +250,8 @@ def test_texts_stand_out(report: Open, scheme: str) -> None:
         ("--bad", "--card"): 3,
         ("--good", "--card"): 3,
         ("--used", "--idle"): 3,
+        ("--edge", "--card"): 3,
+        ("--edge", "--page"): 3,
     }
     for (one, other), expected in least.items():
         assert contrast(_color(page, one), _color(page, other)) >= expected, (one, other)
@@ -225,12 +283,179 @@ def test_it_fits_a_phone(report: Open) -> None:
     assert style(page, ".sort", "display") == "flex"
     assert style(page, ".node", "display") == "block"
     assert page.run("document.querySelector('.node').getAttribute('role')") == "row"
-    page.run(
-        "var sort = document.getElementById('sort'); sort.value = 'name down';"
-        "sort.dispatchEvent(new Event('change'))"
-    )
+    order_by(page, "name-down")
     assert page.shown() == 7
     assert page.run(NAMES)[-1].startswith("a-very-long-name")
+
+
+def test_a_phone_has_the_faults_first_and_a_tablet_the_table(report: Open) -> None:
+    page = report(dict(fleets.fleet(24)))
+    page.size(390, 844, phone=True)
+    figures = page.run(
+        "[...document.querySelectorAll('.tile')]"
+        ".sort((a, b) => a.offsetTop - b.offsetTop || a.offsetLeft - b.offsetLeft)"
+        ".map(one => one.dataset.filter)"
+    )
+    assert set(figures[:4]) == {"drifted", "unhealthy", "drivers", "absent"}
+    assert page.run("document.querySelector('.node').getBoundingClientRect().top") < 844 * 0.6
+    page.size(768, 1024)
+    assert style(page, ".node", "display") == "table-row"
+    assert page.run("document.documentElement.scrollWidth") <= 768
+    assert cut_short(page, "Driver", "Drift", "Health", "Reboot") == []
+
+
+def cut_short(page: Browser, *columns: str) -> list[str]:
+    """Return the texts of these columns that do not fit into their cell."""
+    cells = "[...document.querySelectorAll('.node > td > div')]"
+    wide = "one.scrollWidth > one.clientWidth"
+    chosen = f"{json.dumps(columns)}.includes(one.parentNode.dataset.label)"
+    return list(page.run(f"{cells}.filter(one => {chosen} && {wide}).map(one => one.textContent)"))
+
+
+def test_each_node_is_one_line_with_whole_words(report: Open) -> None:
+    nodes = dict(fleets.fleet(24))
+    nodes["b"] = fleets.answer([], drift={"mig": ["GPU 1: destroy 1g.10gb"] * 10})
+    nodes["b"]["status"]["reboot"] = ["the distribution asks for it"]
+    page = report(nodes)
+    assert max(page.run("[...document.querySelectorAll('.node')].map(n => n.offsetHeight)")) <= 38
+    assert cut_short(page, "GPUs", "Layout", "In use", "Driver", "Drift", "Health", "Reboot") == []
+    tops, heights = (
+        set(page.run(f"[...document.querySelectorAll('.tile')].map(one => one.{of})"))
+        for of in ("offsetTop", "offsetHeight")
+    )
+    assert len(tops) == 1
+    assert max(heights) <= 75
+    assert page.run("document.querySelector('.node').getBoundingClientRect().top") <= 300
+
+
+def test_long_names_are_cut_in_their_middle(report: Open) -> None:
+    names = [f"very-long-gpu-node-name-in-a-rack-{at:03}.dc1.example.org" for at in range(3)]
+    page = report({name: fleets.answer([]) for name in names})
+    assert page.run("[...document.querySelectorAll('.open bdi')].map(one => one.title)") == names
+    tail = "one.querySelector('.tail')"
+    assert page.run(
+        f"[...document.querySelectorAll('.open')].every(one => {tail}.scrollWidth <= {tail}.clientWidth"
+        f" && {tail}.getBoundingClientRect().right <= one.closest('th').getBoundingClientRect().right)"
+    )
+    tails = page.run("[...document.querySelectorAll('.tail')].map(one => one.textContent)")
+    assert len(set(tails)) == 3
+
+
+def test_details_of_many_nodes_are_not_opened_at_once(report: Open) -> None:
+    page = report({f"n{at}": fleets.answer([]) for at in range(101)})
+    assert page.run("document.getElementById('expand').disabled")
+    assert page.run("document.getElementById('expand').textContent") == "Show details of up to 100"
+    search(page, "n1")
+    assert page.run("document.getElementById('expand').textContent") == "Show all details"
+    click(page, "#expand")
+    assert page.run("document.querySelectorAll('.details:not([hidden])').length") == 12
+    search(page, "")
+    click(page, "#expand")
+    assert page.run("document.querySelectorAll('.details:not([hidden])').length") == 0
+
+
+VIEW = "[...new URLSearchParams(location.hash.slice(1))].map(pair => pair.join('='))"
+
+
+def test_a_view_has_an_address(report: Open) -> None:
+    nodes = dict(fleets.fleet(40))
+    page = report(nodes)
+    assert page.run("location.hash") == ""
+    click(page, "[data-filter=used]")
+    search(page, "hall-1 H100")
+    click(page, ".c-driver button")
+    click(page, ".open")
+    names = page.run(NAMES)
+    assert len(names) > 1
+    filled = ["filter=used", "find=hall-1 H100", "sort=driver-up", f"open={names[0]}"]
+    assert page.run(VIEW) == filled
+    fragment = page.run("location.hash")
+
+    page = report(nodes, fragment=fragment)
+    assert page.run(NAMES) == names
+    assert page.run("document.getElementById('search').value") == "hall-1 H100"
+    assert page.run("document.querySelector('[data-filter=used]').ariaPressed") == "true"
+    assert page.run("document.querySelector('.c-driver').getAttribute('aria-sort')") == "ascending"
+    assert page.run("document.querySelector('.open').ariaExpanded") == "true"
+    page.run("location.hash = '#filter=absent'")
+    page.until("document.querySelector('[data-filter=absent]').ariaPressed == 'true'")
+    assert page.run("document.querySelectorAll('.details:not([hidden])').length") == 0
+    assert page.run("document.getElementById('search').value") == ""
+    assert quiet(page)
+
+
+def test_the_link_to_the_table_is_no_view(report: Open) -> None:
+    page = report(dict(fleets.fleet(24)), fragment="#filter=absent")
+    page.run(
+        "addEventListener('hashchange', () => { document.title = 'went' }); location.hash = '#nodes'"
+    )
+    page.until("document.title == 'went'")
+    assert page.run("document.querySelector('[data-filter=absent]').ariaPressed") == "true"
+
+
+def test_an_open_node_far_below_is_scrolled_to(report: Open) -> None:
+    nodes = {f"n{at}": fleets.answer([]) for at in range(300)}
+    page = report(nodes, fragment="#open=n250")
+    top = page.run(
+        "document.querySelector('.open[aria-expanded=true]').getBoundingClientRect().top"
+    )
+    assert 30 < top < 900, "below the heading that stays"
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["#filter=constructor&sort=__proto__-up", "#find=%3Cimg%20src%3Dx%3E", "#open=%00&x=%ff", "#="],
+)
+def test_an_address_of_somebody_else_does_no_harm(report: Open, fragment: str) -> None:
+    page = report(dict(fleets.fleet(3)), fragment=fragment)
+    assert page.run("document.images.length") == 0
+    assert page.run("document.querySelectorAll('.tile[aria-pressed=true]').length") == 1
+    assert quiet(page)
+
+
+def copied(page: Browser) -> str:
+    """Press the button, and return what it copies."""
+    page.run(
+        "Object.defineProperty(navigator, 'clipboard', {configurable: true, value:"
+        " {writeText: async text => { document.title = text; }}})"
+    )
+    click(page, "#copy")
+    return str(page.until("document.title.startsWith('--limit') && document.title"))
+
+
+def test_shown_names_are_copied_as_a_limit(report: Open) -> None:
+    nodes = {"a": fleets.answer([]), "b": {"unreachable": True}, "c": {"unreachable": True}}
+    page = report(nodes)
+    click(page, "[data-filter=absent]")
+    assert copied(page) == "--limit b,c"
+    page.until("document.getElementById('copy').textContent == 'Copied 2 names'")
+    search(page, "nobody")
+    assert page.run("document.getElementById('copy').disabled")
+
+
+def test_names_are_copied_without_a_clipboard_too(report: Open) -> None:
+    page = report({"a": fleets.answer([])})
+    page.run(
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
+        "document.execCommand = what => { document.title = what + ' ' + getSelection(); }"
+    )
+    click(page, "#copy")
+    page.until("document.title.startsWith('copy')")
+    page.until("document.getElementById('copy').textContent == 'Copied 1 name'")
+    assert page.run("!document.querySelector('textarea')")
+
+
+def test_a_copied_name_is_no_command(report: Open) -> None:
+    quoted = "--limit 'a'" + "\\''; touch x; '"
+    assert copied(report({"a'; touch x; ": {}})) == quoted
+
+
+def test_each_node_has_a_heading_and_stays_below_those_of_the_table(report: Open) -> None:
+    page = report(dict(fleets.fleet(3)))
+    headings = "[...document.querySelectorAll('h2')].map(one => one.textContent)"
+    assert page.run(headings) == page.run(NAMES)
+    held = page.run("document.getElementById('heads').getBoundingClientRect().height")
+    assert page.run("parseInt(getComputedStyle(document.documentElement).scrollPaddingTop)") >= held
 
 
 def test_it_prints_light_and_without_controls(report: Open) -> None:
@@ -238,6 +463,9 @@ def test_it_prints_light_and_without_controls(report: Open) -> None:
     page.media("print", "dark")
     assert style(page, ".tools", "display") == "none"
     assert style(page, "body", "backgroundColor") == "rgb(255, 255, 255)"
+    page.size(794, 1123)  # A4 in portrait
+    assert style(page, ".node", "display") == "table-row"
+    assert style(page, "#nodes > thead", "position") == "static"
     page.media()
     data = page.ask("Page.printToPDF", printBackground=True, landscape=True)["data"]
     assert base64.b64decode(data).startswith(b"%PDF-")
@@ -302,6 +530,21 @@ def test_hostile_texts_run_no_script_and_are_shown_as_they_are(report: Open) -> 
     assert [one for one in names if "<img src=x onerror=hit=1>" in one]
     assert [one for one in names if "a\\u202egpj.exe" in one]
     assert page.run("document.documentElement.scrollWidth") <= 1280
+    assert quiet(page)
+
+
+def test_answers_of_another_shape_break_nothing(report: Open) -> None:
+    good = wrong.whole()
+    places = [one for one in wrong.places(good) if "cis" not in one]
+    values: list[Any] = [None, 7, "x", [], {}, 3_000_000]
+    nodes = {
+        f"{at}": wrong.changed(good, place, values[at % len(values)])
+        for at, place in enumerate(places[:: len(places) // 98 + 1])
+    }
+    page = report({**nodes, "good": good})
+    click(page, "#expand")
+    assert page.run("document.querySelectorAll('.details').length") == len(nodes) + 1
+    assert page.run("document.querySelectorAll('.grid li').length") < 9 * 2 * (len(nodes) + 1)
     assert quiet(page)
 
 
