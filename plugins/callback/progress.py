@@ -16,9 +16,10 @@ description:
   - Shows a line for each task on each node as it ends, and under it the steps that the collection's modules took,
     or in check mode would take, warnings, why it failed, and with C(--diff) what it changes.
   - On a terminal the last lines say what each node is doing and for how long; a log gets a line now and then.
+  - A warning is shown with the first node that has it, and at the end with the number of nodes.
   - Ends with a table of the nodes, what failed, and what was counted.
-  - C(-v) adds what was skipped, the results and all of what is shortened, C(-vvv) tracebacks and what the modules
-    were given.
+  - C(-v) adds what was skipped, the results, what validated nodes offer and all of what is shortened, C(-vvv)
+    tracebacks and what the modules were given.
 requirements:
   - set as stdout callback in the configuration
 options:
@@ -111,6 +112,8 @@ class CallbackModule(CallbackBase):
         self._runs: t.Dict[t.Tuple[str, str], details.Run] = collections.defaultdict(details.Run)
         self._nodes: t.Dict[str, Node] = collections.defaultdict(Node)
         self._every: t.Dict[str, None] = {}  # the hosts of all plays, in their order
+        self._warned: t.Set[str] = set()
+        self._handlers: t.Set[str] = set()
         self._batch: t.List[str] = []
         self._names = text.Names(16 if 0 < width() < WIDE else 32)
         self._live = Live(self._display, self._names)
@@ -137,8 +140,9 @@ class CallbackModule(CallbackBase):
         self._task_names[task._uuid] = task.get_name()
 
     def v2_playbook_on_handler_task_start(self, task: t.Any) -> None:
-        """Remember a handler's name."""
+        """Remember a handler and its name."""
         self._task_names[task._uuid] = task.get_name()
+        self._handlers.add(task._uuid)
 
     def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
         """Note when a task began on a host."""
@@ -180,11 +184,7 @@ class CallbackModule(CallbackBase):
         if action == "debug":
             for data in run.done or [result.result]:
                 self._line("message", result, values.message(data))
-        elif (
-            action not in tasks.CONTROLLER
-            or self._new_warnings(result)
-            or self._display.verbosity > 1
-        ):
+        elif self._display.verbosity > 1 or self._new_warnings(result) or self._tells(result):
             state = "changed" if result.result.get("changed") else "ok"
             self._line(state, result, self._name(result))
             self._details(result)
@@ -247,7 +247,8 @@ class CallbackModule(CallbackBase):
         hosts = [one for one in self._every if one in stats.processed]
         hosts += sorted(one for one in stats.processed if one not in self._every)
         rows = [Row(printable(one), self._nodes[one], stats.summarize(one)) for one in hosts]
-        for line in summary(rows, self._names, width()) if rows else ():
+        verbosity = self._display.verbosity
+        for line in summary(rows, self._names, width(), verbosity) if rows else ():
             self._show(line.text, line.kind)
         left = [printable(one) for one in self._every if one not in stats.processed]
         if left:
@@ -282,11 +283,19 @@ class CallbackModule(CallbackBase):
             node.learn(action, data)
         return action
 
-    def _new_warnings(self, result: t.Any) -> t.List[str]:
-        """Return the warnings of a task that its node has not had yet."""
+    def _tells(self, result: t.Any) -> bool:
+        """Return whether a task that ended well has a line: not what the controller does, nor an idle handler."""
+        idle = result.task._uuid in self._handlers and not result.result.get("changed")
+        silent = tasks.action(result.task) in tasks.CONTROLLER
+        return not silent and (not idle or self._display.verbosity > 0)
+
+    def _warnings(self, result: t.Any) -> t.List[str]:
         wanted = constants.config.get_config_value("DEPRECATION_WARNINGS")
-        said = details.warnings(self._run(result), result.result, wanted)
-        return [one for one in said if one not in self._node(result).warnings]
+        return details.warnings(self._run(result), result.result, wanted)
+
+    def _new_warnings(self, result: t.Any) -> t.List[str]:
+        """Return the warnings of a task that no node has had yet."""
+        return [one for one in self._warnings(result) if one not in self._warned]
 
     # --- how it looks ---
 
@@ -310,7 +319,14 @@ class CallbackModule(CallbackBase):
 
     def _details(self, result: t.Any) -> None:
         run, planned = self._run(result), result.task.check_mode
-        for line in details.details(run, result.result, planned, self._display.verbosity):
+        plans, verbosity = self._node(result).plans, self._display.verbosity
+        lines = details.details(run, result.result, planned, verbosity)
+        if planned and not verbosity and any(one.kind == "step" for one in lines):
+            plan = (tasks.action(result.task), lines)
+            known = plan in plans
+            plans.append(plan)
+            lines = [text.Line("as planned above", "note")] if known else lines
+        for line in lines:
             step = line.kind == "step"
             self._wrapped(line.text, line.kind, INDENT + "- " * step, INDENT + "  " * step)
 
@@ -326,7 +342,8 @@ class CallbackModule(CallbackBase):
             self._node(result).failures.append(Failure(self._name(result), why))
 
     def _warn(self, result: t.Any) -> None:
-        new = self._new_warnings(result)
-        for one in new:
+        for one in self._new_warnings(result):
             self._below(one, "warning")
-        self._node(result).warnings.update(new)
+        said = self._warnings(result)
+        self._warned.update(said)
+        self._node(result).warnings.update(dict.fromkeys(said))

@@ -35,7 +35,8 @@ class Node:
     gpus: bool = True
     calls: int = 0
     stopped: bool = False  # by the failures of others
-    warnings: t.Set[str] = dataclasses.field(default_factory=set)
+    warnings: t.Dict[str, None] = dataclasses.field(default_factory=dict)
+    plans: t.List[t.Any] = dataclasses.field(default_factory=list)  # that were shown
     failures: t.List[Failure] = dataclasses.field(default_factory=list)
 
     def learn(self, action: str, data: Data) -> None:

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from .nodes import Failure, Node
-from .text import Line, Names, wrapped
+from .text import Line, Names, fitted, wrapped
 
 Counts = t.Mapping[str, int]
 HEADER = ("node", "driver", "MIG", "reboot", "warnings", "result")
 ALWAYS = ("node", "warnings", "result")
 AGAIN = 8  # lines of a failure's message that are shown again
+LOG = 120  # columns of a line that is shown again where there is no terminal
 
 
 class Row(t.NamedTuple):
@@ -52,10 +54,14 @@ class Row(t.NamedTuple):
         return dict(zip(HEADER, values, strict=True))
 
 
-def summary(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
+def summary(rows: t.Sequence[Row], names: Names, width: int, verbosity: int) -> t.List[Line]:
     """Return the end of the display at ``width`` columns, 0 for any."""
     lines = _table(rows, names, width)
-    lines += [Line(f"  {row.name}: {row.node.ready}", "ok") for row in rows if row.node.ready]
+    ready = [row for row in rows if row.node.ready] if verbosity else []
+    lines += [Line(f"  {row.name}: {row.node.ready}", "ok") for row in ready]
+    said = collections.Counter(one for row in rows for one in row.node.warnings)
+    again = [f"  {number} nodes: {one}" for one, number in said.items() if number > 1]
+    lines += [Line(fitted(one.split("\n")[0], width or LOG), "warning") for one in again]
     lines += _failures(rows, width)
     lines += [Line("")]
     for row in rows:

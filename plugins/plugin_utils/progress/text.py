@@ -123,7 +123,9 @@ def _short_list(text: str) -> str:
     shown = 3
     words = len(parts[-2].split())
     behind = " ".join(["", *parts[-1].split()[words:]])
-    return f"{', '.join(parts[:shown])} and {len(parts) - shown} more{behind}"
+    cut = f"{', '.join(parts[:shown])} and {len(parts) - shown} more"
+    whole = f"{cut}{behind}"
+    return f"{cut}{')' * (whole.count('(') - whole.count(')'))}{behind}"
 
 
 def span(seconds: float) -> str:

@@ -238,3 +238,49 @@ def test_differences_are_shown_only_where_they_are_asked_for(shown: str, shown_v
     assert block(shown, "n1  Write")[1:] == []
     for one in (block(shown, "n1  Write and tell"), block(shown_v, "n1  Write")):
         assert "  +b" in one
+
+
+def test_a_warning_of_many_nodes_is_told_once_and_counted(play: Play) -> None:
+    old = {
+        "name": "Install",
+        "speaks": {"warn": ["the driver 550 is of branch 550", "of n1 alone"]},
+    }
+    old["speaks"]["warn"][1] = "of {{ inventory_hostname }} alone"
+    text = play.run([old, {**old, "name": "Again"}], hosts=("n1", "n2", "n3"))
+    assert text.count("the driver 550 is of branch 550") == 2, "with its task, and at the end"
+    assert "  3 nodes: warning: the driver 550 is of branch 550\n" in text
+    assert [text.count(f"of {name} alone") for name in ("n1", "n2", "n3")] == [1, 1, 1]
+    rows = [line.split() for line in text.splitlines() if line.startswith(("  n1  ", "  n2  "))]
+    assert [row[1] for row in rows] == ["2", "2"], "each node has both"
+
+
+def test_a_handler_that_changed_nothing_has_no_line(play: Play) -> None:
+    handlers = [
+        {"name": "Forget", "speaks": {}},
+        {"name": "Restart", "speaks": {"answer": {"changed": True}}},
+    ]
+    told = {**OK, "notify": ["Forget", "Restart"]}
+    plays = [
+        {
+            "name": "A play",
+            "hosts": "all",
+            "gather_facts": False,
+            "tasks": [told],
+            "handlers": handlers,
+        }
+    ]
+    text = play.run(plays)
+    assert "Forget" not in text
+    assert block(text, "n1  Restart")[0].split()[0] == "+"
+    assert "n1  Forget" in play.run(plays, "-v")
+
+
+def test_a_plan_is_shown_once(play: Play) -> None:
+    planned = {**LONG, "name": "Remove, planned only", "check_mode": True}
+    again = {**planned, "name": "Remove all the same, planned only"}
+    text = play.run([planned, again, {**LONG, "name": "Remove"}])
+    assert block(text, "Remove, planned only")[1:] == [
+        f"- would install {', '.join(PACKAGES[:3])} and 38 more"
+    ]
+    assert block(text, "Remove all the same, planned only")[1:] == ["as planned above"]
+    assert text.count("- install pkg0") == 1

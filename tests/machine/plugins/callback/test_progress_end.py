@@ -28,7 +28,7 @@ CHECKS = {"checks": [{"name": str(one), "holds": True} for one in range(10)], "f
 
 
 FAILS = {"name": "Break", "speaks": {"fail": "no\nroom"}}
-LOCAL = ("partitioned", "broken", "valid", "told", "spoilt", "cordoned", "alone", "bare", "counted")
+LOCAL = ("partitioned", "broken", "spoilt", "cordoned", "alone", "bare", "counted")
 COUNTED = [
     {"block": [FAILS], "rescue": [{"name": "Mend", "speaks": {}}]},
     {**FAILS, "ignore_errors": True},
@@ -59,9 +59,7 @@ def shown(shared_play: Play) -> str:
         ),
         of("partitioned", answers(shared_play, "mig", gpus=GPUS, reboot_required=False)),
         of("broken", {"name": "Warn", "speaks": {"warn": ["one", "two"]}}),
-        of("valid", answers(shared_play, "device_plugin", resources=RESOURCES)),
-        of("valid:spoilt", answers(shared_play, "validate", **CHECKS)),
-        of("told", answers(shared_play, "validate", **CHECKS, summary="ready, 4 GPUs")),
+        of("spoilt", answers(shared_play, "validate", **CHECKS)),
         of("cordoned", answers(shared_play, "drain", cordoned=True)),
         of("bare", {"name": "Look", "gpu.node.gpu_info": {}}),
         of("counted", *COUNTED),
@@ -94,12 +92,16 @@ def test_the_table_has_what_the_modules_have_said(shown: str, table: dict[str, l
     assert lines[first + 1 : first + 3] == ["      no", "      room"]
 
 
-def test_a_validated_node_says_what_it_offers(shown: str) -> None:
+def test_a_validated_node_says_with_v_what_it_offers(play: Play) -> None:
+    plays = [
+        of("valid", answers(play, "device_plugin", resources=RESOURCES)),
+        of("valid", answers(play, "validate", **CHECKS)),
+        of("told", answers(play, "validate", **CHECKS, summary="ready, 4 GPUs")),
+    ]
+    shown = play.run(plays, "-v", hosts=("valid", "told"))
     assert "  valid: ready, 10 checks hold, 2 GPU + 12 MIG devices offered\n" in shown
-
-
-def test_what_validate_itself_says_of_a_node_is_taken(shown: str) -> None:
     assert "  told: ready, 4 GPUs\n" in shown
+    assert "ready, " not in play.run(plays, hosts=("valid", "told"))
 
 
 def test_a_node_is_not_ready_after_a_failure(shown: str) -> None:

@@ -75,6 +75,12 @@ def test_names_lose_their_domain_first() -> None:
         ("install 1, 2, 3, 4, 5, 6, 7, 8", "install 1, 2, 3 and 5 more"),
         ("hold a, b, c, d, e, f, g at their version", "hold a, b, c and 4 more at their version"),
         ("x: add 1, 2, 3, 4, 5, 6, 7; remove 8", "x: add 1, 2, 3 and 4 more; remove 8"),
+        ("remove 7 packages (a, b, c, d, e, f, g)", "remove 7 packages (a, b, c and 4 more)"),
+        ("remove (a, b, c, d, e, f, g) and a file", "remove (a, b, c and 4 more) and a file"),
+        (
+            "get a (1), b (2), c (3), d (4), e (5), f (6), g (7)",
+            "get a (1), b (2), c (3) and 4 more",
+        ),
     ],
 )
 def test_lists_are_shortened(text: str, short: str) -> None:
