@@ -41,7 +41,8 @@ def test_what_is_newer_is_reported_and_nothing_moves() -> None:
     found = reported(node, version="550", releases=table("550.163.01"))
     assert found["newer_version"] == POINT
     assert found["notes"] == [
-        f"the driver {POINT} is offered, and 550.163.01 is installed; update: true brings it"
+        f"the driver {POINT} is offered, and 550.163.01 is installed; nvidia_driver_update: "
+        "true brings it"
     ]
     assert reported(node, version="550.163.01")["newer_version"] == POINT
     assert reported(node, version="550", releases=False)["support"] == {}
@@ -57,7 +58,9 @@ def test_driver_below_a_floor_is_warned_of_once_with_the_release_that_helps() ->
     found = converge(node, version="550", releases=known)
     (warning,) = found.warnings
     assert f"below {POINT}" in warning
-    assert warning.endswith(f"version: '550' with update: true brings {POINT}")
+    assert warning.endswith(
+        f"nvidia_driver_version: '550' with nvidia_driver_update: true brings {POINT}"
+    )
     assert reported(node, version="550", releases=known)["security"]["below"] is True
     assert converge(node, version="550", update=True, releases=known).warnings == ()
     there = reported(node, version="550", releases=known)["security"]

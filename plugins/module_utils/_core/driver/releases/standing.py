@@ -14,6 +14,7 @@ from .table import Branch, Bulletin, Table, numbers
 
 OLD = datetime.timedelta(days=180)  # about as long as NVIDIA takes for two bulletins
 UNKNOWN = Branch()
+NVIDIAS = "nvidia_driver_source: repository and nvidia_driver_repository: nvidia"
 
 
 def support(version: str, table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
@@ -114,15 +115,18 @@ def warnings(
 def _to(least: str, newest: str, offered: str) -> str:
     """Say how to come to a version at least."""
     if numbers(newest) >= numbers(least):
-        return f"version: '{branch(least)}' with update: true brings {newest}"
+        return f"nvidia_driver_version: '{branch(least)}' with nvidia_driver_update: true brings {newest}"
     if not newest:
         return f"install {least} or later"
     if numbers(offered) >= numbers(least):
         return (
             f"the sources offer {offered} without modules for the running kernel yet: wait for them, or take it with "
-            f"version: '{offered}', whose modules DKMS builds"
+            f"nvidia_driver_version: '{offered}', whose modules DKMS builds"
         )
-    return f"make a source known that has it, such as NVIDIA's repository, as the sources offer {newest} at most"
+    return (
+        f"make a source known that has it, such as NVIDIA's repository, by {NVIDIAS}, as the sources offer {newest} "
+        "at most"
+    )
 
 
 def _past(version: str, row: Branch, table: Table, today: datetime.date, gpus: Gpus) -> str:
@@ -134,7 +138,10 @@ def _past(version: str, row: Branch, table: Table, today: datetime.date, gpus: G
     if not other:
         return text
     end = table.branches[other].end_of_support
-    return f"{text}. Next step: move to version: '{other}', which is supported until {end}"
+    return (
+        f"{text}. Next step: set nvidia_driver_version: '{other}', which is supported until {end}; where the node's "
+        f"sources lack it, with {NVIDIAS}"
+    )
 
 
 def notes(newer: str, version: str, table: t.Optional[Table], today: datetime.date) -> t.List[str]:
@@ -142,7 +149,8 @@ def notes(newer: str, version: str, table: t.Optional[Table], today: datetime.da
     found = []
     if newer:
         found.append(
-            f"the driver {newer} is offered, and {version} is installed; update: true brings it"
+            f"the driver {newer} is offered, and {version} is installed; nvidia_driver_update: true "
+            "brings it"
         )
     if table is not None and age(table, today)["old"]:
         found.append(

@@ -144,8 +144,14 @@ def test_there_is_a_warning_exactly_where_the_result_says_so(
 @pytest.mark.parametrize(
     ("newest", "step"),
     [
-        ("580.178.04", r"Next step: version: '580' with update: true brings 580\.178\.04$"),
-        ("580.159.03", r"such as NVIDIA's repository, as the sources offer 580\.159\.03 at most$"),
+        (
+            "580.178.04",
+            r"Next step: nvidia_driver_version: '580' with nvidia_driver_update: true brings 580\.178\.04$",
+        ),
+        (
+            "580.159.03",
+            r"nvidia_driver_repository: nvidia, as the sources offer 580\.159\.03 at most$",
+        ),
         ("", r"Next step: install 580\.178\.04 or later$"),
     ],
 )
@@ -164,7 +170,10 @@ def test_branch_past_its_support_is_told_which_one_is_not() -> None:
     (found,) = standing.warnings("550.163.01", "550.163.01", table(), DAY, H100)
     assert "branch 550, which NVIDIA does not support any more since 2025-06-30" in found
     assert "security bulletins since then, 5670, 5703, 5747, 5821, 5861" in found
-    assert "Next step: move to version: '580', which is supported until 2028-06-30" in found
+    assert found.endswith(
+        "Next step: set nvidia_driver_version: '580', which is supported until 2028-06-30; where the node's sources "
+        "lack it, with nvidia_driver_source: repository and nvidia_driver_repository: nvidia"
+    )
 
 
 def test_branch_that_ended_at_an_unknown_time_is_past_it() -> None:
@@ -183,7 +192,8 @@ def test_point_release_and_an_old_table_are_notes() -> None:
     assert standing.notes("", "580.178.04", table(), DAY) == []
     newer, old = standing.notes("580.178.04", "580.159.03", table(), later)
     assert newer == (
-        "the driver 580.178.04 is offered, and 580.159.03 is installed; update: true brings it"
+        "the driver 580.178.04 is offered, and 580.159.03 is installed; nvidia_driver_update: true "
+        "brings it"
     )
     assert old.startswith("the table of driver branches and security bulletins is of 2026-11-22")
     assert standing.age(table(), later) == {"as_of": "2026-11-22", "age": 200, "old": True}
