@@ -1,10 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""gpu.node.gpu_info on the simulated driver."""
+"""gpu.node.gpu_info on the simulated driver, and a report on what it and gpu.node.plan answer."""
 
 from __future__ import annotations
 
+import json
+
+from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
 from nvsim.testing import Sim
 
 from tests.machine.modules.mig_scene import THREE, Run, config
@@ -24,3 +27,17 @@ def test_gpu_info_shows_what_the_driver_has(a100: Sim, run_module: Run) -> None:
     info = run_module(a100, "gpu_info")["gpu_info"]
     assert len(info["gpus"]) == 1
     assert len(info["lost_gpus"]) == 1
+
+
+def test_a_report_understands_what_a_node_answers(a100: Sim, run_module: Run) -> None:
+    run_module(a100, "mig", config=config(THREE))
+    holder = a100.hold(0)
+    a100.ctl("lose", gpu="0")
+    told = {"looked": run_module(a100, "plan", status=True, components=["mig"])}
+    told["info"] = run_module(a100, "gpu_info")
+    text = fleet_report(["n"], {"n": told}, "looked", "info", form="json")
+    (found,) = json.loads(text)["nodes"]
+    assert (found["state"], found["problem"]) == ("looked", "")
+    assert [len(one["instances"]) for one in found["gpus"]] == [3]
+    assert found["unhealthy"], "a GPU is lost"
+    a100.let_go(holder)

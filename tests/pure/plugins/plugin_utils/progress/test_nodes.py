@@ -45,6 +45,7 @@ def test_what_changes_is_newer_than_what_was_found() -> None:
 def test_a_look_that_failed_says_nothing_of_the_driver() -> None:
     node = Node()
     node.learn("gpu_info", {"failed": True, "msg": "the interpreter is not there"})
+    node.learn("plan", {"failed": True, "msg": "plan: mig_selected: 'hafl' is not valid"})
     assert (node.driver, node.gpus) == ("", True)
     node.learn("gpu_info", {"gpu_info": {"pci_gpus": [{}], "driver": None}})
     assert node.driver == "not loaded"
