@@ -146,13 +146,17 @@ def test_each_node_has_a_heading_and_stays_below_those_of_the_table(report: Open
 
 
 def test_it_prints_light_and_without_controls(report: Open) -> None:
-    page = report(dict(fleets.fleet(30)))
+    long = "very-long-gpu-node-name-in-a-rack-7.dc1.example.org"
+    page = report({**dict(fleets.fleet(30)), long: fleets.answer([])})
     page.media("print", "dark")
     assert style(page, ".tools", "display") == "none"
     assert style(page, "body", "backgroundColor") == "rgb(255, 255, 255)"
-    page.size(794, 1123)  # A4 in portrait
+    page.size(718, 1047)  # A4 in portrait, within its margins
     assert style(page, ".node", "display") == "table-row"
     assert style(page, "#nodes > thead", "position") == "static"
+    assert cut_short(page, "GPUs", "Driver", "Drift", "Health", "Reboot") == []
+    heads = "[...document.querySelectorAll('.head')]"
+    assert page.run(f"{heads}.every(one => getComputedStyle(one).display == 'inline')"), "whole"
     page.media()
     data = page.ask("Page.printToPDF", printBackground=True, landscape=True)["data"]
     assert base64.b64decode(data).startswith(b"%PDF-")
