@@ -103,7 +103,7 @@ const CELLS = {
   },
   drift: (node) => [looked(node) ? (node.drift.length ? mark("warnmark", counted(steps(node), "step")) : mark("good", "none")) : make("span", { class: "soft" }, "–")],
   health: (node) => {
-    if (!looked(node)) return [mark("badmark", node.state)];
+    if (!looked(node)) return [make("span", { class: "badmark", title: node.problem }, node.state)];
     return [node.unhealthy.length ? mark("badmark", counted(node.unhealthy.length, "problem")) : mark("good", "good")];
   },
   reboot: (node) => [node.reboot.length ? mark("warnmark", "pending") : make("span", { class: "soft" }, looked(node) ? "no" : "–")],

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._core.text.json_data import NOT_UNDERSTOOD
+
 from tests.support.browser import fleets, wrong
 from tests.support.browser.reports import NAMES, Open, click, order_by, quiet, search, tile
 
@@ -228,6 +230,10 @@ def test_answers_of_another_shape_break_nothing(report: Open) -> None:
     page = report({**nodes, "good": good})
     click(page, "#expand")
     assert page.run("document.querySelectorAll('.details').length") == len(nodes) + 1
+    said = page.run(
+        "[...document.querySelectorAll('[data-label=Health] [title]')].map(one => one.title)"
+    )
+    assert set(said) == {NOT_UNDERSTOOD}
     assert page.run("document.querySelectorAll('.grid li').length") < 9 * 2 * (len(nodes) + 1)
     assert quiet(page)
 
