@@ -63,7 +63,12 @@ class Cluster:
     def claim(self, name: str, device: str, **consumed: str) -> None:
         """Create a claim that has a device of node n."""
         asked = share(**consumed) if consumed else whole()
-        result: Json = {"driver": "gpu.node", "pool": "n", "device": device, "request": "r"}
+        result: Json = {
+            "driver": "gpu.node",
+            "pool": "gpu.node/n",
+            "device": device,
+            "request": "r",
+        }
         if consumed:
             result |= {
                 "shareID": "0e7fab12-0000-4000-8000-000000000001",
