@@ -24,12 +24,12 @@ def words(text: str) -> Iterator[list[str]]:
     """Yield the words of each command of Ansible in a page's consoles and in code within its lines."""
     consoles = [body for _indent, kind, body in pages.FENCED.findall(text) if kind == "console"]
     typed = "\n".join(consoles).replace("\\\n", " ").splitlines()
-    lines = [one for one in typed if one.startswith(("$ ansible", "# ansible"))]
+    lines = [one for one in typed if one.startswith(("$ ansible", "# ansible", "> ansible"))]
     plain = pages.FENCED.sub("", text).replace("`... gpu.node.", "`ansible-playbook gpu.node.")
     plain = plain.replace("`... -m gpu.node.", "`ansible gpu_nodes -m gpu.node.")
     lines += re.findall(r"`((?:ansible-playbook|ansible) [^`\n]+)`", plain)
     for line in lines:
-        found = shlex.split(line.removeprefix("$ ").removeprefix("# "), comments=True)
+        found = shlex.split(re.sub("^[$#>] ", "", line), comments=True)
         if found[:1] and found[0] in ANSIBLE and any(OURS.match(one) for one in found):
             yield found
 

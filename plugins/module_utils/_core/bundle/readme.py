@@ -20,17 +20,18 @@ Made for Python {pythons} on {architectures}. What is in it, with the SHA-256 of
 
 ## Verify it first
 
-On the machine that runs Ansible, with no network:
+On the machine that runs Ansible, with no network, in a folder that is not the bundle's:
 
 ```
-cd BUNDLE && sha256sum --check --quiet SHA256SUMS
-ansible-galaxy collection install --offline collections/*.tar.gz
-ansible-playbook gpu.node.bundle -e bundle_state=verified -e bundle_path=$PWD -e bundle_sha256=DIGEST
+BUNDLE=/path/of/this/folder DIGEST=what-the-run-has-printed
+(cd $BUNDLE && echo "$DIGEST  SHA256SUMS" | sha256sum --check && sha256sum --check --strict --quiet SHA256SUMS) &&
+ansible-galaxy collection install --offline $(sed -n "s|.*  collections/|$BUNDLE/collections/|p" $BUNDLE/SHA256SUMS) &&
+ansible-playbook gpu.node.bundle -e bundle_state=verified -e bundle_path=$BUNDLE -e bundle_sha256=$DIGEST
 ```
 
-DIGEST is what the run that made the bundle has printed. Have it by another way than the bundle: who can change a file
-here can change `SHA256SUMS` too. The playbook refuses a file that was changed, one that is missing and one that is not
-of the bundle, each by its name.
+DIGEST is what the run that made the bundle has printed. Have it, and these lines, by another way than the bundle: who
+can change a file here can change `SHA256SUMS` and this file too. A file that was changed or is missing ends it before
+any is used, no collection is taken that is not listed, and the playbook refuses by its name what is not of the bundle.
 
 ## Use it
 
