@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 import typing as t
 
 from ..._core.agent.failures import of_pip
@@ -43,6 +44,7 @@ FILES = {
     "requirements": f"{PLUGIN}/requirements.txt",
     "webhook_requirements": f"{PLUGIN}/webhook-requirements.txt",
 }
+OURS = ".gpu-node-"  # what follows the bundle's name in that of the folder where it is made
 BLOCK = 1 << 20
 REACH = (
     "let this machine reach a package index: PIP_INDEX_URL, HTTPS_PROXY and REQUESTS_CA_BUNDLE in the environment of"
@@ -57,9 +59,8 @@ class BundleCapability:
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host, self._desired = host, wanted(params)
-        self._staging = f"{self._desired.path}.new"
+        self._work = self._staging = ""
         self._collections = _with_needs(params["collection"])
-        self._began = False
         self._made_of: t.Dict[str, t.Any] = {}
 
     # --- observe ---
@@ -130,15 +131,24 @@ class BundleCapability:
         return plan(state, self._desired)
 
     def apply(self, step: Step) -> None:
-        """Carry out one step in a folder beside the bundle's place; what a killed run left there goes first."""
-        self._began = self._began or self._begin()
+        """Carry out one step in a folder beside the bundle's place."""
+        self._work = self._work or self._begin()
         getattr(self, f"_do_{step.action}")(**step.params)
 
-    def _begin(self) -> bool:
+    def _begin(self) -> str:
+        """Make that folder, which nobody else can write to; those that killed runs of this user left go first."""
         pip.check(self._host)
-        self._host.remove(self._staging)
+        place, name = os.path.split(os.path.abspath(self._desired.path))
+        prefix = f".{name}{OURS}"
+        self._host.makedirs(place)
+        for one in self._host.listdir(place):
+            found = self._host.itself(f"{place}/{one}") if one.startswith(prefix) else None
+            if found and found.uid == os.geteuid():
+                self._host.remove(f"{place}/{one}")
+        work = tempfile.mkdtemp(prefix=prefix, dir=place)
+        self._staging = f"{work}/new"
         self._host.makedirs(self._staging)
-        return True
+        return work
 
     def _do_wheels(self, python: str, machine: str) -> None:
         for name, folder in LISTS.items():
@@ -182,11 +192,18 @@ class BundleCapability:
         made = Manifest(self._made_of, _files(staging))
         host.write(f"{staging}/{LIST}", manifest.render(made))
         host.write(f"{staging}/{SUMS}", manifest.sums(made))
-        host.remove(f"{path}.old")
         if host.exists(path):
-            host.move(path, f"{path}.old")
-        host.move(staging, path)
-        host.remove(f"{path}.old")
+            host.move(path, f"{self._work}/old")
+        try:
+            os.rename(staging, path)
+        except OSError as error:
+            raise NodeError(
+                f"the bundle can't be put in place as {path}",
+                cause=error.strerror or str(error),
+                hint="name a folder that nobody else writes to",
+                key="path",
+            ) from error
+        host.remove(self._work)
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Return where the bundle is, what proves that it is this one, and how large it is."""

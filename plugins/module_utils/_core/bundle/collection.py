@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import typing as t
 
 from ..errors import InputError, NodeError, readable
 
 LIST, FILES = "MANIFEST.json", "FILES.json"
+# What becomes names of files, here and in its tarball.
+PART = r"(?!\.\.?(?:/|$))[^/\n]+"
+PLAIN: t.Mapping[str, t.Tuple[t.Pattern[str], str]] = {
+    "name": (re.compile(r"\w+\.\w+", re.A), "a namespace and a name, such as gpu.node"),
+    "version": (re.compile(r"\d+\.\d+\.\d+[0-9A-Za-z.+-]*", re.A), "a version such as 1.0.0"),
+    "file": (re.compile(rf"{PART}(?:/{PART})*"), "a file within the collection"),
+}
+AGAIN = "install the collection again"
 BUILD = "build its tarball with 'ansible-galaxy collection build', and name that"
 
 
@@ -52,22 +61,35 @@ def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
         error = InputError.of("collection", path, "an installed collection or the tarball of one")
         error.hint = BUILD
         raise error
-    with readable(f"{path}/{LIST}", "install the collection again"):
+    with readable(f"{path}/{LIST}", AGAIN):
         about = json.loads(listed.data)
         info, checksum = about["collection_info"], about["file_manifest_file"]["chksum_sha256"]
         name, version = f"{info['namespace']}.{info['name']}", str(info["version"])
         needs = tuple(sorted(info.get("dependencies") or {}))
     members: t.Dict[str, Member] = {LIST: listed}
     members[FILES] = _checked(path, FILES, read(FILES), checksum)
-    with readable(f"{path}/{FILES}", "install the collection again"):
+    _check(path, "name", name, *needs)
+    _check(path, "version", version)
+    with readable(f"{path}/{FILES}", AGAIN):
         entries = [dict(one) for one in json.loads(members[FILES].data)["files"]]
         folders = tuple(
             one["name"] for one in entries if one["ftype"] == "dir" and one["name"] != "."
         )
         files = {one["name"]: one["chksum_sha256"] for one in entries if one["ftype"] == "file"}
+    _check(path, "file", *folders, *files)
     for one, sha256 in files.items():
         members[one] = _checked(path, one, read(one), sha256)
     return Collection(name, version, folders, members, needs)
+
+
+def _check(path: str, key: str, *values: str) -> None:
+    """Refuse what would lead out of the folders that it is written to. InputError."""
+    pattern, expected = PLAIN[key]
+    for one in values:
+        if not pattern.fullmatch(one):
+            error = InputError.of(f"collection: {path}: {key}", one, expected)
+            error.hint = AGAIN
+            raise error
 
 
 def _checked(path: str, name: str, member: t.Optional[Member], sha256: str) -> Member:
@@ -75,6 +97,6 @@ def _checked(path: str, name: str, member: t.Optional[Member], sha256: str) -> M
         what = "is missing" if member is None else "was changed after the release"
         raise NodeError(
             f"collection: {path}: {name} {what}",
-            hint="install the collection again: what goes into a bundle is what was released",
+            hint=f"{AGAIN}: what goes into a bundle is what was released",
         )
     return member

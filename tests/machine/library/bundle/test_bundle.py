@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import wheels_of
 
 from tests.fakes.library.bundles_made import GENUINE, OLD, PLUGIN, X509, Bundle, release
@@ -80,7 +82,37 @@ def test_a_run_that_was_killed_leaves_the_bundle_before_it(made: Bundle) -> None
         late.apply(step)
     made.verify(sha256=first["sha256"])
     made.make(pythons=["3.10"])
-    assert os.listdir(made.path.parent).count("bundle.new") == 0
+    assert set(os.listdir(made.path.parent)) == {"bundle", "installed"}
+
+
+def test_a_bundle_is_made_where_nobody_else_can_write(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below /tmp others can make folders at any time, whose owners they stay."""
+    before = set(bundle.path.parent.iterdir())
+    one = bundle.capability()
+    *steps, publish = one.plan(one.observe()).steps
+    for step in steps:
+        one.apply(step)
+    (made,) = set(bundle.path.parent.iterdir()) - before
+    assert (stat.S_IMODE(made.stat().st_mode), made.stat().st_uid) == (0o700, os.geteuid())
+    assert stat.S_IMODE(next(made.iterdir()).stat().st_mode) == 0o755
+    bundle.path.mkdir()
+    (bundle.path / "evil").touch()
+    monkeypatch.setattr(
+        Host, "exists", lambda *_: False
+    )  # when it was looked for, it was not there
+    with pytest.raises(NodeError, match=r"can't be put in place as .*/bundle: .*not empty"):
+        one.apply(publish)
+    assert os.listdir(bundle.path) == ["evil"]
+
+
+def test_no_folder_of_others_is_used_or_removed(bundle: Bundle) -> None:
+    theirs = Path(f"{bundle.path}.new")
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("years of work")
+    bundle.make()
+    assert (theirs / "thesis.tex").read_text() == "years of work"
 
 
 def test_the_tarball_is_one_that_ansible_galaxy_installs(made: Bundle, tmp_path: Path) -> None:
