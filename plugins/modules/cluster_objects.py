@@ -20,6 +20,8 @@ description:
   - Where a webhook's configuration is among the objects, it is put in force when the Deployments among them are rolled
     out, which may stand still for their C(progressDeadlineSeconds). Until then a new one is there and asks nobody.
   - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
+  - What Secrets hold is in no result, difference or log of it. For displays that show what tasks are given, set
+    C(no_log) on the task.
 options:
   state:
     description:
@@ -111,11 +113,37 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objec
     ClusterObjectsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.secrets import (
+    hidden,
+    values,
+)
+
+
+class SilentModule(AnsibleModule):
+    """A module that says nothing of what Secrets hold, not even where another option is wrong."""
+
+    def log(self, msg, log_args=None):
+        """Log nothing, as it would be what the module was given: no_log is the task's, whatever a module says."""
+
+    def exit_json(self, **answer):
+        """Answer, with Secrets hidden in what Ansible adds."""
+        self._hide()
+        super().exit_json(**answer)
+
+    def fail_json(self, msg, **answer):
+        """Fail, likewise."""
+        self._hide()
+        super().fail_json(msg, **answer)
+
+    def _hide(self):
+        given = self.params.get("objects")
+        self.no_log_values.update(values(given))
+        self.params["objects"] = hidden(given)
 
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    module = SilentModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(module, lambda: ClusterObjectsCapability(module.params))
 
 

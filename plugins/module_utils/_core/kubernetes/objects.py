@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ..errors import InputError
+from .secrets import hidden
 
 Json = t.Dict[str, t.Any]
 # What the server writes, and what is no wish of anybody's.
 WRITTEN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
-HIDDEN = "(hidden)"
 DEFAULT = "default"
 
 
@@ -49,7 +49,7 @@ def _ref(where: str, one: t.Any) -> Ref:
             raise InputError.of(f"{where}.{name}", one.get(name), "a text such as v1 or Secret")
     meta = one.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
-        raise InputError.of(f"{where}.metadata", meta, "a mapping with a name")
+        raise InputError.of(f"{where}.metadata", hidden(meta, True), "a mapping with a name")
     return ref(one)
 
 
@@ -61,23 +61,20 @@ def ref(one: Json) -> Ref:
 
 def wishes(one: t.Optional[Json]) -> t.Optional[Json]:
     """Return an object without what the server writes, and without what a Secret has to hide."""
-    if one is None:
-        return None
-    meta = {key: value for key, value in one.get("metadata", {}).items() if key not in WRITTEN}
-    found = {key: value for key, value in one.items() if key != "status"}
-    if one.get("kind") == "Secret" and one.get("data"):
-        found["data"] = dict.fromkeys(one["data"], HIDDEN)
-    return {**found, "metadata": meta}
+    found: t.Optional[Json] = hidden(_plain(one))
+    return found
 
 
 def same(one: t.Optional[Json], other: t.Optional[Json]) -> bool:
     """Tell whether two states of an object are the same to a user."""
+    return _plain(one) == _plain(other)
 
-    def plain(each: t.Optional[Json]) -> t.Optional[Json]:
-        found = wishes(each)
-        return {**found, "data": (each or {}).get("data")} if found else None
 
-    return plain(one) == plain(other)
+def _plain(one: t.Optional[Json]) -> t.Optional[Json]:
+    if one is None:
+        return None
+    meta = {key: value for key, value in one.get("metadata", {}).items() if key not in WRITTEN}
+    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": meta}
 
 
 def is_ours(live: Json, manager: str) -> bool:
