@@ -145,6 +145,11 @@ class KubernetesApi:
         place = f"namespaces/{_quoted(namespace)}/resourceclaims/{_quoted(name)}"
         return self._ask(doing, "GET", f"/apis/{version}/{place}")
 
+    def daemonset(self, version: str, namespace: str, name: str) -> Json:
+        """Return a DaemonSet of the API version, such as apps/v1. ApiError."""
+        path = f"/apis/{version}/namespaces/{_quoted(namespace)}/daemonsets/{_quoted(name)}"
+        return self._ask(f"reading the DaemonSet {namespace}/{name}", "GET", path)
+
     def evict(self, namespace: str, name: str, uid: str, grace: t.Optional[int]) -> None:
         """Ask for the eviction of the pod with this UID; with None its own grace period holds. ApiError."""
         options: Json = {"preconditions": {"uid": uid}}

@@ -70,7 +70,12 @@ class Cluster(StandIn):
         limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         meta = {"namespace": namespace, "name": short, "uid": f"uid-{next(self._uids)}"}
         if controller:
-            meta["ownerReferences"] = [{"kind": controller, "name": "x", "controller": True}]
+            name = node if controller == "Node" else "x"
+            one = {"apiVersion": "apps/v1", "kind": controller, "name": name, "uid": "uid-x"}
+            meta["ownerReferences"] = [{**one, "controller": True}]
+            if controller == "DaemonSet":
+                about = {"name": name, "namespace": namespace, "uid": one["uid"]}
+                self.add({"apiVersion": "apps/v1", "kind": controller, "metadata": about})
         spec = {"nodeName": node, "restartPolicy": "Never" if controller == "Job" else "Always"}
         spec["containers"] = [{"name": "main", "image": "app", "resources": {"limits": limits}}]
         self.pods[f"{namespace}/{short}"] = {

@@ -13,8 +13,8 @@ from ..._core.kubernetes import node as nodes
 from ..._core.kubernetes import pods as podding
 from ..._core.kubernetes.node import Node
 from ..._core.kubernetes.pods import Pod
-from ..._core.kubernetes.rights import OF_CLAIMS, OF_DRAIN, Right, of_cordon
-from ..._core.kubernetes.triage import ANSWERS, CHOICES, GPU, REFUSE, Rules, Triage, triage
+from ..._core.kubernetes.rights import OF_CLAIMS, OF_DAEMONSETS, OF_DRAIN, Right, of_cordon
+from ..._core.kubernetes.triage import ALL, ANSWERS, CHOICES, GPU, REFUSE, Rules, Triage, triage
 from ..._core.steps import Plan, Step
 from ..._core.text.masking import masked_text
 from ..._core.text.shown import cut, printable
@@ -75,6 +75,7 @@ class DrainCapability:
         self._failure = _text(params["failure"]) if params["state"] == CORDONED else ""
         self._evictions = Evictions(self._api, self._triage, params["grace_period"])
         self._seconds = params["timeout"] * (1 + params["retries"])
+        self._daemonsets: t.Dict[t.Tuple[str, podding.Owner], str] = {}
         self._begun = self._changed = False
 
     # --- observe ---
@@ -125,7 +126,8 @@ class DrainCapability:
     def _triage(self, finish: bool) -> Triage:
         params = self._params
         rules = Rules(self._node, params["pods"], params["bare_pods"], params["emptydir"], finish)
-        return triage(map(self._with_claims, self._api.pods(self._node)), rules)
+        pods = map(self._with_claims, self._api.pods(self._node))
+        return triage(map(self._with_daemonset, pods), rules)
 
     def _with_claims(self, found: podding.Json) -> Pod:
         pod = understood(podding.read, found)
@@ -140,6 +142,33 @@ class DrainCapability:
                 raise missing_rights(self._api, OF_CLAIMS, f"{pod} has resource claims") from error
             if error.status == MISSING:
                 return ()
+            raise
+
+    def _with_daemonset(self, pod: Pod) -> Pod:
+        """Return a pod that stays for its DaemonSet only where that is there; each is asked for once."""
+        matters = pod.node == self._node and (pod.gpus or self._params["pods"] == ALL)
+        if pod.controller != podding.DAEMONSET or pod.finished or not matters:
+            return pod
+        key = (pod.namespace, pod.owner)
+        if key not in self._daemonsets:
+            self._daemonsets[key] = self._daemonset(pod)
+        return podding.with_daemonset(pod, self._daemonsets[key])
+
+    def _daemonset(self, pod: Pod) -> str:
+        """Return the UID of the DaemonSet that a pod names, empty where there is none. NodeError: none may know."""
+        group = podding.daemonsets(pod)
+        if not group:
+            return ""
+        version, name, _uid = pod.owner
+        try:
+            found = self._api.daemonset(version, pod.namespace, name)
+            return understood(lambda one: str(one["metadata"]["uid"]), found)
+        except ApiError as error:
+            if error.status == FORBIDDEN and group == OF_DAEMONSETS[0].group:
+                cause = f"{pod} names a DaemonSet"
+                raise missing_rights(self._api, OF_DAEMONSETS, cause) from error
+            if error.status in (FORBIDDEN, MISSING):
+                return ""
             raise
 
     # --- plan ---

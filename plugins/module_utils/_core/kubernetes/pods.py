@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ..dra.names import DRIVER
 
 Json = t.Mapping[str, t.Any]
 MIRROR = "kubernetes.io/config.mirror"
+DAEMONSET = "DaemonSet"
+OWNER = ("apiVersion", "name", "uid")
+VERSION = re.compile(r"([a-z0-9][a-z0-9.-]*)/v[a-z0-9]+")
 FINISHED = ("Succeeded", "Failed")
 TO_COMPLETION = ("Never", "OnFailure")
 VENDOR = "nvidia.com/"
@@ -29,6 +33,17 @@ OPENERS = (
 )
 
 
+class Owner(t.NamedTuple):
+    """The object that makes a pod again: its apiVersion, name and UID, as the pod has them."""
+
+    version: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+NOBODY = Owner()
+
+
 @dataclasses.dataclass(frozen=True)
 class Pod:
     """A pod; ``controller`` is the kind of the object that makes it again, empty where there is none.
@@ -42,6 +57,7 @@ class Pod:
     uid: str
     node: str
     controller: str = ""
+    owner: Owner = NOBODY
     finished: bool = False
     terminating: bool = False
     mirror: bool = False
@@ -56,10 +72,16 @@ class Pod:
 
 
 def read(found: Json) -> Pod:
-    """Return the pod in an answer; its claims still have to be looked up. KeyError, TypeError: it is none."""
+    """Return the pod in an answer; its claims and its DaemonSet still have to be looked up.
+
+    A static pod is its node's, which nobody else can say for long: what has an owner that is not there is collected as
+    garbage. KeyError, TypeError: it is none.
+    """
     meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
     controller = str(owners[0]["kind"]) if owners else ""
+    owner = Owner(*(str(owners[0].get(key) or "") for key in OWNER)) if owners else NOBODY
+    of_node = (controller, owner.name) == ("Node", spec.get("nodeName"))
     completes = controller == "Job" or spec.get("restartPolicy") in TO_COMPLETION
     return Pod(
         namespace=str(meta["namespace"]),
@@ -67,9 +89,10 @@ def read(found: Json) -> Pod:
         uid=str(meta["uid"]),
         node=str(spec.get("nodeName") or ""),
         controller=controller,
+        owner=owner,
         finished=status.get("phase") in FINISHED,
         terminating=bool(meta.get("deletionTimestamp")),
-        mirror=MIRROR in (meta.get("annotations") or {}),
+        mirror=of_node and MIRROR in (meta.get("annotations") or {}),
         runs_to_completion=completes,
         emptydirs=tuple(
             str(one["name"]) for one in spec.get("volumes") or () if one.get("emptyDir") is not None
@@ -85,6 +108,17 @@ def with_claims(pod: Pod, drivers: t.Mapping[str, t.Collection[str]]) -> Pod:
     of_gpus = [one for one in pod.claims if set(drivers.get(one, ())) & set(DRA_DRIVERS)]
     claimed = tuple(f"claim {one}" for one in of_gpus)
     return dataclasses.replace(pod, gpus=pod.gpus + claimed)
+
+
+def daemonsets(pod: Pod) -> str:
+    """Return the API group in which a pod says that it has a DaemonSet; empty where it says none that can be."""
+    found = VERSION.fullmatch(pod.owner.version)
+    return found[1] if found and pod.controller == DAEMONSET else ""
+
+
+def with_daemonset(pod: Pod, uid: str) -> Pod:
+    """Return a pod by the UID of the DaemonSet that it names: who makes pods may name any."""
+    return pod if uid and uid == pod.owner.uid else dataclasses.replace(pod, controller="")
 
 
 def drivers(claim: Json) -> t.Tuple[str, ...]:

@@ -54,6 +54,7 @@ def of_trial(node: str, namespace: str) -> t.Tuple[Right, ...]:
 
 
 OF_CLAIMS = (Right("get", "resourceclaims", "resource.k8s.io"),)
+OF_DAEMONSETS = (Right("get", "daemonsets", "apps"),)
 
 
 def rules(missing: t.Iterable[Right]) -> str:

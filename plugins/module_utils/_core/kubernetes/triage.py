@@ -8,15 +8,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .pods import Pod
+from .pods import DAEMONSET, Pod
 
-ELSEWHERE, FINISHED, MIRROR, DAEMONSET, NO_GPU = LEFT = (
-    "on another node",
-    "finished",
-    "static pod",
-    "DaemonSet",
-    "no GPU",
-)
+ELSEWHERE, FINISHED, MIRROR, NO_GPU = "on another node", "finished", "static pod", "no GPU"
 ALL, GPU = CHOICES = ("all", "gpu")
 REFUSE, DELETE = ANSWERS = ("refuse", "delete")
 
@@ -87,7 +81,7 @@ def why_left(pod: Pod, rules: Rules) -> str:
         (pod.node != rules.node, ELSEWHERE),
         (pod.finished, FINISHED),
         (pod.mirror, MIRROR),
-        (pod.controller == "DaemonSet", DAEMONSET),
+        (pod.controller == DAEMONSET, DAEMONSET),
         (rules.pods == GPU and not pod.gpus, NO_GPU),
     )
     return next((reason for holds, reason in reasons if holds), "")

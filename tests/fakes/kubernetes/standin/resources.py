@@ -21,7 +21,7 @@ KINDS: dict[str, dict[str, bool]] = {
         "ServiceAccount": BOUND,
         "ResourceQuota": BOUND,
     },
-    "apps/v1": {"Deployment": BOUND},
+    "apps/v1": {"DaemonSet": BOUND, "Deployment": BOUND},
     "policy/v1": {"PodDisruptionBudget": BOUND},
     "resource.k8s.io/v1": {
         "DeviceClass": FREE,

@@ -80,6 +80,55 @@ def test_all_pods_but_those_that_have_to_stay_go(cluster: Cluster, drain: Drain)
     assert "etcd" not in warning
 
 
+DAEMONSET = "/apis/apps/v1/namespaces/default/daemonsets/x"
+
+
+@pytest.mark.parametrize("pods", ["gpu", "all"])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        {"name": "gone"},
+        {"uid": "of another"},
+        {"apiVersion": "example.com/v1"},
+        {"apiVersion": "../../api/v1"},
+    ],
+)
+def test_a_daemonset_that_is_not_there_keeps_no_pod_on_the_node(
+    cluster: Cluster, drain: Drain, owner: dict[str, str], pods: str
+) -> None:
+    pod = cluster.add_pod("train", controller="DaemonSet", gpus=1)
+    pod["metadata"]["ownerReferences"][0].update(owner)
+    refused = drain(pods=pods)
+    reason = "has no controller that makes it again"
+    assert refused["blocked"] == [{"pod": "default/train", "reason": reason}]
+    done = drain(pods=pods, bare_pods="delete")
+    assert (done["evicted"], done["warnings"]) == (["default/train"], []), done
+
+
+def test_a_pod_that_says_it_is_static_keeps_no_gpu(cluster: Cluster, drain: Drain) -> None:
+    mirror = {"annotations": {"kubernetes.io/config.mirror": "1"}}
+    cluster.add_pod("train", gpus=1, meta=mirror)
+    other = cluster.add_pod("serve", gpus=1, controller="Node", meta=mirror)
+    other["metadata"]["ownerReferences"][0]["name"] = "node-2"
+    cluster.add_pod("kube-system/etcd", gpus=1, controller="Node", meta=mirror)
+    done = drain()
+    assert done["evicted"] == ["default/serve", "default/train"], done
+    assert [one["pod"] for one in done["left"]] == ["kube-system/etcd"]
+
+
+def test_each_daemonset_is_asked_for_once_and_only_where_it_matters(
+    cluster: Cluster, drain: Drain
+) -> None:
+    for name in ("a", "b"):
+        cluster.add_pod(name, controller="DaemonSet", gpus=1)
+    cluster.add_pod("kube-system/proxy", controller="DaemonSet")
+    cluster.add_pod("far", node="node-2", controller="DaemonSet", gpus=1)
+    cluster.add_pod("train", gpus=1)
+    done = drain()
+    assert done["evicted"] == ["default/train"]
+    assert [path for _method, path in cluster.requests if "daemonsets" in path] == [DAEMONSET]
+
+
 def test_check_mode_says_what_would_go_and_changes_nothing(cluster: Cluster, drain: Drain) -> None:
     cluster.add_pod("train", gpus=1)
     done = drain(check=True)

@@ -90,6 +90,20 @@ def test_the_right_to_read_claims_is_asked_for_where_there_are_some(
     assert cluster.changes() == []
 
 
+def test_the_right_to_read_daemonsets_is_asked_for_where_they_have_gpus(
+    cluster: Cluster, drain: Drain
+) -> None:
+    cluster.allows = lambda _verb, resource: resource != "daemonsets"
+    cluster.add_pod("train", gpus=1)
+    cluster.add_pod("kube-system/proxy", controller="DaemonSet")
+    assert drain(check=True)["changed"]
+    cluster.add_pod("kube-system/exporter", controller="DaemonSet", gpus=1)
+    refused = drain()
+    assert refused["missing_rights"] == ["get daemonsets"]
+    assert '- {apiGroups: ["apps"], resources: [daemonsets], verbs: [get]}' in refused["msg"]
+    assert cluster.changes() == []
+
+
 def test_a_right_that_is_taken_away_meanwhile_is_named(cluster: Cluster, drain: Drain) -> None:
     cluster.add_pod("train", gpus=1)
 

@@ -123,12 +123,43 @@ def test_what_runs_to_completion(kind: str, policy: str, completes: bool) -> Non
     assert pods.read(found).runs_to_completion == completes
 
 
+@pytest.mark.parametrize(
+    "owners",
+    [
+        [],
+        [{"kind": "Node", "name": "node-2", "controller": True}],
+        [{"kind": "Node", "name": "node-1"}],
+        [{"kind": "ReplicaSet", "name": "node-1", "controller": True}],
+    ],
+)
+def test_a_pod_is_static_where_its_node_owns_it(owners: list[dict[str, Any]]) -> None:
+    meta = {"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": owners}
+    assert not pods.read(shown(meta=meta)).mirror
+
+
+@pytest.mark.parametrize(
+    ("version", "group"),
+    [
+        ("apps/v1", "apps"),
+        ("apps.kruise.io/v1alpha1", "apps.kruise.io"),
+        *((one, "") for one in ("v1", "", "../v1", "a/../v1", "a/v1/b", "a/v1?x", "A/v1\n")),
+    ],
+)
+def test_a_daemonset_is_looked_for_in_its_group(version: str, group: str) -> None:
+    owner = {"apiVersion": version, "kind": "DaemonSet", "name": "x", "uid": "1"}
+    pod = pods.read(shown(meta={"ownerReferences": [{**owner, "controller": True}]}))
+    assert pods.daemonsets(pod) == group
+    assert pods.with_daemonset(pod, "1").controller == "DaemonSet"
+    assert pods.with_daemonset(pod, "2").controller == pods.with_daemonset(pod, "").controller == ""
+
+
 def test_what_else_is_read_of_a_pod() -> None:
     found = pods.read(
         shown(
             meta={
                 "deletionTimestamp": "2026-01-01T00:00:00Z",
                 "annotations": {"kubernetes.io/config.mirror": "x"},
+                "ownerReferences": [{"kind": "Node", "name": "node-1", "controller": True}],
             },
             spec={
                 "volumes": [
