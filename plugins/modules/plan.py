@@ -120,7 +120,9 @@ parts:
       type: list
       elements: str
     error:
-      description: Why the module would refuse as the node is now, with C(msg), C(cause) and C(hint).
+      description:
+        - Why the module would refuse as the node is now, with C(msg), C(cause) and C(hint), and in C(until) what a run
+          does before that may take it away.
       type: dict
     later:
       description: What has to come before, where the plan can only be known once it has; else empty.
@@ -138,7 +140,7 @@ lines:
   elements: str
   sample: ["mig: GPU 0: would create 1g.10gb at placement 0:1"]
 refused:
-  description: Why a run would fail, whatever it changes before.
+  description: Why a run would fail, whatever it changes before; C(gpu.node.gpu_nodes) does not begin then.
   returned: success
   type: list
   elements: str

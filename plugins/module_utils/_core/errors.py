@@ -10,11 +10,14 @@ import typing as t
 
 from .text.shown import cut, shown
 
+OLD_LISTS = "the package lists are fetched"
+
 
 class NodeError(Exception):
     """A foreseeable failure: what went wrong, why, and what to do next.
 
-    ``details`` are JSON-able facts for machines; they become return values of the module.
+    ``details`` are JSON-able facts for machines; they become return values of the module. ``until`` says what a run
+    does before, where that may take the error away and a look at the node can't know.
     """
 
     def __init__(self, message: str, *, cause: str = "", hint: str = "", **details: t.Any) -> None:
@@ -23,6 +26,7 @@ class NodeError(Exception):
         self.cause = cause
         self.hint = hint
         self.details = details
+        self.until = ""
 
     def __str__(self) -> str:
         text = self.message

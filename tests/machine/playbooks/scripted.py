@@ -49,7 +49,7 @@ def answer(name, args, check, node, folder):
             "nvml_available": True,
             "change": standing(folder),
         }
-        return {"gpu_info": info, "calls": calls}
+        return {"gpu_info": info, "calls": calls, "refused": node.get("refused", [])}
     if name in ("nvidia_driver", "mig"):
         key = "version" if name == "nvidia_driver" else "selected"
         changed = bool(args.get(key)) and node.get(name) != args[key]

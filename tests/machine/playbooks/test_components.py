@@ -72,6 +72,15 @@ def test_what_the_plan_does_not_name_is_not_called(one: Scene) -> None:
     assert one.log("n1") == [SLURM[1], *SLURM[3:]]
 
 
+@pytest.mark.parametrize("words", [[], ["--check"]])
+def test_what_the_plan_refuses_no_run_begins(one: Scene, words: list[str]) -> None:
+    one.become("n1", refused=["container_runtime: its CRI is switched off"])
+    run = one.play("gpu_nodes", options=words)
+    assert run.status == 2
+    assert "container_runtime: its CRI is switched off" in run.text
+    assert set(one.log("n1")) <= {"plan check"}
+
+
 @pytest.mark.long
 def test_labels_are_left_out_alone(one: Scene) -> None:
     one.write(gpu_nodes_components=["device_plugin"])
@@ -143,7 +152,7 @@ def test_a_change_in_service_does_not_begin_in_the_middle(one: Scene, task: str)
             pytest.param(*one, marks=pytest.mark.long)
             for one in (
                 ("gpu_nodes", "Leave a node without a GPU alone"),
-                ("gpu_nodes", "Fail where a run would be refused"),
+                ("gpu_nodes", "Fail where a part would be refused"),
                 ("upgrade_driver", "Fail where the node does not answer"),
                 ("upgrade_driver", "See that a drain would not be refused"),
                 ("upgrade_driver", "Note that the node is done"),

@@ -23,7 +23,7 @@ from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Observed, Record, parse_desired
 from ..._core.driver_units import FABRIC_SERVICE, SERVICE
-from ..._core.errors import NodeError, checked_timeout
+from ..._core.errors import OLD_LISTS, NodeError, checked_timeout
 from ..._core.gpu_record import ACTION as GPUS
 from ..._core.gpu_record import PATH as GPU_RECORD
 from ..._core.packages.apt import unmet
@@ -218,9 +218,12 @@ class DriverCapability:
             spared = self._spared(state)
             recorded = (*spared.steps, *self._gpus.steps(state, spared.steps))
             found = self._gate.services.around(replace(spared, steps=recorded))
-        except STALE:
+        except STALE as error:
             # In a real run a step before would have fetched the lists.
-            if not self._check_mode or self._node.refreshed or not self._node.preview_lists():
+            if not self._check_mode or self._node.refreshed:
+                raise
+            if not self._node.preview_lists():
+                error.until = OLD_LISTS
                 raise
             return self.plan(self.observe())
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))

@@ -133,7 +133,7 @@ class LookCapability:
             "calls": rows.called(state.parts),
             "parts": list(state.parts),
             "lines": lines(state.parts),
-            "refused": refused(state.parts),
+            "refused": refused(state.parts, check_mode=self._check_mode),
             "validation": state.validation,
             "status": self._status(state.info) if self._params["status"] else {},
         }

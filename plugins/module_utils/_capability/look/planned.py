@@ -52,4 +52,4 @@ def _answer(name: str, plan: Plan, result: Answer) -> Answer:
 
 def _refusal(module: str, error: NodeError) -> Answer:
     text = f"{module}: {about(module, error)}"
-    return {"msg": text, "cause": error.cause, "hint": error.hint}
+    return {"msg": text, "cause": error.cause, "hint": error.hint, "until": error.until}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..driver.components.packages import ALL_DCGM, DCGM
-from ..errors import InputError, NodeError
+from ..errors import OLD_LISTS, InputError, NodeError
 from ..packages.apt import upstream
 from ..steps import Plan, Step
 from . import serving
@@ -37,7 +37,8 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         return Plan(tuple(first), before, before, more=True)
     try:
         targets = _targets(observed, desired)
-    except InputError:
+    except InputError as error:
+        error.until = "" if observed.refreshed else OLD_LISTS
         if observed.refreshed or check_mode:
             raise
         return Plan((REFRESH,), before, before, more=True)  # the lists may be old

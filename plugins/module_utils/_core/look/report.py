@@ -34,9 +34,13 @@ def ahead(part: Answer) -> t.Iterator[str]:
     yield from (f"reboot required: {one}" for one in part["reboot_reasons"])
 
 
-def refused(parts: t.Iterable[Answer]) -> t.List[str]:
-    """Return why a run would fail, whatever it changes before: an error that nothing else may take away."""
-    return [part["error"]["msg"] for part in parts if part["error"] and not part["later"]]
+def refused(parts: t.Iterable[Answer], *, check_mode: bool) -> t.List[str]:
+    """Return why a run would fail, whatever it changes before: an error that nothing else may take away.
+
+    What newer package lists may take away a check refuses, and no run, which fetches them.
+    """
+    errors = (part["error"] for part in parts if part["error"] and not part["later"])
+    return [one["msg"] for one in errors if check_mode or not one["until"]]
 
 
 def differences(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, str]]:

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ..errors import InputError, NodeError
+from ..errors import OLD_LISTS, InputError, NodeError
 from ..packages import package, repository
 from ..packages.apt import Source, upstream
 from ..packages.package import Package, Policy, Removal
@@ -131,7 +131,8 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         return Plan(tuple(first), before, before, more=True)
     try:
         version = choose(observed, desired)
-    except NodeError:
+    except NodeError as error:
+        error.until = "" if observed.refreshed else OLD_LISTS
         if observed.refreshed or check_mode:
             raise
         return Plan((REFRESH,), before, before, more=True)  # the lists may be old

@@ -9,7 +9,11 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
+    OLD_LISTS,
+    InputError,
+    NodeError,
+)
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, NEW, OLD, DcgmNode, capability, converge
 
@@ -75,8 +79,12 @@ def test_version_that_is_there_stays_and_another_can_be_asked_for(make: Make) ->
     assert node.installed()[CORE] == f"1:{OLD}-1"
     converge(node, version=NEW)
     assert node.installed()[CORE] == f"1:{NEW}-1"
-    with pytest.raises(InputError, match=rf"version: '4.4.0'.*{NEW}.*{OLD}"):
+    with pytest.raises(InputError, match=rf"version: '4.4.0'.*{NEW}.*{OLD}") as caught:
         converge(node, version="4.4.0")
+    assert caught.value.until == ""
+    with pytest.raises(InputError, match=rf"version: '4.4.0'.*{NEW}.*{OLD}") as caught:
+        capability(node, check_mode=True, version="4.4.0").plan(capability(node).observe())
+    assert caught.value.until == OLD_LISTS  # a run fetches them first
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

@@ -24,7 +24,11 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.reco
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import Options
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
+    OLD_LISTS,
+    InputError,
+    NodeError,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import (
     ALL,
@@ -240,6 +244,10 @@ def test_check_mode_tells_the_whole_way_on_a_fresh_node(
     assert [step.action for step in plan.steps] == ["install", "hold"]
     assert plan.before["packages"] == dict.fromkeys(ALL, f"{SAFE}-1")
     assert plan.after["packages"] == dict.fromkeys(ALL, f"{NEWEST}-1")
+    one = capability(node, check_mode=True, repository=named(vendor), version="9.9.9")
+    with pytest.raises(NodeError, match=r"do not offer .* 9\.9\.9: they offer") as caught:
+        one.plan(one.observe())
+    assert caught.value.until == OLD_LISTS  # a run fetches them first
 
 
 def test_a_key_that_is_not_the_pinned_one_is_refused(

@@ -117,17 +117,24 @@ def test_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -> None:
 
 
 def test_the_lines_say_what_waits_and_what_would_be_refused() -> None:
-    busy = {"msg": "mig: GPU 0 is in use", "cause": "", "hint": ""}
+    busy = {"msg": "mig: GPU 0 is in use", "cause": "", "hint": "", "until": ""}
     alone = with_later([part("driver"), part("mig", error=busy)])
-    assert refused(alone) == ["mig: GPU 0 is in use"]
+    assert refused(alone, check_mode=False) == ["mig: GPU 0 is in use"]
     assert lines(alone) == ["mig: would be refused as it is now: mig: GPU 0 is in use"]
     after = with_later([part("driver", steps=[STEP]), part("mig", error=busy)])
-    assert refused(after) == []  # the driver may take it away
+    assert refused(after, check_mode=True) == []  # the driver may take it away
     assert lines(after) == [
         "driver: would write a file",
         "mig: would be refused as it is now: mig: GPU 0 is in use",
         "mig: known once driver has changed",
     ]
+
+
+def test_a_run_begins_where_it_fetches_what_may_take_a_refusal_away() -> None:
+    old = {"msg": "toolkit: no such version", "cause": "", "hint": "", "until": "the lists are"}
+    parts = with_later([part("toolkit", error=old)])
+    assert refused(parts, check_mode=True) == ["toolkit: no such version"]
+    assert refused(parts, check_mode=False) == []
 
 
 def test_the_lines_say_who_is_in_the_way() -> None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
+    OLD_LISTS,
+    InputError,
+    NodeError,
+)
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.debs import Deb
@@ -106,16 +110,18 @@ def test_preview_finds_a_version_that_only_fresh_lists_have(ubuntu: Machines) ->
     assert archive.full(NEWER) in install.summary
     assert node.files() == before
     for version, words in (("580.1.1", f": {NEWER}, {OLD}"), ("999", "open kernel modules: 580")):
-        with pytest.raises(InputError, match=rf"'{version}' .*{words}"):
+        with pytest.raises(InputError, match=rf"'{version}' .*{words}") as caught:
             planned(node, version=version)
+        assert caught.value.until == ""
 
 
 def test_preview_without_a_mirror_judges_by_the_lists_that_are_there(ubuntu: Machines) -> None:
     node = ubuntu(archive.A, K85)
     node.enable()
     node.mirror.folder.rename(node.mirror.folder.with_name("gone"))
-    with pytest.raises(InputError, match=rf"'{NEWER}' .*: {OLD}"):
+    with pytest.raises(InputError, match=rf"'{NEWER}' .*: {OLD}") as caught:
         planned(node, version=NEWER)
+    assert caught.value.until == OLD_LISTS  # a run may reach it by then
 
 
 def test_advice_does_not_name_a_command_that_is_not_there(ubuntu: Machines) -> None:
