@@ -46,7 +46,7 @@ options:
       - The package index to use, by default pip's own default. That of C(pip.conf) or C(PIP_INDEX_URL) on the node is
         not used.
       - It may hold a user and a password, which stand in no command line, message or log.
-      - A certificate authority of your own is to be in the node's own store, or in the variable C(REQUESTS_CA_BUNDLE).
+      - A certificate authority of your own belongs into the node's own store, or a file named in C(REQUESTS_CA_BUNDLE).
     type: str
   config:
     description: The daemon's configuration, in the device plugin's v1 schema.

@@ -14,7 +14,7 @@ import re
 import typing as t
 from urllib.parse import unquote, urlsplit
 
-from ..._core.agent.failures import is_full, of_pip
+from ..._core.agent.failures import UNTRUSTED, is_full, of_pip
 from ..._core.boot import PROGRAM
 from ..._core.errors import InputError, NodeError
 from ..._core.preflight.node import ENVIRONMENT
@@ -28,6 +28,13 @@ PIP = (
     *("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
     *("--no-cache-dir", "--require-hashes", "--only-binary=:all:", "--no-deps", "--no-compile"),
 )
+# The node's own store of authorities: Debian's and Ubuntu's, the RHEL family's, SUSE's. pip has another one.
+STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+)
+STORE = "REQUESTS_CA_BUNDLE"
 SCRIPT = """#!{python}
 import sys
 
@@ -97,10 +104,24 @@ def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
         index_url = None
     listed = f"{release}/payload/package/requirements.txt"
     try:
-        host.run([*pip, "--requirement", listed], env=_environment(index_url))
+        _installed(host, [*pip, "--requirement", listed], _environment(index_url))
     except NodeError as error:
         error.cause, error.hint = of_pip(masked(error.cause, index_url or ""))
         raise
+
+
+def _installed(host: Host, argv: t.Sequence[str], env: t.Mapping[str, str]) -> None:
+    """Have pip trust what the node does, unless the play's environment says what; it may be older than pip's own."""
+    store = next(filter(host.exists, STORES), "")
+    if not store or os.environ.get(STORE):
+        host.run(argv, env=env)
+        return
+    try:
+        host.run(argv, env={**env, STORE: store})
+    except NodeError as error:
+        if UNTRUSTED not in error.cause:
+            raise
+        host.run(argv, env=env)
 
 
 def _environment(index_url: t.Optional[str]) -> t.Dict[str, str]:

@@ -14,15 +14,17 @@ INDEX = (
 )
 # Tried with pip 23.2 and 26.3.
 AUTHORITY = (
-    "put the certificate of the authority that has signed it, which may be that of a proxy, on the node, and name its"
-    " file in the play's environment as REQUESTS_CA_BUNDLE; or give the role a wheelhouse (device_plugin_wheelhouse)"
+    "put the certificate of the authority that has signed it, which may be that of a proxy, into the node's own store"
+    " (update-ca-certificates, or update-ca-trust in the RHEL family), and run again; or give the role a wheelhouse"
+    " (device_plugin_wheelhouse)"
 )
 WAY = (
-    "let the node reach it, through a proxy by HTTPS_PROXY in the play's environment, or give the role another index"
-    " (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse)"
+    "let the node reach it, or give the role another index (device_plugin_index_url) or a wheelhouse"
+    " (device_plugin_wheelhouse); for a way through a proxy, a play of your own gives it HTTPS_PROXY"
 )
 RETRY = re.compile(r"^WARNING: Retrying \(.*$\n?", re.M)
-CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED\] (?P<why>[^'(\n]*)")
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+CERTIFICATE = re.compile(rf"{UNTRUSTED}\] (?P<why>[^'(\n]*)")
 CONNECTION = re.compile(
     r"(?:Failed to establish a new connection: |Tunnel connection failed: |ConnectTimeoutError\(.*?, )"
     r"[\"']?(?:\[Errno -?\d+\] )?(?P<why>[^'\")\n]*)"

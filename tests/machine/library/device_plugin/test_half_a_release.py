@@ -13,9 +13,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent import release
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import fill
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
 from tests.fakes.library.hostile_index import GENUINE, GOOD, Index, Install, listed, payload
 
@@ -33,13 +34,13 @@ def small(tmp_path: Path) -> t.Iterator[Path]:
 
 
 def test_a_full_disk_is_called_one_and_gets_its_room_back(small: Path, tmp_path: Path) -> None:
-    release = small / "releases/r1"
+    there = small / "releases/r1"
     archive = payload(tmp_path, listed(GOOD), {})
     with pytest.raises(NodeError) as caught:
-        fill(Host(), str(release), sys.executable, archive, None)
+        fill(Host(), str(there), sys.executable, archive, None)
     said = str(caught.value)
-    assert f"the file system of {release} is full. Next step: free 300 MiB there" in said
-    assert not release.exists()
+    assert f"the file system of {there} is full. Next step: free 300 MiB there" in said
+    assert not there.exists()
 
 
 @pytest.fixture
@@ -57,19 +58,53 @@ def untrusted(tmp_path: Path) -> t.Iterator[Index]:
 
 
 def test_a_certificate_that_is_not_trusted_is_what_is_told(
-    install: Install, untrusted: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    install: Install, untrusted: Index, tmp_path: Path
 ) -> None:
     with pytest.raises(NodeError) as caught:
         install(untrusted.url)
     said = str(caught.value)
     assert "the node does not trust the certificate of the package index: self-signed" in said
-    assert "as REQUESTS_CA_BUNDLE; or give the role a wheelhouse (device_plugin_wheelhouse)" in said
+    assert "into the node's own store (update-ca-certificates, or update-ca-trust" in said
+    assert "or give the role a wheelhouse (device_plugin_wheelhouse)" in said
     assert "WARNING" not in said
     assert not (tmp_path / "prefix/releases/r1").exists()
 
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "index.crt"))  # which is the way out
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_the_node_trusts_pip_trusts(
+    install: Install,
+    untrusted: Index,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: bool,
+) -> None:
+    ours = str(tmp_path / "index.crt")
+    # What is in the environment of a play has the last word.
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", ours if named else "")
+    monkeypatch.setattr(release, "STORES", ("/nowhere", os.devnull if named else ours))
     install(untrusted.url)
     assert (tmp_path / "prefix/current/bin/gpu-plugin").exists()
+
+
+def test_a_store_that_is_older_than_pips_own_is_not_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "old.crt"
+    store.touch()
+    monkeypatch.setattr(release, "STORES", (str(store),))
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    asked: list[str | None] = []
+
+    class Pip(Host):
+        def run(self, argv: t.Sequence[str], **how: t.Any) -> Completed:
+            asked.append(how["env"].get("REQUESTS_CA_BUNDLE"))
+            if asked[-1]:
+                cause = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: too old"
+                raise NodeError("pip failed", cause=cause)
+            return Completed(0, "", "")
+
+    release._libraries(Pip(), str(tmp_path), None)
+    assert asked == [str(store), None]
 
 
 def test_an_index_that_does_not_answer(install: Install) -> None:
@@ -78,4 +113,4 @@ def test_an_index_that_does_not_answer(install: Install) -> None:
     said = str(caught.value)
     assert "the package index does not answer: Connection refused" in said
     assert "WARNING" not in said
-    assert "by HTTPS_PROXY in the play's environment" in said
+    assert "a play of your own gives it HTTPS_PROXY" in said
