@@ -11,6 +11,7 @@ from .._core.boot import PROGRAM, Boot, State, unit_file
 from .._core.mig import label
 from .._core.steps import Step
 from .._host.api import Host, properties
+from .._host.units import systemctl
 
 
 def observe(host: Host, boot: Boot) -> State:
@@ -46,4 +47,4 @@ def apply(host: Host, step: Step) -> None:
     for path in params.get("remove", ()):
         host.remove(path)
     for arguments in params.get("systemctl", ()):
-        host.run(["systemctl", *arguments])
+        systemctl(host, *arguments)

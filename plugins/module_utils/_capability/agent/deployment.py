@@ -23,6 +23,7 @@ from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import NvmlError
 from ..._core.steps import Plan, Step
 from ..._host.api import Host, properties
+from ..._host.units import failure, systemctl
 from ..._nvml.real import open_nvml
 from ..mig.mps import mps_daemons
 from ..nodeinfo import environment
@@ -300,7 +301,7 @@ class DevicePluginCapability:
         if unit == UNIT:
             self._do_wait()
         elif done.rc:
-            raise self._failure(unit, f"{unit} does not start")
+            raise failure(self._host, unit, f"{unit} does not start")
         elif unit == DRA_UNIT:
             self._do_wait_dra()
 
@@ -322,9 +323,9 @@ class DevicePluginCapability:
         crashes = int(observed.daemon.properties.get("NRestarts") or 0) + CRASHES
         while serving(observed):
             if time.monotonic() - start >= timeout:
-                raise self._failure(UNIT, f"after {timeout} s {serving(observed)}")
+                raise failure(self._host, UNIT, f"after {timeout} s {serving(observed)}")
             if int(observed.daemon.properties.get("NRestarts") or 0) >= crashes:
-                raise self._failure(UNIT, "the daemon ends again and again")
+                raise failure(self._host, UNIT, "the daemon ends again and again")
             self._await_news()
             observed = self.observe()
 
@@ -336,15 +337,6 @@ class DevicePluginCapability:
         before, deadline = self._host.mtime(STATUS), time.monotonic() + LOOK_AGAIN_SECONDS
         while self._host.mtime(STATUS) == before and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
-
-    def _failure(self, unit: str, why: str) -> NodeError:
-        words = ["journalctl", "--unit", unit, "--lines", "15", "--no-pager", "--output", "cat"]
-        logged = self._host.run(words, check=False).out.strip()
-        return NodeError(
-            why,
-            cause=logged or "it has logged nothing",
-            hint=f"see 'systemctl status {unit}' on the node",
-        )
 
     def _do_pause(self, unit: str) -> None:
         dra.stop(self._host, unit, "stop")
@@ -375,9 +367,7 @@ class DevicePluginCapability:
         daemons, timeout = mps_daemons(self._host), self._params["wait_timeout"]
         for one in daemons:
             self._host.remove(mps_units.file(one.device))
-        self._host.run(
-            ["systemctl", "start", mps_units.UNIT]
-        )  # one that was killed has to clean up too
+        systemctl(self._host, "start", mps_units.UNIT)  # one that was killed has to clean up too
         start = time.monotonic()
         while self._service(mps_units.UNIT).active:
             if time.monotonic() - start >= timeout:

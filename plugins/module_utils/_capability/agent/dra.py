@@ -25,6 +25,7 @@ from ..._core.dra.allocation import (
 from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
 from ..._host.api import Host
+from ..._host.units import systemctl
 from ..._nvml.real import Nvml, open_nvml
 from .. import allocated
 
@@ -157,7 +158,10 @@ def stop(host: Host, unit: str, *verb: str, check: bool = True) -> None:
     if unit == names.UNIT:
         words = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]
         host.run(words, check=False)  # it may not run
-    host.run(["systemctl", *verb, unit], check=check)
+    if check:
+        systemctl(host, *verb, unit)
+    else:
+        host.run(["systemctl", *verb, unit], check=False)
 
 
 def clean(host: Host) -> None:

@@ -30,6 +30,7 @@ from ..._core.packages.package import Change, still_there
 from ..._core.steps import Plan, Step
 from ..._host.api import Host, properties
 from ..._host.packages.api import PackageManager
+from ..._host.units import failure, systemctl
 from ..download import bring
 from ..nodeinfo import environment, library_versions, loaded_driver, os_release
 from ..own_files import OwnFiles
@@ -164,7 +165,7 @@ class DcgmCapability:
         self._actions[step.action](step.params)
 
     def _systemctl(self, *words: str) -> None:
-        self._host.run(["systemctl", *words])
+        systemctl(self._host, *words)
 
     def _refresh(self, _params: Params) -> None:
         self._note = self._manager.update()
@@ -230,20 +231,12 @@ class DcgmCapability:
             if begun and pid == before != "0":
                 return
             if time.monotonic() > deadline:
-                raise NodeError(
-                    f"{unit} does not stay up",
-                    cause="it ends soon after it is started",
-                    hint=f"see 'journalctl -u {unit}' on the node, then run again",
-                )
+                raise failure(self._host, unit, f"{unit} does not stay up")
             before = pid
             time.sleep(LOOK_SECONDS)
 
     def _run(self, verb: str, params: Params) -> None:
-        try:
-            self._systemctl(verb, params["unit"])
-        except NodeError as error:
-            error.hint = f"see 'journalctl -u {params['unit']}' on the node, then run again"
-            raise
+        self._systemctl(verb, params["unit"])
 
     def _program(self, params: Params) -> None:
         self._added.remember(exporter=True)

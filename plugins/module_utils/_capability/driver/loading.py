@@ -12,6 +12,7 @@ from ..._core.driver.state import Observed
 from ..._core.driver_units import FABRIC_SERVICE, SERVICE
 from ..._core.errors import NodeError
 from ..._host.api import properties
+from ..._host.units import systemctl
 from ..nodeinfo import bridges, pci_devices
 from .kernel import build_error, dkms, modules, write_modprobe
 from .sources import Params, Part
@@ -108,11 +109,7 @@ class Loading(Part):
             self._node.added.remember(**{name: True})
         words = ["enable", "--now"] if params["start"] else ["enable"]
         words = ["start"] if params["was_enabled"] else words
-        try:
-            self._node.host.run(["systemctl", *words, unit])
-        except NodeError as error:
-            error.hint = f"see 'journalctl -u {unit}', {advice}"
-            raise
+        systemctl(self._node.host, *words, unit, advice=advice)
 
     def disable(self, params: Params) -> None:
         """Disable and stop the services that were enabled."""

@@ -16,6 +16,7 @@ from ..._core.in_use.services import RECORD, Service, Stopped
 from ..._core.in_use.users import User
 from ..._core.steps import IDLE_GPU, Plan, Step
 from ..._host.api import Host, properties
+from ..._host.units import systemctl
 from ..dcgm.services import managed
 from .users import gpu_users
 
@@ -107,21 +108,16 @@ class Services:
         atexit.register(self.end)
         for unit in units:
             self._write((*(one for one in self._left() if one != unit), unit))
-            try:
-                self._host.run(["systemctl", "stop", unit])
-            except NodeError as error:
-                error.hint = f"see 'journalctl -u {unit}', or leave it out of stop_services"
-                raise
+            systemctl(self._host, "stop", unit, advice="or leave it out of stop_services")
 
     def start(self, units: t.Sequence[str]) -> None:
         """Start services again; one that does not start is a warning, since the change is made."""
         for unit in units:
-            done = self._host.run(["systemctl", "start", unit], check=False)
-            if done.rc:
-                said = (done.err or done.out).strip().split("\n", 1)[0]
-                self._warnings.append(
-                    f"{unit} was stopped and does not start again: {said}. Next step: see 'journalctl -u {unit}'"
-                )
+            try:
+                systemctl(self._host, "start", unit)
+            except NodeError as error:
+                error.message = f"{unit} was stopped and does not start again"
+                self._warnings.append(str(error))
             self._write(tuple(one for one in self._left() if one != unit))
         atexit.unregister(self.end)
 
