@@ -11,7 +11,7 @@ import typing as t
 from urllib.parse import quote
 
 from .._core.errors import InputError, NodeError
-from .._core.kubernetes import objects, rollouts
+from .._core.kubernetes import objects, rollouts, trust
 from .._core.kubernetes.objects import DEFAULT, Json, Ref
 from .._core.steps import Plan, Step
 from .._host.kubernetes import CONFLICT, MISSING, ApiError, KubernetesApi
@@ -186,8 +186,14 @@ class ClusterObjectsCapability:
             tuple(steps),
             {str(one.ref): objects.wishes(one.live) for one in changing if one.live},
             {str(one.ref): objects.wishes(one.after) for one in changing if one.after},
-            warnings=tuple(filter(None, map(_left, state))),
+            warnings=(*self._api.warnings, *filter(None, map(_left, state)), *self._unpinned()),
         )
+
+    def _unpinned(self) -> t.Iterator[str]:
+        """Yield what there is to say of images."""
+        for one, wish in self._wanted.items() if self._params["state"] == "present" else ():
+            said = (trust.unpinned(image, "fractions_image") for image in trust.images(wish))
+            yield from (f"{one}: {words}" for words in said if words)
 
     def apply(self, step: Step) -> None:
         """Carry out one step. NodeError."""

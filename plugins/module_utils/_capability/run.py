@@ -14,7 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from .._core.errors import NodeError
 from .._core.steps import Plan, Step
-from .._core.text.masking import logins, masked
+from .._core.text.masking import files, logins, masked
 from .._core.text.readable import as_yaml
 from .._core.variables import about
 from . import own_files
@@ -92,7 +92,7 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     done: t.List[Step] = []
     name = module._name.rpartition(".")[2]
     # Ansible adds to every answer what the module was given.
-    module.no_log_values.update(logins(module.params))
+    module.no_log_values.update(logins(module.params) | files(module.params))
     try:
         answer = masked(_converge(module.check_mode, module._diff, dressed(make()), done))
     except PermissionError as error:

@@ -13,6 +13,7 @@ from .._core.errors import InputError, NodeError
 from .._core.kubernetes import claims, trial
 from .._core.kubernetes.pods import Json
 from .._core.kubernetes.rights import of_trial
+from .._core.kubernetes.trust import unpinned
 from .._core.steps import Plan, Step
 from .._core.validation.check import FAILED, Check, message, of_state, skipped
 from .._host.kubernetes import MISSING, ApiError, KubernetesApi
@@ -230,7 +231,8 @@ class ValidatePodsCapability:
         failed = of_state(state.checks, FAILED)
         if self._params["fail"] and failed:
             raise NodeError("; ".join(map(str, failed)), **_told(state))
-        return Plan()
+        said = unpinned(self._params["image"], "gpu_nodes_pod_image")
+        return Plan(warnings=(*self._api.warnings, *filter(None, [said])))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

@@ -16,6 +16,7 @@ import urllib.parse
 from .._core.errors import NodeError
 from .._core.kubernetes.node import MANAGER
 from .._core.kubernetes.rights import Right
+from .._core.kubernetes.trust import exposed
 from .._core.text.shown import cut, printable
 
 CONNECT, ANSWER = 5.0, 30.0  # seconds
@@ -88,6 +89,12 @@ class KubernetesApi:
     def server(self) -> str:
         """Return the server's address."""
         return str(self._settings.host)
+
+    @property
+    def warnings(self) -> t.Tuple[str, ...]:
+        """Return what there is to say of the way to it."""
+        said = exposed(self.server, verifies=bool(self._settings.verify_ssl))
+        return (said,) if said else ()
 
     # --- objects, as they come ---
 
@@ -252,6 +259,11 @@ def _library() -> t.Tuple[t.Any, t.Any, t.Any]:
 
 def _refuse_unreadable(named: str) -> None:
     """Refuse a file that can't be read: the client takes none for one that is empty. NodeError."""
+    if "\n" in named or named[:1] == "{":
+        raise NodeError(
+            "kubeconfig (gpu_nodes_kubeconfig): this is a text, and no path",
+            hint="write it into a file that only its owner can read, and name that",
+        )
     why = "no file is named"
     for path in filter(None, named.split(os.pathsep)):
         try:

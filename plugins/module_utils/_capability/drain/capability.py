@@ -220,6 +220,7 @@ class DrainCapability:
 
     def _warnings(self, state: State) -> t.Iterator[str]:
         node = state.node
+        yield from self._api.warnings
         if not self._wants_cordon and node.unschedulable and not node.ours:
             yield (
                 f"node {node.name} stays cordoned, since this module did not cordon it:"

@@ -16,7 +16,7 @@ import typing as t
 MASK = "***"
 MASKED = re.compile(r"\*\*\*(?=[\s,\]}\"']|$)")
 NOTHING = re.compile(r"(?i)(?:true|false|null|none|\"\"|''|\[\s*\]|\{\s*\})?[\s,]*")
-WORDS = r"passw(?:or)?d|passphrase|secret|token|credential|cookie|(?:api|access|private)[_-]?key"
+WORDS = r"passw(?:or)?d|passphrase|secret|token|credential|cookie|(?:api|access|private)[_-]?key|key-data"
 NAME = rf"(?:(?:{WORDS})|(?<![a-z0-9])auth(?:s|orization)?(?![a-z0-9]))[\w.-]*"
 CLOSED = r"\\?[\"']?"
 # A key with what follows it up to its value; an option of a command line; the heading of a table in TOML.
@@ -66,6 +66,13 @@ def logins(value: t.Any) -> t.Set[str]:
     if isinstance(value, (list, tuple)):
         return set().union(*map(logins, value))
     return set()
+
+
+def files(options: t.Mapping[str, t.Any]) -> t.Set[str]:
+    """Return the options that are texts of files with credentials in them, where a path was meant."""
+    texts = (one for one in options.values() if isinstance(one, str))
+    whole = (one for one in texts if "\n" in one or one[:1] == "{")
+    return {one for one in whole if masked_text(one) != one}
 
 
 def _under(key: t.Any, value: t.Any) -> t.Any:

@@ -47,6 +47,7 @@ class Api:
     """A cluster of one node: what it has, what is asked of it, and how pods fare by the class of their claims."""
 
     server, named = "https://here", "admin.conf"
+    warnings = ()
 
     def __init__(self, *slices: Json, labelled: bool = True) -> None:
         self.labels = {"gpu.node/allocation": "dra"} if labelled else {}

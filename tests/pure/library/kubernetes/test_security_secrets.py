@@ -56,6 +56,7 @@ class Server:
     """An API server on which nothing is yet, or an older Secret; it repeats what it was sent."""
 
     server = named = "https://api.example.com"
+    warnings = ()
     live: Json | None = None
     refuses = False
 

@@ -23,8 +23,10 @@ from kubernetes.config import exec_provider, kube_config
 
 from .. import __version__
 from .._shared._core.errors import NodeError
+from .._shared._core.kubernetes.trust import exposed
 from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
+from ..tools import logs
 from . import kubeconfig as kubeconfig_file
 from .errors import ApiError
 from .rate import Rate
@@ -55,6 +57,7 @@ class Access:
         self._files: tuple[str, ...] = ()
         self._stamp: Stamp = ()
         self._refused = False
+        self._said = ""
         self._read_at = 0.0
 
     def connect(self) -> Access:
@@ -174,6 +177,10 @@ class Access:
         else:
             access.load_incluster_config(client_configuration=settings)
         settings.retries, settings.keep_alive = False, True
+        said = exposed(settings.host, verifies=settings.verify_ssl)
+        if said and said != self._said:
+            logs.warning(said)
+        self._said = said
         client = k8s.ApiClient(settings)
         client.user_agent = f"gpu-plugin/{__version__}"
         self._files, self._stamp = files, stamp
