@@ -10,7 +10,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..._core.errors import NodeError
-from ..._host.ahead import AheadHost
+from ..._host.bounded import AheadHost
 from ..agent import status
 from ..preflight.parts import Values, options
 from ..validate.capability import SPEC, ValidateCapability

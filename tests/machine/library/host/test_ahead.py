@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.ahead import AheadHost
+from ansible_collections.gpu.node.plugins.module_utils._host.bounded import AheadHost
 
 from tests.support.waiting import LIMIT
 
