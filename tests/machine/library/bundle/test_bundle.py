@@ -85,6 +85,7 @@ def test_a_run_that_was_killed_leaves_the_bundle_before_it(made: Bundle) -> None
     assert set(os.listdir(made.path.parent)) == {"bundle", "installed"}
 
 
+@pytest.mark.attack("bundle-made-in-a-folder-of-others")
 def test_a_bundle_is_made_where_nobody_else_can_write(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:

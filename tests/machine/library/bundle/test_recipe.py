@@ -113,6 +113,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.attack("bundle-runs-before-its-digest")
 def test_nothing_of_a_bundle_is_used_that_was_changed(
     made: Bundle, inside: Inside, name: str
 ) -> None:
@@ -121,6 +122,7 @@ def test_nothing_of_a_bundle_is_used_that_was_changed(
     assert (inside.installed(), inside.asked()) == (set(), [])
 
 
+@pytest.mark.attack("bundle-runs-before-its-digest")
 def test_what_was_added_is_not_used_and_then_refused_by_its_name(
     made: Bundle, inside: Inside, proof: str, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ DAEMONSET = "/apis/apps/v1/namespaces/default/daemonsets/x"
         {"apiVersion": "../../api/v1"},
     ],
 )
+@pytest.mark.attack("pod-that-stays-on-a-drained-node")
 def test_a_daemonset_that_is_not_there_keeps_no_pod_on_the_node(
     cluster: Cluster, drain: Drain, owner: dict[str, str], pods: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_daemonset_that_is_not_there_keeps_no_pod_on_the_node(
     assert (done["evicted"], done["warnings"]) == (["default/train"], []), done
 
 
+@pytest.mark.attack("pod-that-stays-on-a-drained-node")
 def test_a_pod_that_says_it_is_static_keeps_no_gpu(cluster: Cluster, drain: Drain) -> None:
     mirror = {"annotations": {"kubernetes.io/config.mirror": "1"}}
     cluster.add_pod("train", gpus=1, meta=mirror)

@@ -50,6 +50,7 @@ def test_a_collection_s_tarball_has_its_name_and_version() -> None:
         ({"dependencies": {"..etc": "*"}}, "name: '..etc'"),
     ],
 )
+@pytest.mark.attack("bundle-made-in-a-folder-of-others")
 def test_what_it_is_called_becomes_no_path(about: dict[str, Any], said: str) -> None:
     with pytest.raises(NodeError) as caught:
         collection(about)

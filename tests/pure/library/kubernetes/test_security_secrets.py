@@ -108,6 +108,7 @@ def assert_silent(*said: str) -> None:
         assert not any(one in text for text in said), one
 
 
+@pytest.mark.attack("secrets-shown")
 def test_no_result_difference_or_log_has_it(
     tmp_path: Path, server: type[Server], logged: list[str]
 ) -> None:
@@ -123,6 +124,7 @@ def test_no_result_difference_or_log_has_it(
     assert encoded("what was there before") not in said
 
 
+@pytest.mark.attack("secrets-shown")
 def test_no_error_has_it_whoever_repeats_it(
     tmp_path: Path, server: type[Server], logged: list[str]
 ) -> None:
@@ -141,6 +143,7 @@ def test_no_error_has_it_whoever_repeats_it(
         {"objects": json.dumps([secret()])[:-1]},
     ],
 )
+@pytest.mark.attack("secrets-shown")
 def test_no_error_about_another_option_has_it(
     tmp_path: Path, server: type[Server], logged: list[str], wrong: Json
 ) -> None:
