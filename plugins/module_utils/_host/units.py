@@ -44,7 +44,7 @@ def said(host: Host, unit: str) -> str:
 def hint(host: Host, unit: str, logged: str, advice: str = "") -> str:
     """Return the next step by what a unit has logged."""
     if EMFILE not in logged:
-        return f"see 'journalctl -u {unit}' on the node, {advice or 'then run again'}"
+        return f"see 'journalctl -u {unit}'{f', {advice}' if advice else ' on the node, then run again'}"
     most = int(host.read(f"/proc/sys/{INSTANCES.replace('.', '/')}") or 0)
     return (
         f"see whether the node's inotify instances are used up, of which a user may have {most}: sysctl --write"
