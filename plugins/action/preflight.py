@@ -19,6 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.par
     EARLIER_HANDLER_PATH,
     SHARING,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.agent import role_config
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
@@ -157,12 +158,12 @@ def configurations(values: t.Mapping[str, t.Any]) -> Problems:
     """Return what the daemon would refuse of its configurations, in the words of its own parser."""
     if str(values.get("device_plugin_state", "started")) != "started":
         return []
-    plain, sharing = values.get("device_plugin_config") or {}, values.get(SHARING)
-    named = values.get("device_plugin_configs") or {}
+    sharing = values.get(SHARING)
+    plain = role_config.whole(values.get("device_plugin_config"), sharing)
+    named = role_config.all_whole(values.get("device_plugin_configs"))
     found = []
     if isinstance(plain, dict):
-        whole = {**plain, "sharing": sharing} if sharing else plain
-        whole = with_allocation(values, whole)
+        whole = with_allocation(values, plain)
         found += _refused("device_plugin_config", whole, SHARING if sharing else "")
     for name, one in named.items() if isinstance(named, dict) else ():
         if isinstance(one, dict):
@@ -203,7 +204,7 @@ def _refused(name: str, config: Values, sharing: str = "") -> Problems:
     daemon, errors = imported("config.configuration"), imported("config.strict_yaml")
     source = "\0"
     try:
-        daemon.parse(json.dumps(config or {"version": "v1"}, indent=2), source)
+        daemon.parse(json.dumps(config, indent=2), source)
     except errors.ConfigError as error:
         lines = rf"(?:, at |first at )?{source}: line \d+(?:: )?"
         text, cause = (re.sub(lines, "", one) for one in (error.message, error.cause))

@@ -11,6 +11,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ..._core.agent import role_config
 from ..._core.errors import InputError, NodeError
 from ..._core.preflight.problems import Problem
 from ..._core.variables import VARIABLES
@@ -110,10 +111,9 @@ def _composed(found: Params, values: Values) -> Params:
     if values.get("container_runtime_mode") == "runtime_class":
         handler = values.get("container_runtime_handler", "nvidia")
         labels["extra"] = {HANDLER_LABEL: handler, **(labels.get("extra") or {})}
-    composed: Params = {"labels": labels}
-    if values.get(SHARING):
-        composed["config"] = {**(found.get("config") or {}), "sharing": values[SHARING]}
-    return composed
+    config = role_config.whole(found.get("config"), values.get(SHARING))
+    configs = role_config.all_whole(found.get("configs", {}))
+    return {"labels": labels, "config": config, "configs": configs}
 
 
 def _given(module: str, values: Values) -> Params:

@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.look.capabili
     LookCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import DEFAULT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.library.fakes import FakeHost
@@ -164,9 +165,8 @@ def test_what_goes_is_planned_without_a_release(host: FakeHost) -> None:
 
 @pytest.mark.parametrize("module", parts.PARTS)
 def test_a_role_without_its_defaults_would_be_planned_as_with_them(module: str) -> None:
-    """Of the one exception, a configuration, the controller reads the default."""
     spec = ArgumentSpecValidator(parts.PARTS[module].spec["argument_spec"])
-    given = {**defaults(), "device_plugin_config": {}, f"{module}_state": "present"}
+    given = {**defaults(), f"{module}_state": "present"}
     given["device_plugin_state"] = "started"
     with_them = spec.validate(parts.options(module, given)).validated_parameters
     plain = {f"{module}_state": given[f"{module}_state"]}
@@ -187,7 +187,7 @@ def test_options_are_composed_as_the_roles_do() -> None:
         "container_runtime_program": "/opt/bin/nvidia-container-runtime",
     }
     found = parts.options("device_plugin", values)
-    assert found["config"] == {"version": "v1", "sharing": {"mps": {}}}
+    assert found["config"] == {**DEFAULT, "sharing": {"mps": {}}}
     assert found["labels"]["output"] == "off"
     assert found["labels"]["extra"] == {"gpu.node/runtime-handler": "nvidia", "a/b": "c"}
     runtime = parts.options("container_runtime", values)
