@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import all_whole
 
 from tests.machine.playbooks.conftest import MakeScene
 from tests.machine.playbooks.scene import Scene, imported
@@ -66,13 +67,13 @@ def test_labels_and_configurations_come_back_after_a_refusal_too(scene: MakeScen
     refused = nodes.play(UPGRADE)
     assert refused.status == 2, refused.text
     for name in nodes.names:
-        assert nodes.node(name)["device_plugin"] == ["started", "api", CONFIGS]
+        assert nodes.node(name)["device_plugin"] == ["started", "api", all_whole(CONFIGS)]
         assert nodes.node(name)["nvidia_driver"] == "550"
         nodes.become(name, users=[], fails={})
     run = nodes.play(UPGRADE, imported("mig", mig_selected="half"))
     assert run.status == 0, run.text
     for name in nodes.names:
-        assert nodes.node(name)["device_plugin"] == ["started", "api", CONFIGS]
+        assert nodes.node(name)["device_plugin"] == ["started", "api", all_whole(CONFIGS)]
         assert (nodes.node(name)["nvidia_driver"], nodes.node(name)["mig"]) == ("580", "half")
 
 

@@ -11,19 +11,23 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ..._core.agent import python as pythons
+from ..._core.agent import sole as beside
+from ..._core.agent import visible_devices
 from ..._core.agent.desired import CONFIG
-from ..._core.agent.sole import refusal
+from ..._core.dra.names import DRA
 from ..._core.errors import NodeError
 from ..._core.preflight import dra
 from ..._core.preflight import node as needs
 from ..._core.preflight.node import Need
 from ..._core.preflight.problems import Problem
-from ..._core.runtimes.common import Wanted
+from ..._core.runtimes.common import CDI, Wanted
+from ..._core.runtimes.nvidia import refusal
 from ..._host.api import Host
 from ..._host.room import Room
 from ..._nvml.calls import pynvml
 from ..agent import python, sole
 from ..nodeinfo import library_versions, loaded_driver
+from ..runtimes import nvidia
 from ..runtimes.capability import RuntimeCapability
 from ..runtimes.engines import choose
 from . import others
@@ -49,6 +53,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         found += dra.of_runtime(values, managed=manages)
     if _starts_plugin(values, params):
         found += _beside(host, room)
+        found += _unreached(host, values, params["device_plugin"], manages=manages)
     if "nvidia_driver" in params and _from_packages(params["nvidia_driver"]):
         found += others.driver(host, params["nvidia_driver"]["source"])
     fresh = _makes_environment(host, values, params)
@@ -75,7 +80,23 @@ def _makes_environment(host: Host, values: Values, params: Params) -> bool:
 def _beside(host: Host, room: Room) -> t.List[Problem]:
     """Return what serves the GPUs already: this device plugin in a pod, or one of somebody else."""
     pod = sole.pod(host)
-    return [Problem.of(refusal(pod, pod=False))] if pod else list(others.plugins(host, room))
+    return [Problem.of(beside.refusal(pod, pod=False))] if pod else list(others.plugins(host, room))
+
+
+def _unreached(
+    host: Host, values: Values, options: t.Mapping[str, t.Any], *, manages: bool
+) -> t.List[Problem]:
+    """Refuse strategies that no runtime of the node carries out, nor one that this run may bring a handler for."""
+    mode = values.get("container_runtime_mode") or CDI
+    brings = mode != CDI or values.get("container_toolkit_state") == "present"
+    if brings or options["allocation"] == DRA:
+        return []
+    named = {f"device_plugin_configs.{name}": one for name, one in options["configs"].items()}
+    configs = {"device_plugin_config": options["config"], **named}
+    found = {name: visible_devices.by_handler_alone(one) for name, one in configs.items()}
+    wrong = {name: chosen for name, chosen in found.items() if chosen}
+    lacking = nvidia.without(host, leaving=manages) if wrong else ()
+    return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
 
 
 def _starts_plugin(values: Values, params: Params) -> bool:

@@ -129,6 +129,7 @@ class ValidateCapability:
             daemon=self._daemon(),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
             kubelet=any(map(host.exists, KUBELET)),
+            unreached=runtimes.unreached(host),
             runtimes=runtimes.look(host, found, required="runtime" in named),
             units=services.units(host, parts),
             wants_held=holds.wanted,

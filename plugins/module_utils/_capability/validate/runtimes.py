@@ -8,12 +8,18 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ..._core.agent.desired import CONFIG
+from ..._core.agent.visible_devices import by_handler_alone
 from ..._core.cdi import boot as cdi_boot
+from ..._core.dra.allocation import owners_in, written
+from ..._core.dra.names import DRA
 from ..._core.errors import NodeError
 from ..._core.runtimes.common import SPEC_DIRS, View, Wanted
 from ..._core.runtimes.edits import lookup
+from ..._core.runtimes.nvidia import refusal
 from ..._core.validation.cdi import Runtime as Found
 from ..._host.api import Host
+from ..runtimes import nvidia
 from ..runtimes.engine import Runtime
 from ..runtimes.engines import choose
 from ..runtimes.record import Records, Written
@@ -34,22 +40,35 @@ def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Tupl
     records = Records(host)
     try:
         path = cdi_boot.load(host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path
-        written = list(records.all().values())
+        noted = list(records.all().values())
     except NodeError:
         return ()
     folder = posixpath.dirname(path)
-    return tuple(_look(one, folder, records, written, required) for one in runtimes)
+    return tuple(_look(one, folder, records, noted, required) for one in runtimes)
+
+
+def unreached(host: Host) -> t.Optional[NodeError]:
+    """Return why nothing that the device plugin gives out reaches a container, None where it does or is not known."""
+    text = host.read(CONFIG)
+    try:
+        chosen = by_handler_alone(written(text))
+    except ValueError:
+        return None
+    lacking = nvidia.without(host) if chosen and owners_in(text).allocation != DRA else ()
+    name = posixpath.basename(host.readlink(CONFIG) or "default")
+    variable = "device_plugin_config" if name == "default" else f"device_plugin_configs.{name}"
+    return refusal(variable, chosen, lacking) if lacking else None
 
 
 def _look(
     runtime: Runtime,
     folder: str,
     records: Records,
-    written: t.Sequence[Written],
+    noted: t.Sequence[Written],
     required: bool,
 ) -> Found:
     name, unit = runtime.kind.name, runtime.unit
-    ours = [one for one in written if one.runtime == name]
+    ours = [one for one in noted if one.runtime == name]
     try:
         view = runtime.view(runtime.kind.config_path, Wanted(spec_dirs=()))
         problem = _problem(runtime, view, folder)

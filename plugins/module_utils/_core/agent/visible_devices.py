@@ -19,11 +19,22 @@ REFUSED = re.compile(
 
 def strategies(config: t.Any) -> t.Tuple[str, ...]:
     """Return the strategies of a configuration, as far as it is one."""
-    for key in ("flags", "plugin", "deviceListStrategy"):
-        config = config.get(key) if isinstance(config, dict) else None
+    for key in ("flags", "plugin", "deviceliststrategy"):  # in whatever case
+        known = (
+            {str(name).casefold(): one for name, one in config.items()}
+            if isinstance(config, dict)
+            else {}
+        )
+        config = known.get(key)
     if isinstance(config, str):
         return (config,)
     return tuple(map(str, config)) if isinstance(config, list) else BY_DEFAULT
+
+
+def by_handler_alone(config: t.Any) -> t.Tuple[str, ...]:
+    """Return the strategies of a configuration where none of them reaches a container without NVIDIA's runtime."""
+    chosen = strategies(config)
+    return chosen if set(chosen) <= set(BY_HANDLER) else ()
 
 
 def warning(chosen: t.Sequence[str], toolkit: t.Optional[str]) -> str:

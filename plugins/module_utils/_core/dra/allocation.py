@@ -73,12 +73,16 @@ def _plain(reference: str) -> str:
     return text[-12:] if ":" in text else text
 
 
+def written(text: t.Optional[str]) -> t.Any:
+    """Return a configuration as we have written it. ValueError: it is none of those."""
+    lines = (text or "").splitlines()
+    return json_data.loads("\n".join(one for one in lines if not one.startswith("#")))
+
+
 def owners_in(text: t.Optional[str]) -> Owners:
     """Return what a configuration file of ours says; one that can't be read gives DRA nothing."""
-    lines = (text or "").splitlines()
     try:
-        found = json_data.loads("\n".join(one for one in lines if not one.startswith("#")))
-        ours = found.get(SECTION) or {}
+        ours = written(text).get(SECTION) or {}
         section = ours.get("dra") or {}
         return owners(str(ours.get("allocation", DEVICE_PLUGIN)), section.get("devices") or ())
     except (ValueError, AttributeError, TypeError):

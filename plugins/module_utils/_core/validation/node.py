@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..errors import InputError
+from ..errors import InputError, NodeError
 from ..gpu import Gpu, MigDevice, Process
 from ..gpu_record import NOT_RECORDED, Gpus
 from ..in_service import Change
@@ -60,7 +60,8 @@ class Wanted(t.NamedTuple):
 class Node:
     """What was found. ``parts`` are the components that have left something on the node.
 
-    ``idle`` is a device that nobody uses, by its UUID; empty where there is none.
+    ``idle`` is a device that nobody uses, by its UUID; empty where there is none. ``unreached`` is why nothing that the
+    device plugin gives out reaches a container.
     """
 
     pci_gpus: int
@@ -75,6 +76,7 @@ class Node:
     dra: Dra = dataclasses.field(default_factory=Dra)
     kubelet: bool = False
     cdi: Current = dataclasses.field(default_factory=Current)
+    unreached: t.Optional[NodeError] = None
     runtimes: t.Tuple[Runtime, ...] = ()
     containers: t.Tuple[Container, ...] = ()
     cuda: t.Optional[Answer] = None
@@ -139,7 +141,7 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
             plugin.NAMES,
             node,
             wanted,
-            lambda: plugin.checks(daemon, migs, kubelet),
+            lambda: plugin.checks(daemon, migs, kubelet, node.unreached),
         ),
         *dra.checks(node.dra, wanted.allocation, None if unread else node.gpus, kubelet),
         *_part("labels", [services.LABELS], node, wanted, lambda: _labels(node, wanted, loaded)),

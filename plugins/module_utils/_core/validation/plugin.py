@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..errors import NodeError
 from .check import FAILED, WARNING, Check, because, judged, skipped, warned
 from .daemon import SERVING, Daemon
 
@@ -29,11 +30,21 @@ class Kubelet(t.NamedTuple):
     required: bool = False
 
 
-def checks(daemon: Daemon, migs: t.Optional[t.Sequence[str]], kubelet: Kubelet) -> t.List[Check]:
-    """Return the checks of the device plugin; ``migs`` are the MIG devices, None where they are not known."""
+def checks(
+    daemon: Daemon,
+    migs: t.Optional[t.Sequence[str]],
+    kubelet: Kubelet,
+    unreached: t.Optional[NodeError] = None,
+) -> t.List[Check]:
+    """Return the checks of the device plugin; ``migs`` are the MIG devices, None where they are not known.
+
+    ``unreached`` is why nothing that it gives out reaches a container.
+    """
     serves = daemon.state == SERVING
     silent = f"the device plugin is not serving ({daemon.problem or 'it does not run'})"
     plugin = judged(PLUGIN, "" if serves else silent, LOG)
+    if serves and unreached:
+        plugin = judged(PLUGIN, f"{unreached.message}: {unreached.cause}", unreached.hint)
     if not daemon.state or daemon.state == "not_running":
         return [plugin, *(skipped(name, "the device plugin does not run") for name in NAMES[1:])]
     return [
