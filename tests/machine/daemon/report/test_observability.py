@@ -20,6 +20,7 @@ from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import Families
 from nvsim import genuine
 
+from tests.docs.tables import pages
 from tests.support.paths import REPOSITORY, TESTS
 
 FOLDER = REPOSITORY / "files/observability"
@@ -33,6 +34,7 @@ QUERIES = [
 ]
 OTHERS = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 OTHERS |= {"process_start_time_seconds"}
+NODE_EXPORTER = {"node_systemd_unit_state": ("name", "state", "type")}
 # What dcgm-exporter 4.8 puts on each metric: internal/pkg/rendermetrics and internal/pkg/transformation of its source.
 DCGM = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "hostname")
 DCGM += ("pod", "namespace", "container", "vgpu")
@@ -65,8 +67,8 @@ def test_the_page_has_all_alerts() -> None:
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[title for title, _query in QUERIES])
 def test_queries_ask_for_metrics_and_labels_that_exist(title: str, query: str) -> None:
-    known = {**declared(), **dict.fromkeys(FIELDS, DCGM)}
-    names = r"gpu_plugin_\w+|DCGM_\w+|process_\w+|up\b"
+    known = {**declared(), **NODE_EXPORTER, **dict.fromkeys(FIELDS, DCGM)}
+    names = r"gpu_plugin_\w+|DCGM_\w+|process_\w+|node_\w+|up\b"
     asked = re.findall(rf"\b({names})(?:\{{([^}}]*)\}})?", query)
     assert asked, title
     for name, matchers in asked:
@@ -108,6 +110,20 @@ def test_the_dashboard_has_grafanas_shape() -> None:
         assert max(x for x, _y in cells) < 24
         assert not cells & taken, one["title"]
         taken |= cells
+
+
+def test_the_jobs_on_the_page_are_some_that_prometheus_takes(tmp_path: Path) -> None:
+    whole, *more = [yaml.safe_load(one) for one in pages.blocks(PAGE, "yaml") if "job_name" in one]
+    whole["scrape_configs"] += [job for jobs in more for job in jobs]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole))
+    shutil.copy(FOLDER / "alerts.yml", tmp_path)
+    words = [genuine.promtool(), "check", "config", "prometheus.yml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = {one["job_name"] for one in whole["scrape_configs"]}
+    asked = re.findall(r'job="([^"]+)"', (FOLDER / "alerts.yml").read_text())
+    assert set(asked) <= jobs
+    assert len(jobs) == 3
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
