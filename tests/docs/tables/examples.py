@@ -59,11 +59,6 @@ def settings(data: Any) -> Iterator[tuple[str, Any]]:
             yield from settings(one)
 
 
-def is_template(value: Any) -> bool:
-    """Tell whether a value is only known to Ansible."""
-    return "{{" in str(value)
-
-
 def refused(name: str, value: Any) -> list[str]:
     """Return what the role's argument spec says against a value."""
     spec = {key: SPECS[name][key] for key in KEYS if key in SPECS[name]}
