@@ -148,6 +148,7 @@ def refused(what: Callable[[], Any]) -> str:
     return str(error.value)
 
 
+@pytest.mark.attack("slices-of-other-nodes")
 @pytest.mark.usefixtures("in_force")
 def test_a_node_writes_slices_of_its_own_and_of_no_other(
     cluster: Administered, nodes_own: Access
@@ -181,6 +182,7 @@ def test_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
     assert slices.all()[0] == []
 
 
+@pytest.mark.attack("slices-of-other-nodes")
 @pytest.mark.usefixtures("in_force")
 def test_nobody_else_writes_slices_of_our_driver(cluster: Administered) -> None:
     assert "gpu-node-dra' denied" in refused(lambda: publish(cluster.admin, NODE))

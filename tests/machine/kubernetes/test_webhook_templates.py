@@ -100,6 +100,7 @@ def test_a_template_that_is_used_is_stamped_now_and_then(
     assert stamped(cluster, one.name) == "2027-01-15T14:00:01Z"
 
 
+@pytest.mark.attack("template-of-somebody-else")
 def test_an_unused_template_goes_and_nothing_else(templates: Templates, cluster: Cluster) -> None:
     (ours,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
     (used,) = mutate(pod(limits(gpu=1, gpumem=1)), SETTINGS, OTHER_NODES).templates
@@ -164,6 +165,7 @@ def test_removed_in_the_middle_of_an_admission(
     assert stamped(cluster, one.name) == "2027-01-16T08:00:00Z"
 
 
+@pytest.mark.attack("template-of-somebody-else")
 def test_a_template_with_another_content_is_not_used(
     templates: Templates, cluster: Cluster
 ) -> None:

@@ -62,6 +62,7 @@ def rules() -> list[tuple[str, Json]]:
     return [(one["metadata"]["name"], rule) for one in roles for rule in one["rules"]]
 
 
+@pytest.mark.attack("rights-of-the-webhook")
 def test_no_right_is_for_everything() -> None:
     for name, rule in rules():
         words = [word for some in rule.values() for word in some]
@@ -85,6 +86,7 @@ def test_each_role_has_somebody_and_each_account_is_there() -> None:
     assert named == {one["metadata"]["name"] for one in (*of("Role"), *of("ClusterRole"))}
 
 
+@pytest.mark.attack("rights-of-the-webhook")
 def test_the_webhook_never_looks_at_what_keeps_the_cluster_alive() -> None:
     (found,) = of("MutatingWebhookConfiguration")
     (hook,) = found["webhooks"]
@@ -118,6 +120,7 @@ def test_the_webhook_survives_the_loss_of_a_node() -> None:
     assert "podAntiAffinity" in spec["template"]["spec"]["affinity"]
 
 
+@pytest.mark.attack("rights-of-the-webhook")
 def test_the_webhook_runs_without_any_privilege() -> None:
     (deployment,) = of("Deployment")
     pod = deployment["spec"]["template"]["spec"]

@@ -9,6 +9,7 @@ import copy
 import re
 from typing import Any
 
+import pytest
 from gpu_plugin.hami import cel
 from gpu_plugin.hami.errors import Refused
 from gpu_plugin.hami.mutation import mutate
@@ -154,6 +155,7 @@ def _check_claims(one: Json, after: Json, templates: set[str]) -> None:
     assert used == {claim["name"] for claim in added}
 
 
+@pytest.mark.attack("annotation-as-a-selector")
 @given(st.text())
 def test_a_quoted_text_holds_nothing_that_ends_it(text: str) -> None:
     assume(not any(0xD800 <= ord(one) < 0xE000 for one in text))

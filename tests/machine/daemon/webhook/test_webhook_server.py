@@ -116,6 +116,7 @@ def test_a_review_is_answered(running: Running) -> None:
     assert running.templates.ensured == 1
 
 
+@pytest.mark.attack("review-that-never-ends")
 @pytest.mark.parametrize(
     "body",
     [
@@ -139,6 +140,7 @@ def test_what_is_no_review_is_refused(running: Running, body: bytes) -> None:
     assert running.templates.ensured == 0
 
 
+@pytest.mark.attack("review-that-never-ends")
 def test_bodies_are_bounded(running: Running) -> None:
     with pytest.raises((OSError, http.client.HTTPException, AssertionError)):
         assert running.ask(b" " * (review.LONGEST + 1))[0] == 200
@@ -161,6 +163,7 @@ def test_a_review_that_takes_too_long_is_refused(
     assert running.ask(asked())[0] == 200
 
 
+@pytest.mark.attack("review-that-never-ends")
 def test_a_body_that_does_not_come_is_waited_for_until_the_deadline(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +197,7 @@ def _headers(running: Running) -> socket.socket:
     return channel
 
 
+@pytest.mark.attack("review-that-never-ends")
 @pytest.mark.parametrize("connect", [_plain, _secret, _headers])
 def test_who_asks_nothing_is_dropped(
     connect: Callable[[Running], socket.socket], monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ def test_quantities_are_whole_numbers() -> None:
         assert quantity(text, "key") == value, text
 
 
+@pytest.mark.attack("claim-as-a-path-or-a-limit")
 def test_another_quantity_is_refused_by_its_key() -> None:
     for text in (
         "",
@@ -96,6 +97,7 @@ def test_parameters_of_a_subrequest_or_of_all_of_a_request() -> None:
         assert bool(found.results[0].parameters) is met, requests
 
 
+@pytest.mark.attack("claim-as-a-path-or-a-limit")
 def test_other_parameters_are_refused_by_their_key() -> None:
     for given, words in (
         ({"kind": "GpuConfig"}, "expected apiVersion gpu.node/v1 and kind ShareConfig"),
@@ -108,6 +110,7 @@ def test_other_parameters_are_refused_by_their_key() -> None:
             parameters({**CONFIG, **given}, "claim ns/c")
 
 
+@pytest.mark.attack("claim-as-a-path-or-a-limit")
 def test_what_is_not_ours_or_not_supported_is_said() -> None:
     for result, words in (
         ({"pool": "other"}, "it is of the pool 'other', and this node's is 'gpu.node/n'"),

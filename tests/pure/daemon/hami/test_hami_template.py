@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from gpu_plugin._shared._core.dra.names import SHARE
 from gpu_plugin.hami.mutation import mutate
 from gpu_plugin.hami.published import Device, Published
@@ -27,6 +28,7 @@ def test_the_same_wish_is_the_same_template() -> None:
     )
 
 
+@pytest.mark.attack("template-of-somebody-else")
 def test_a_template_is_known_by_what_we_wrote() -> None:
     """A newer API server may add defaults; another wish, or one more right, is another template."""
     (one,) = mutate(pod(limits(gpu=1, gpumem_percentage=50)), SETTINGS, MPS_NODES).templates

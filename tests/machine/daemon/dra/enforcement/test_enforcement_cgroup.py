@@ -158,6 +158,7 @@ def test_process_that_is_killed_takes_up_what_lives(node: Node) -> None:
     again.ask("unprepare", one)  # the cgroup took its limit along
 
 
+@pytest.mark.attack("limit-of-a-pod-lifted")
 def test_limit_that_somebody_changed_is_set_again(node: Node) -> None:
     group, limiting = node.pod(dmem=True), node.limit()
     limiting.ask("prepare", of(node, memory=900 * MIB))
@@ -166,6 +167,7 @@ def test_limit_that_somebody_changed_is_set_again(node: Node) -> None:
     eventually(lambda: node.hard(group) == 900 * MIB)
 
 
+@pytest.mark.attack("limit-of-a-pod-lifted")
 def test_limit_that_the_driver_took_and_did_not_keep_is_refused(node: Node) -> None:
     group, limiting = node.pod(dmem=True), node.limit()
     limit = group / "dmem.max"

@@ -77,6 +77,7 @@ def test_hami_core_gets_the_variables_that_it_reads(place: Path) -> None:
         assert bounds < set(mounts[path].options)
 
 
+@pytest.mark.attack("library-of-a-tenant")
 def test_what_a_tenant_may_fill_is_bounded_and_holds_no_program(place: Path) -> None:
     """Mounted with these options, as a runtime does; nothing of it is on the host."""
     mounts = [one for one in made(place).prepare([share()]).mounts if one.type]
@@ -109,6 +110,7 @@ def test_done_twice_undone_and_taken_up_again_it_is_the_same(place: Path) -> Non
     assert preload.read_text() == "/usr/local/vgpu/libvgpu.so\n"
 
 
+@pytest.mark.attack("library-of-a-tenant")
 def test_what_is_in_the_way_is_not_followed(place: Path) -> None:
     (place / "kept").write_text("root's")
     (place / "run").mkdir()
@@ -134,6 +136,7 @@ SPOILT: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.attack("library-of-a-tenant")
 def test_library_that_tenants_can_not_be_given_is_refused(place: Path) -> None:
     library = place / "libvgpu.so"
     assert made(place).problem(GPU) == ""

@@ -25,6 +25,7 @@ def share(gpu: str = GPU, memory: int = 3000 * MIB, cores: int = 0) -> Share:
     return Share("c1", gpu, 0, memory, cores)
 
 
+@pytest.mark.attack("library-of-a-tenant")
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_library_or_not(data: bytes) -> None:
     machine = platform.machine()
