@@ -98,7 +98,7 @@ def show(product: str, gpus: int) -> None:
     print(on_node("standin-kubelet", "resources").rstrip())
     say("The same on a real machine")
     print(
-        "  1. ansible-galaxy collection install gpu.node\n"
+        "  1. ansible-galaxy collection install gpu-node-*.tar.gz\n"
         "  2. an inventory with your machines in the group gpu_nodes\n"
         "  3. ansible-playbook -i inventory.yml gpu.node.gpu_nodes --check --diff   (what would happen)\n"
         "  4. ansible-playbook -i inventory.yml gpu.node.gpu_nodes\n"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from tests.docs.tables import claims, commands, examples, pages
 
 FIRST = 40  # lines: about a screen
+HEADLESS = re.compile(r"^\|[ |]*\|\n\|[ :|-]+\|\n(.*)$", re.MULTILINE)
 # Tables that one looks up: a map of pages.
 TABLES = ("docs/index.md",)
 # Pages of evidence, and how many tests each names at least.
@@ -36,6 +38,7 @@ def wrong(page: Path) -> Iterator[str]:
             claims.refused(file, test) if evidence else "is named, which pages of evidence alone do"
         )
         yield from ([f"{file}::{test}: {why}"] if why else ())
+    yield from (f"a table has no heading: {one}" for one in HEADLESS.findall(text))
     for row in claims.rows(text):
         yield from ([] if claims.claims(row) else [f"nothing shows {row}"])
     if name.startswith("docs/") and not evidence and name not in TABLES:
@@ -43,7 +46,7 @@ def wrong(page: Path) -> Iterator[str]:
 
 
 def wrong_examples(page: Path) -> Iterator[str]:
-    """Yield names that look like a variable and are none; tests/docs/test_examples.py carries examples out."""
+    """Yield names that look like a variable and are none; tests/docs/examples carries examples out."""
     for one in examples.examples(page):
         for name, nearest in examples.unknown(one.data).items():
             yield f"example {one.number} names {name}, which is no variable; the nearest is {nearest}"
@@ -128,6 +131,11 @@ def test_an_example_that_is_wrong_is_seen() -> None:
     assert examples.unknown(data) == {"mig_selectd": ["mig_selected"]}
     assert examples.refused("container_runtime_name", "dockr")
     assert examples.refused("device_plugin_wait_timeout", "soon")
+
+
+def test_a_table_without_a_heading_is_seen() -> None:
+    assert HEADLESS.findall("|  | |\n| --- | --- |\n| a | b |\n") == ["| a | b |"]
+    assert HEADLESS.findall("|  | Then |\n| --- | --- |\n| a | b |\n") == []
 
 
 def test_a_beginning_without_a_task_or_an_example_is_seen() -> None:
