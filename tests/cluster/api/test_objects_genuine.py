@@ -25,6 +25,7 @@ from gpu_plugin.cluster.errors import ApiError
 from tests.fakes.kubernetes.administered import KINDS
 from tests.fakes.kubernetes.genuine_api import GenuineApi
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import PAUSE
 
 Json = dict[str, Any]
 FOLDER = REPOSITORY / "files/kubernetes/dra"
@@ -54,7 +55,7 @@ class Deployed:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(0.2):
+        while not self._over.wait(PAUSE):
             for one in self._cluster.get("Deployment", namespace="gpu-node")["items"]:
                 if (one.get("status") or {}).get("observedGeneration") != one["metadata"][
                     "generation"
