@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,23 @@ import pytest
 from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
-from gpu_plugin.dra.prepare.claims import gone
+from gpu_plugin.dra.prepare.claims import UNRELATED, gone
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, STATE, Forgotten
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 HELD = Held(UID, "ns", "c", PREPARED, (Device("r", "n", "gpu-0", "GPU-0", 0),))
+OTHER = replace(HELD, uid=f"1{UID[1:]}")
 
 
 class Scene:
-    """A kubelet's folder, a checkpoint with one claim, and a clock."""
+    """A kubelet's folder, a checkpoint with claims, and a clock."""
 
-    def __init__(self, folder: Path, api_lost: Callable[[Held], bool]) -> None:
+    def __init__(self, folder: Path, api_lost: Callable[[Held], bool], *held: Held) -> None:
         self.state, self.now = folder / STATE, 0.0
         self.undone: list[str] = []
         checkpoint = Checkpoint(folder / "checkpoint.json")
-        checkpoint.put(HELD)
+        for one in held or (HELD,):
+            checkpoint.put(one)
         self.forgotten = Forgotten(
             folder, checkpoint, api_lost, self.undone.append, lambda: self.now
         )
@@ -58,33 +61,75 @@ def test_a_claim_that_the_kubelet_knows_is_its_to_give_back(tmp_path: Path) -> N
     assert scene.pass_time() == [UID]
 
 
+def test_a_claim_that_fails_keeps_no_other_from_being_given_back(tmp_path: Path) -> None:
+    other = OTHER.uid
+
+    def api_lost(held: Held) -> bool:
+        if held.uid == UID:
+            raise ApiError("x", "no answer")
+        return True
+
+    scene = Scene(tmp_path, api_lost, HELD, OTHER)
+    scene.pass_time()
+    with pytest.raises(ApiError, match="no answer"):
+        scene.pass_time()
+    assert scene.undone == [other]
+
+
 def test_a_claim_that_the_api_has_is_kept(tmp_path: Path) -> None:
     scene = Scene(tmp_path, lambda _held: False)
     assert [scene.pass_time() for _look in range(4)][-1] == []
+
+
+SAID = f"... is forbidden: User \"system:node:n\" cannot get ...: {UNRELATED} 'n' and this object"
+
+
+def claim(*devices: tuple[str, str], uid: str = UID, driver: str = "gpu.node") -> dict[str, Any]:
+    """Return a claim as the API has it, with what it is allocated: pool and device of each."""
+    found = [
+        {"request": "r", "driver": driver, "pool": pool, "device": one} for pool, one in devices
+    ]
+    status = {"allocation": {"devices": {"results": found}}} if devices else {}
+    return {"metadata": {"uid": uid}, "status": status}
+
+
+class Answering:
+    """An access whose every answer is the same."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def ask(self, *_words: str, **_more: str) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
 
 
 @pytest.mark.parametrize(
     ("answer", "found"),
     [
         (ApiError("x", "not found", status=404), True),
-        ({"metadata": {"uid": "11111111-aaaa-bbbb-cccc-0123456789ab"}}, True),
-        ({"metadata": {"uid": UID}}, False),
+        (ApiError("x", "cut off", status=403, told=SAID), True),
+        (claim(("n", "gpu-0"), uid="11111111-aaaa-bbbb-cccc-0123456789ab"), True),
+        (claim(("n", "gpu-0")), False),
+        (claim(("n", "gpu-0"), ("n", "gpu-1")), True),
+        (claim(("other", "gpu-0")), True),
+        (claim(("n", "gpu-0"), driver="gpu.nvidia.com"), True),
+        (claim(), True),
     ],
+    ids=["missing", "of-no-pod", "another", "the-same", "more", "elsewhere", "others", "nothing"],
 )
-def test_a_claim_is_gone_where_the_api_says_so(answer: Any, found: bool) -> None:
-    class Access:
-        def ask(self, *_words: str, **_more: str) -> Any:
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-    assert gone(Access(), HELD) is found  # type: ignore[arg-type]
+def test_a_claim_is_gone_where_the_api_no_longer_gives_it_what_it_holds(
+    answer: Any, found: bool
+) -> None:
+    assert gone(Answering(answer), HELD) is found  # type: ignore[arg-type]
 
 
-def test_a_claim_is_not_gone_where_the_api_does_not_say_so() -> None:
-    class Access:
-        def ask(self, *_words: str, **_more: str) -> Any:
-            raise ApiError("x", "no answer")
-
+@pytest.mark.parametrize(
+    "answer",
+    [ApiError("x", "no answer"), ApiError("x", "no right", status=403, told="cannot get"), {}],
+    ids=["silent", "no-right", "not-understood"],
+)
+def test_a_claim_is_not_gone_where_the_api_does_not_say_so(answer: Any) -> None:
     with pytest.raises(ApiError):
-        gone(Access(), HELD)  # type: ignore[arg-type]
+        gone(Answering(answer), HELD)  # type: ignore[arg-type]

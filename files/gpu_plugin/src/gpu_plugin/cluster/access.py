@@ -228,7 +228,8 @@ def _refusal(response: urllib3.BaseHTTPResponse, rights: str) -> k8s.ApiExceptio
     """Return what an answer says that is none."""
     error = k8s.ApiException(status=response.status, reason=response.reason)
     with contextlib.suppress(Exception):  # an answer of a proxy in between, such as a page
-        error.reason = cut(str(json_data.loads(_content(response).decode())["message"]))
+        error.body = str(json_data.loads(_content(response).decode())["message"])
+        error.reason = cut(error.body)
     error.hint = rights if response.status in (UNAUTHORIZED, FORBIDDEN) else ""
     return error
 
@@ -242,6 +243,6 @@ def _failure(doing: str, error: Exception) -> ApiError:
     if isinstance(error, k8s.ApiException):
         status, hint = int(error.status or 0), getattr(error, "hint", "")
         text = " ".join(f"{status or ''} {error.reason}".split())
-        return ApiError(doing, cut(text), status=status, hint=hint)
+        return ApiError(doing, cut(text), status=status, hint=hint, told=error.body or "")
     text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
     return ApiError(doing, cut(text))  # the client's libraries have many kinds

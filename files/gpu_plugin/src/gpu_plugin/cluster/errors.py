@@ -15,11 +15,16 @@ T = TypeVar("T")
 
 
 class ApiError(NodeError):
-    """The API did not do what it was asked; ``status`` is HTTP's, 0 where there was no answer."""
+    """The API did not do what it was asked; ``status`` is HTTP's, 0 where there was no answer.
 
-    def __init__(self, doing: str, cause: str, *, status: int = 0, hint: str = "") -> None:
+    ``told`` is all that it said of it, where the cause is cut off.
+    """
+
+    def __init__(
+        self, doing: str, cause: str, *, status: int = 0, hint: str = "", told: str = ""
+    ) -> None:
         super().__init__(f"the Kubernetes API failed while {doing}", cause=cause, hint=hint)
-        self.status = status
+        self.status, self.told = status, told
 
 
 def understood(doing: str, look: Callable[[], T]) -> T:

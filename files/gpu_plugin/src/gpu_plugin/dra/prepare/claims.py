@@ -26,13 +26,14 @@ from ..._shared._core.dra.names import (
 from ..._shared._core.errors import InputError, NodeError
 from ..._shared._core.text.json_data import is_whole
 from ..._shared._core.text.shown import cut, shown
-from ...cluster.access import Access
+from ...cluster.access import FORBIDDEN, Access
 from ...cluster.errors import MISSING, ApiError, understood
 from ...placement.quantity import parse as parse_quantity
 from ..values import Claim, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
 RIGHTS: Final = "give the kubeconfig's user the right to get resourceclaims (resource.k8s.io)"
+UNRELATED: Final = "no relationship found between node"  # the Node authorizer's words
 UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DEVICE: Final = re.compile(r"gpu-[0-9]{1,4}(-[a-z0-9-]{1,50})?")
 MOST_RESULTS: Final = 32  # of a claim, as the API has it
@@ -63,18 +64,25 @@ def read(access: Access, namespace: str, name: str, uid: str, node: str) -> Clai
 
 
 def gone(access: Access, held: Held) -> bool:
-    """Tell whether a claim is no longer there. ApiError: that is not known."""
-    where = f"{held.namespace}/{held.name}"
+    """Tell whether a claim no longer has what it holds here. ApiError: that is not known.
+
+    A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
+    """
+    doing = f"reading the claim {held.namespace}/{held.name}"
     path = PATH.format(quote(held.namespace, safe=""), quote(held.name, safe=""))
     try:
-        found = access.ask(f"reading the claim {where}", "GET", path, rights=RIGHTS)
+        found = access.ask(doing, "GET", path, rights=RIGHTS)
     except ApiError as error:
-        if error.status == MISSING:
+        if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.told):
             return True
         raise
-    return understood(
-        f"reading the claim {where}", lambda: bool(found["metadata"]["uid"] != held.uid)
-    )
+    return understood(doing, lambda: found["metadata"]["uid"] != held.uid or moved(found, held))
+
+
+def moved(found: Json, held: Held) -> bool:
+    """Tell whether a claim is allocated other devices than it holds, or none. LookupError..."""
+    there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
+    return there != {(one.pool, one.device, one.share_id) for one in held.devices}
 
 
 def parse(found: Json, uid: str, node: str) -> Claim:
@@ -87,9 +95,7 @@ def parse(found: Json, uid: str, node: str) -> Claim:
             cause=f"its UID is {shown(meta['uid'])}, not {uid}",
             hint="none: the pod with the claim of before is to end first",
         )
-    status = found.get("status") or {}
-    devices = (status.get("allocation") or {}).get("devices") or {}
-    ours = [one for one in devices.get("results") or () if one["driver"] == DRIVER]
+    status, devices, ours = found.get("status") or {}, _devices(found), _ours(found)
     if not ours:
         raise NodeError(
             f"{where} has no device of {DRIVER}", cause="it is not allocated, or not to it"
@@ -101,6 +107,15 @@ def parse(found: Json, uid: str, node: str) -> Claim:
     users = status.get("reservedFor") or ()
     pods = tuple(str(one["uid"]) for one in users if one["resource"] == "pods")
     return Claim(uid, str(meta["namespace"]), str(meta["name"]), results, pods)
+
+
+def _devices(found: Json) -> Json:
+    status = found.get("status") or {}
+    return (status.get("allocation") or {}).get("devices") or {}
+
+
+def _ours(found: Json) -> list[Json]:
+    return [one for one in _devices(found).get("results") or () if one["driver"] == DRIVER]
 
 
 def _result(one: Json, config: Any, node: str, where: str) -> Result:
