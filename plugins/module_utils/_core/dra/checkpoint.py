@@ -40,7 +40,10 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device of a claim, with the GPU that it is on; see values.Result of the daemon for the rest."""
+    """A device of a claim, with the GPU that it is on; see values.Result of the daemon for the rest.
+
+    What is given for ``admin`` access is given beside others' and takes nothing from them.
+    """
 
     request: str
     pool: str
@@ -51,6 +54,7 @@ class Device:
     consumed: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     parameters: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     instance: t.Optional[Instance] = None
+    admin: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +135,7 @@ def _plain(held: Held) -> t.Dict[str, t.Any]:
                 **{
                     key: value
                     for key, value in vars(one).items()
-                    if key != "instance" and value != {}
+                    if key != "instance" and value != {} and value is not False
                 },
                 **({"instance": vars(one.instance)} if one.instance else {}),
             }

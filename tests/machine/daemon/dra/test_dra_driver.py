@@ -94,6 +94,38 @@ def test_an_instance_that_stood_before_is_used_and_left(make_dra: MakeDra) -> No
     assert node.instances() == [before]
 
 
+def test_an_administrators_claim_has_a_gpu_beside_those_who_use_it(make_dra: MakeDra) -> None:
+    node = make_dra(1)
+    node.start()
+    share, monitor = node.claim("share", "gpu-0-share"), node.claim("m", "gpu-0", adminAccess=True)
+    node.start_pod(share)
+    (device,) = node.start_pod(monitor)
+    assert device == f"gpu.node/claim={monitor[2]}-gpu-0"
+    other = node.claim("other", "gpu-0-share")
+    assert len(node.start_pod(other)) == 1
+    for one in (share, monitor, other):
+        node.end_pod(one)
+
+
+def test_an_administrators_claim_has_the_instance_that_stands_and_makes_none(
+    make_dra: MakeDra,
+) -> None:
+    node = make_dra(1)
+    node.mig_mode(0)
+    node.start()
+    name = "gpu-0-mig-1g10gb-19-3"
+    monitor, claim = node.claim("m", name, adminAccess=True), node.claim("part", name)
+    with pytest.raises(DraError, match="with adminAccess nothing is made"):
+        node.start_pod(monitor)
+    assert node.instances() == []
+    node.start_pod(claim)
+    assert len(node.start_pod(monitor)) == 1
+    node.end_pod(monitor)
+    assert len(node.instances()) == 1
+    node.end_pod(claim)
+    assert node.instances() == []
+
+
 def test_what_is_published_is_what_can_be_prepared(make_dra: MakeDra) -> None:
     node = make_dra()
     node.start()

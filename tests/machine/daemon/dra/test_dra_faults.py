@@ -125,6 +125,22 @@ def test_a_kubelet_that_restarts_gets_the_same_answers(make_dra: MakeDra) -> Non
     node.end_pod(claim)
 
 
+def test_a_claim_that_was_allocated_anew_under_its_uid_is_prepared_anew(make_dra: MakeDra) -> None:
+    """As a named claim whose pod was deleted by force, before the kubelet began anew."""
+    node = make_dra(2)
+    node.start()
+    claim = node.claim("named", "gpu-0")
+    node.start_pod(claim)
+    found = node.api.objects[f"{CLAIMS}/named"]
+    found["status"]["allocation"]["devices"]["results"][0]["device"] = "gpu-1"
+    node.api.objects[f"{CLAIMS}/named"] = found
+    node.kubelet = node.kubelet.restart()
+    eventually(node.registered)
+    assert node.start_pod(claim) == [f"gpu.node/claim={claim[2]}-gpu-1"]
+    assert [one["device"] for one in node.kept()["named"]["devices"]] == ["gpu-1"]
+    node.end_pod(claim)
+
+
 def test_a_driver_that_was_away_registers_again_before_its_slices_are_wiped(
     make_dra: MakeDra,
 ) -> None:

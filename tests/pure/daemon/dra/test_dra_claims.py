@@ -46,6 +46,11 @@ def test_results_of_our_driver_are_read_and_no_others() -> None:
     assert (result.request, result.share_id) == ("gpu", SHARE)
 
 
+def test_what_is_given_to_administrators_is_told_apart() -> None:
+    assert claim(device="gpu-0", adminAccess=True).results[0].admin
+    assert not claim().results[0].admin
+
+
 def test_quantities_are_whole_numbers() -> None:
     for text, value in (
         *(("0", 0), ("30", 30), ("1Ki", 1024), ("32Gi", 32 << 30), ("1Ti", 1 << 40)),
@@ -72,7 +77,7 @@ def test_another_quantity_is_refused_by_its_key() -> None:
             quantity(text, "the.key")
 
 
-def test_parameters_are_those_of_the_request_and_the_claims_win() -> None:
+def test_parameters_are_those_of_the_request_and_the_stricter_ones_win() -> None:
     for configs, said in (
         ([], {}),
         ([config("FromClaim", priority=1)], {"priority": 1}),
@@ -81,7 +86,15 @@ def test_parameters_are_those_of_the_request_and_the_claims_win() -> None:
         ([config("FromClaim", driver="nic.example.com", priority=7)], {}),
         (
             [config("FromClaim", priority=0), config("FromClass", priority=1, coreLimit=False)],
-            {"priority": 0, "coreLimit": False},
+            {"priority": 1, "coreLimit": False},
+        ),
+        (
+            [config("FromClass", coreLimit=True), config("FromClaim", priority=1, coreLimit=False)],
+            {"priority": 1, "coreLimit": True},
+        ),
+        (
+            [config("FromClass", coreLimit=False), config("FromClaim", coreLimit=True)],
+            {"coreLimit": True},
         ),
     ):
         assert claim(*configs).results[0].parameters == said, configs
@@ -115,7 +128,6 @@ def test_what_is_not_ours_or_not_supported_is_said() -> None:
     for result, words in (
         ({"pool": "other"}, "it is of the pool 'other', and this node's is 'gpu.node/n'"),
         ({"device": "../../etc"}, "is no device of gpu.node"),
-        ({"adminAccess": True}, "adminAccess is not supported by gpu.node"),
         ({"shareID": "x/y"}, "is not valid: expected a UUID"),
         ({"driver": "gpu.nvidia.com"}, "has no device of gpu.node"),
     ):

@@ -112,6 +112,11 @@ def test_a_device_that_must_not_be_given_is_refused() -> None:
         ),
         (Result("r", "n", "gpu-0-share"), (), "is allocated without memory"),
         (
+            Result("r", "n", "gpu-0-share", consumed=SHARE, admin=True),
+            (),
+            "gpu-0-share is not given with adminAccess: whole GPUs and MIG devices that stand are",
+        ),
+        (
             Result("r", "n", "gpu-0", parameters={"priority": 1}),
             (),
             "gpu-0 has parameters of a share, and is none: priority",
@@ -146,6 +151,20 @@ def test_what_other_claims_have_is_not_given_again() -> None:
             plan.check_room(held(share(memory=1)), others, lambda _uuid: plan.Limits(99 * GIB, 2))
 
 
+def test_an_administrators_claim_takes_nothing_from_others() -> None:
+    whole = Device("r", "n", "gpu-0", "GPU-0", 0)
+    for_admin = replace(whole, admin=True)
+    other = f"1{UID[1:]}"
+    assert resolved(Result("r", "n", "gpu-0", admin=True)).admin
+    for new, there in (
+        (for_admin, share()),
+        (for_admin, whole),
+        (share(), for_admin),
+        (whole, for_admin),
+    ):
+        plan.check_room(held(new), [held(there, uid=other)], lambda _uuid: LIMITS)
+
+
 def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:
     everything = (plan.NOTE, plan.INSTANCES, plan.GIVE, plan.DONE)
     assert plan.steps(None, intact=False) == everything
@@ -153,6 +172,19 @@ def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:
     assert plan.steps(held(state=PREPARING), intact=True) == everything[1:]
     assert plan.steps(held(state=PREPARED), intact=False) == everything[1:]
     assert plan.steps(held(state=PREPARED), intact=True) == ()
+    for state in (PREPARING, PREPARED):  # allocated anew under its UID
+        assert plan.steps(held(state=state), intact=True, same=False) == (plan.UNDO, *everything)
+
+
+def test_a_claim_is_the_same_as_long_as_it_is_allocated_the_same_devices() -> None:
+    result = Result("r", "n", "gpu-0-share", "s")
+    for results, found in (
+        ((result,), True),
+        ((replace(result, share_id="t"),), False),
+        ((replace(result, device="gpu-1-share"),), False),
+        ((result, Result("q", "n", "gpu-1")), False),
+    ):
+        assert plan.same(Claim(UID, "ns", "c", results), held(share())) is found, results
 
 
 def test_shares_have_their_limits_and_their_priority() -> None:
@@ -168,6 +200,9 @@ def test_the_checkpoint_is_read_as_it_was_written_and_no_other_way() -> None:
     one = held(share(parameters={"priority": 1}), Device("q", "n", "d", "G", 1, instance=instance))
     text = dump({UID: entry(one)})
     assert load(text) == {UID: one}
+    assert "admin" not in text  # which a version before this one could not read
+    of_admin = held(replace(share(), admin=True))
+    assert load(dump({UID: entry(of_admin)})) == {UID: of_admin}
     assert load(None) == {}
     for damaged in (text[:-3], text.replace('"made":true', '"made":false'), "[]", ""):
         with pytest.raises(NodeError, match=r"checkpoint\.json is damaged"):

@@ -15,7 +15,7 @@ class Result:
     """One device of a claim's allocation (status.allocation.devices.results of resource.k8s.io/v1).
 
     ``consumed`` is what it takes of a share device: memory in bytes, cores in percent, shares.
-    ``parameters`` are the driver's opaque ones for its request.
+    ``parameters`` are the driver's opaque ones for its request; ``admin``: it was asked for with adminAccess.
     """
 
     request: str
@@ -24,6 +24,7 @@ class Result:
     share_id: str = ""
     consumed: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, object] = field(default_factory=dict)
+    admin: bool = False
 
 
 @dataclass(frozen=True)

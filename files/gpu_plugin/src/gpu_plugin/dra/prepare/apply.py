@@ -23,6 +23,7 @@ from ..._shared._core.dra.checkpoint import (
     Instance,
 )
 from ..._shared._core.errors import NodeError
+from ...cluster.errors import ApiError
 from ...config.configuration import Config
 from ...offer.devices import Inventory
 from ...tools import logs
@@ -113,7 +114,9 @@ class Preparer:
         """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
         with self._claims.of(check_uid(uid)):
             held = self._checkpoint.get(uid)
-            for step in plan.steps(held, intact=held is not None and self._intact(held)):
+            same = held is None or self._is_same(namespace, name, held)
+            intact = held is not None and self._intact(held)
+            for step in plan.steps(held, intact=intact, same=same):
                 if held is None or step == plan.NOTE:
                     held = self._note(self._read(namespace, name, uid))
                 else:
@@ -122,6 +125,13 @@ class Preparer:
             if held is None:
                 raise NodeError(f"nothing is known of claim {namespace}/{name}")
             return tuple(_given(held, one) for one in held.devices)
+
+    def _is_same(self, namespace: str, name: str, held: Held) -> bool:
+        """Tell whether a claim is still allocated what it holds; where the API does not answer, it is."""
+        try:
+            return plan.same(self._read(namespace, name, held.uid), held)
+        except ApiError:
+            return True
 
     def _note(self, claim: Claim) -> Held:
         """Write down what is about to be prepared, if there is room for it."""

@@ -128,14 +128,12 @@ def _result(one: Json, config: Any, node: str, where: str) -> Result:
         raise NodeError(f"{at}: {cut(device)} is not of this node", cause=cause)
     if not DEVICE.fullmatch(device):
         raise NodeError(f"{at}: {shown(device)} is no device of {DRIVER}")
-    if one.get("adminAccess"):
-        hint = "leave adminAccess out of the claim, or use gpu.node's metrics to observe GPUs"
-        raise NodeError(f"{at}: adminAccess is not supported by {DRIVER}", hint=hint)
     share = str(one.get("shareID") or "")
     if share:
         check_uid(share)
     consumed = dict(_consumed(one.get("consumedCapacity") or {}, at))
-    return Result(request, pool, device, share, consumed, _parameters(request, config, at))
+    said, admin = _parameters(request, config, at), bool(one.get("adminAccess"))
+    return Result(request, pool, device, share, consumed, said, admin)
 
 
 def _consumed(found: Json, at: str) -> Iterator[tuple[str, int]]:
@@ -152,19 +150,20 @@ def quantity(text: object, key: str) -> int:
     return int(parse_quantity(text, key))
 
 
-def _parameters(request: str, config: Any, at: str) -> dict[str, object]:
-    """Return what our parameters say of a request; those of the claim come after the class's, and win."""
-    merged: dict[str, object] = {}
-    for one in sorted(config, key=lambda each: each.get("source") == "FromClaim"):
+def _parameters(request: str, config: Any, at: str) -> dict[str, int]:
+    """Return what our parameters say of a request, in its class and in the claim: of each the stricter value."""
+    merged: dict[str, int] = {}
+    for one in config:
         opaque = one.get("opaque") or {}
         requests = one.get("requests") or ()
         wanted = not requests or request in requests or request.partition("/")[0] in requests
         if opaque.get("driver") == DRIVER and wanted:
-            merged.update(parameters(opaque["parameters"], at))
+            for name, value in parameters(opaque["parameters"], at).items():
+                merged[name] = max(value, merged.get(name, value))  # the greater is the stricter
     return merged
 
 
-def parameters(found: object, at: str) -> dict[str, object]:
+def parameters(found: object, at: str) -> dict[str, int]:
     """Return what a ShareConfig says. InputError: it is none, or says what it can't."""
     key = f"{at}, parameters"
     if not isinstance(found, dict):

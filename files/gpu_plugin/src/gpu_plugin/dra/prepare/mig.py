@@ -63,6 +63,12 @@ class Instances:
         with self._gpu(device) as (nvml, gpu):
             profile = _profile(nvml, gpu, device)
             there = _at(nvml, gpu, wanted)
+            if there is None and device.admin:
+                raise NodeError(
+                    f"{device.device} does not stand",
+                    cause="with adminAccess nothing is made, and what stands is given",
+                    hint="select MIG devices that have a uuid in the request",
+                )
             known = wanted.era == self.era()
             if there is None or not known:
                 # What stands here and was not made in this load of the driver is somebody else's.

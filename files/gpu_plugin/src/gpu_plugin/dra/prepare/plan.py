@@ -80,6 +80,12 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
         raise NodeError(
             f"{one.device} is allocated without memory", cause="consumedCapacity has none"
         )
+    if one.admin and match["share"]:
+        raise NodeError(
+            f"{one.device} is not given with adminAccess",
+            cause="whole GPUs and MIG devices that stand are",
+            hint=f'select device.attributes["{DRIVER}"].type == "gpu" in the request',
+        )
     instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None
     return Device(
         one.request,
@@ -91,6 +97,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
         one.consumed,
         one.parameters,
         instance,
+        one.admin,
     )
 
 
@@ -99,8 +106,13 @@ def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits
 
     The scheduler sees to that; a claim of a pod that was deleted by force it takes for gone.
     """
-    there = [(one, device) for one in others for device in one.devices if one.uid != held.uid]
-    for device in held.devices:
+    there = [
+        (one, device)
+        for one in others
+        for device in one.devices
+        if one.uid != held.uid and not device.admin
+    ]
+    for device in (one for one in held.devices if not one.admin):
         users = [(one, each) for one, each in there if each.gpu == device.gpu]
         for one, each in users:
             if _excludes(device, each):
@@ -133,6 +145,12 @@ def check_published(dra: Dra, claims: Iterable[Held]) -> None:
             cause=f"in use by {user}",
             hint="drain the node of these pods, or leave it; it is tried again by itself",
         )
+
+
+def same(claim: Claim, held: Held) -> bool:
+    """Tell whether a claim is still allocated what it holds."""
+    wanted = {(one.pool, one.device, one.share_id) for one in claim.results}
+    return wanted == {(one.pool, one.device, one.share_id) for one in held.devices}
 
 
 def is_share(device: Device) -> bool:
@@ -195,14 +213,15 @@ GIVE: Final = "give"  # set up what enforces shares, and describe it all to cont
 DONE: Final = "done"
 
 
-def steps(held: Held | None, *, intact: bool) -> tuple[str, ...]:
+def steps(held: Held | None, *, intact: bool, same: bool = True) -> tuple[str, ...]:
     """Return what is left to do for a claim that the kubelet wants prepared.
 
-    ``held`` is what is written down of it, ``intact`` whether all is still there that it was given.
+    ``held`` is what is written down of it, ``intact`` whether all is still there that it was given, ``same`` whether
+    it is still allocated that.
     """
     if held is None:
         return (NOTE, INSTANCES, GIVE, DONE)
-    if held.state == UNPREPARING:
+    if held.state == UNPREPARING or not same:
         return (UNDO, NOTE, INSTANCES, GIVE, DONE)
     if held.state == PREPARED and intact:
         return ()
