@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .._shared._core.errors import NodeError
 from ..config.allocation import Dra
-from .enforcement.choice import Places, choose
+from .enforcement.choice import Places, choose, own
 from .values import Enforcement, Share
 
 
@@ -21,19 +21,19 @@ class Enforcements:
     def __init__(
         self, asked: Callable[[], Dra], places: Places, live: Callable[[str], Sequence[Share]]
     ) -> None:
-        """``live`` returns the shares that are prepared with an enforcement."""
+        """``live`` returns the shares that an enforcement has, also those that are being prepared."""
         self._asked, self._places, self._live = asked, places, live
         self._lock = threading.Lock()
-        self._made: dict[str, tuple[Dra, Enforcement]] = {}
+        self._made: dict[str, tuple[object, Enforcement]] = {}
 
     def of(self, name: str) -> Enforcement:
-        """Return an enforcement by its name, with what the configuration says besides. NodeError."""
+        """Return an enforcement by its name, a new one where it would be made otherwise by now. NodeError."""
         asked = replace(self._asked(), enforcement=name)
         with self._lock:
-            if name not in self._made or self._made[name][0] != asked:
+            if name not in self._made or self._made[name][0] != own(asked):
                 made = choose(asked, self._places)
                 made.restore(self._live(name))
-                self._made[name] = asked, made
+                self._made[name] = own(asked), made
             return self._made[name][1]
 
     def problems(self, gpus: Iterable[str]) -> dict[str, str]:
@@ -48,6 +48,6 @@ class Enforcements:
     def tick(self) -> None:
         """Look after what runs."""
         with self._lock:
-            made = [one for _asked, one in self._made.values()]
+            made = [one for _own, one in self._made.values()]
         for one in made:
             one.tick()

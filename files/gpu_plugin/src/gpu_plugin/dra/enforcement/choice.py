@@ -52,6 +52,13 @@ class Places:
 DEFAULT: Final = Places()
 
 
+def own(asked: Asked) -> tuple[object, ...]:
+    """Return what of the configuration an enforcement is made with."""
+    if asked.enforcement == MPS:
+        return (asked.split_count,)
+    return (asked.library, asked.memory_scaling > 1) if asked.enforcement == HAMI_CORE else ()
+
+
 def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
     """Return the enforcement that is asked for. InputError: there is none of that name."""
     if asked.enforcement == NONE:

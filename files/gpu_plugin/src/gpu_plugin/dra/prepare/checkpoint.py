@@ -49,8 +49,8 @@ class Checkpoint:
             return self._claims.get(uid)
 
     def shares(self, enforcement: str) -> list[Share]:
-        """Return the shares that are prepared with an enforcement."""
-        held = (one for one in self.claims.values() if one.state == form.PREPARED)
+        """Return the shares that are prepared with an enforcement, or are about to be."""
+        held = (one for one in self.claims.values() if one.state != form.UNPREPARING)
         return [each for one in held if one.enforcement == enforcement for each in shares(one)]
 
     def put(self, held: Held) -> None:
