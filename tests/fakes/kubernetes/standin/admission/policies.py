@@ -12,6 +12,7 @@ from tests.fakes.kubernetes.standin.admission import cel
 from tests.fakes.kubernetes.standin.admission.way import POLICIES, Way
 from tests.fakes.kubernetes.standin.answers import Refused
 from tests.fakes.kubernetes.standin.resources import RESOURCES
+from tests.fakes.kubernetes.standin.selectors import at
 from tests.fakes.kubernetes.standin.store import Store
 
 Json = dict[str, Any]
@@ -22,7 +23,8 @@ def check(way: Way, store: Store) -> None:
     """Let all policies look at a request that are bound. Refused."""
     for binding in store.of(RESOURCES[POLICIES, "validatingadmissionpolicybindings"]):
         policy = store.get(_policy(binding["spec"]["policyName"]))
-        if policy is not None:
+        selector = at(binding, "spec.matchResources.namespaceSelector")
+        if policy is not None and way.within(selector, store):
             _policed(way, policy, binding)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from tests.fakes.kubernetes.standin.answers import Refused, not_admitted
 from tests.fakes.kubernetes.standin.authorizers import User
-from tests.fakes.kubernetes.standin.resources import Asked
-from tests.fakes.kubernetes.standin.selectors import at
+from tests.fakes.kubernetes.standin.resources import RESOURCES, Asked
+from tests.fakes.kubernetes.standin.selectors import at, matches
+from tests.fakes.kubernetes.standin.store import Store
 
 Json = dict[str, Any]
 POLICIES = "admissionregistration.k8s.io/v1"
@@ -61,6 +62,11 @@ class Way:
                 ("operations", self.operation),
             )
         )
+
+    def within(self, selector: Mapping[str, Any] | None, store: Store) -> bool:
+        """Tell whether its namespace is one that a webhook or a policy selects."""
+        space = store.get(RESOURCES["v1", "namespaces"].path("", self.asked.namespace)) or {}
+        return matches(at(space, "metadata.labels") or {}, selector)
 
     def variables(self) -> dict[str, Any]:
         """Return what an expression about it knows."""

@@ -39,8 +39,7 @@ def _calls(way: Way, hook: Json, store: Store) -> bool:
     """Tell whether a webhook is asked about a request."""
     if not any(way.matches(rule) for rule in hook.get("rules") or ()):
         return False
-    within = store.get(RESOURCES["v1", "namespaces"].path("", way.asked.namespace)) or {}
-    if not matches(at(within, "metadata.labels") or {}, hook.get("namespaceSelector")):
+    if not way.within(hook.get("namespaceSelector"), store):
         return False
     if not matches(at(way.now, "metadata.labels") or {}, hook.get("objectSelector")):
         return False
