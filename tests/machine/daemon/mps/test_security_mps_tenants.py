@@ -210,6 +210,7 @@ def test_the_size_can_be_chosen(make_shared: MakeShared) -> None:
     (uuid,) = shared.uuids()
     found = os.statvfs(shared.root / uuid / "shm")
     assert found.f_blocks * found.f_frsize == 128 << 20
+    assert found.f_files == 8192  # each takes memory of the kernel's beside
     refused = shared.node.folder / "refused.yaml"
     refused.write_text("sharing: {mps: {shmSize: 1MiB, resources: [{name: gpu, replicas: 2}]}}\n")
     done: subprocess.CompletedProcess[str] = shared.check(refused)

@@ -13,6 +13,7 @@ from gpu_plugin._shared._core.cdi.boot import Options
 
 from tests.docs.tables import exposure
 
+DRA, PLUGINS = "gpu-dra.service", "/var/lib/kubelet/plugins"
 PLUGIN, LABELS = "gpu-device-plugin.service", "gpu-node-labels.service"
 
 
@@ -36,6 +37,15 @@ def test_labels_can_not_become_static_pods() -> None:
         path = PurePosixPath(word.lstrip("-+"))
         assert not PurePosixPath("/etc/kubernetes/manifests").is_relative_to(path)
         assert not path.is_relative_to("/etc/kubernetes/manifests")
+
+
+@pytest.mark.attack("unit-privileges")
+def test_the_dra_driver_reaches_no_other_drivers_sockets() -> None:
+    """What may write beside them takes their place for the kubelet."""
+    assert exposure.setting(DRA, "ProtectSystem") == ["strict"]
+    for word in exposure.setting(DRA, "ReadWritePaths"):
+        path = PurePosixPath(word.lstrip("-+"))
+        assert not PurePosixPath(PLUGINS).joinpath("gpu.nvidia.com").is_relative_to(path)
 
 
 def test_a_specification_may_be_in_a_folder_of_ones_own() -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who uses an MPS daemon: its clients, with their pods and limits, who holds its socket, its servers."""
+"""Who uses an MPS daemon: its clients, with their pods and limits, who holds its socket, its servers, containers."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 LONGEST_LIMIT: Final = 40
 MOST_NAMED: Final = 5
+FIRST: Final = "pid:[4026531836]"  # the kernel's number of the first namespace (PROC_PID_INIT_INO)
 PIDFD_GETFD: Final = 438  # pidfd_getfd(2) has this number on every architecture
 CREDENTIALS: Final = struct.Struct("3i")
 
@@ -97,6 +98,35 @@ def servers(daemon: int) -> tuple[int, ...]:
     """Return the processes that a control daemon started. Clients have a server; without, none is."""
     parents = ((pid, stat_fields(pid)[1:3]) for pid in _pids())  # and the leaders of their groups
     return tuple(pid for pid, found in parents if str(daemon) in found and pid != daemon)
+
+
+def sees_all() -> bool:
+    """Tell whether this process sees those of all containers, as it does not in most containers."""
+    return os.readlink(PROC / "self/ns/pid") == FIRST
+
+
+def tenant(system: int, inside: str, daemon: int, before: int = 0) -> int:
+    """Return a process of a container that has a file system, by its device number, at a path; 0 where none has.
+
+    That of ``before`` is looked at first. What the control daemon started has it too, and is none.
+    """
+    number, known = f"{os.major(system)}:{os.minor(system)}", {_space(daemon)}
+    for pid in (before, *_pids()):
+        space = _space(pid)
+        if space not in known:
+            known.add(space)
+            mounts = map(str.split, peek(PROC / str(pid) / "mountinfo").splitlines())
+            # While a container is made, its root is a folder of the host's.
+            if any(one[2] == number and one[4].endswith(inside) for one in mounts):
+                return pid
+    return 0
+
+
+def _space(pid: int) -> str:
+    """Return which mounts a process sees; nothing where it has ended."""
+    with contextlib.suppress(OSError):
+        return os.readlink(PROC / str(pid) / "ns/mnt")
+    return ""
 
 
 def _pids() -> Iterator[int]:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,13 +20,14 @@ from .._shared._nvml.real import Nvml, open_nvml
 from ..tools import logs
 from ..tools.state import VERSION, StateFile, StateUnusable, read, started
 from . import clients, control, folders
-from .paths import Names
+from .paths import SHM_IN_CONTAINER, Names
 from .settings import Settings, Shares
 
 if TYPE_CHECKING:
     from .supervisor import Options
 
 
+COARSE: Final = 1.0  # seconds, far more than file systems' times are late
 NO_MODE: Final = (NOT_FOUND, NOT_SUPPORTED)  # of a GPU that went, or is in MIG mode
 
 
@@ -116,6 +119,30 @@ class Rollback:
 
     def _save(self) -> None:
         self._file.write(dict(self._data))
+
+
+class SharedMemory:
+    """What all containers of a device have as /dev/shm, of which none is to find what those before left."""
+
+    def __init__(self, names: Names) -> None:
+        self._path, self._tenant = Path(names.shm), 0
+
+    def tidy(self, daemon: int, servers: Iterable[int], end: Callable[[str], object]) -> None:
+        """Empty it where no container has it any more, and no client is there.
+
+        A server has files there too. It is ended before, at a look before this one; the next client gets another.
+        """
+        now = time.time()
+        if not (os.path.ismount(self._path) and any(self._path.iterdir()) and clients.sees_all()):
+            return
+        system = self._path.stat().st_dev
+        self._tenant = clients.tenant(system, SHM_IN_CONTAINER, daemon, self._tenant)
+        if self._tenant:
+            return
+        if ended := [end(f"shutdown_server {pid}") for pid in servers]:
+            logs.info("servers without clients and containers are ended", servers=len(ended))
+        else:
+            folders.empty(self._path, now - COARSE)
 
 
 @dataclass(frozen=True)

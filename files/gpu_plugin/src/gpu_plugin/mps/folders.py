@@ -24,6 +24,9 @@ SELINUX: Final = Path("/sys/fs/selinux/enforce")
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 # What a control daemon makes are three sockets and two empty files; clients only connect.
 IPC_LIMITS: Final = "size=1m,nr_inodes=64"
+PER_FILE: Final = (
+    16 << 10
+)  # bytes of shared memory for which there may be a file, which takes a KiB of the kernel's
 CONTROL: Final = "control"
 LOG: Final = "log"
 OWN: Final = "d-"  # with which the name of a control daemon's own directory begins
@@ -222,9 +225,17 @@ def mount_shm(names: Names, size: int) -> bool:
     path = Path(names.shm)
     folder(path, 0o1777)
     again = ",remount" if os.path.ismount(path) else ""
-    _mount(names, names.shm, f"mode=1777,size={size}{again}")
+    _mount(names, names.shm, f"mode=1777,size={size},nr_inodes={size // PER_FILE}{again}")
     _label(path)
     return True
+
+
+def empty(path: Path, before: float) -> None:
+    """Remove what is in a folder and was not changed since."""
+    for one in path.iterdir():
+        with contextlib.suppress(OSError):
+            if one.lstat().st_ctime < before:
+                Host().remove(str(one))
 
 
 def unmount(names: Names) -> None:

@@ -21,7 +21,7 @@ from ..tools.followed import Events
 from . import clients, device, folders, protocol
 from . import state as states
 from .control import ANSWER_SECONDS, MULTI_USER, Control
-from .device import Rollback
+from .device import Rollback, SharedMemory
 from .paths import PROGRAM, Names
 from .protocol import ControlError, Silent
 from .settings import DRAIN, READ_WRITE, TERMINATE, Bounds, Settings
@@ -65,7 +65,7 @@ class Supervisor:
         self.mode_problem, self.mode_due = "", False
         self._kept, self._options = kept, options
         self._report = Report(names)
-        self._rollback = Rollback(names)
+        self._rollback, self._shm = Rollback(names), SharedMemory(names)
         self._wake, self._changed = threading.Event(), threading.Event()
         self._control = Control(options.control, names, events, self._wake.set, options.patience)
         self._leaving = self._ending = False
@@ -296,6 +296,8 @@ class Supervisor:
             if self._control.has_fault(pid)
         ]
         self._report.clients(found)
+        if not self._clients:
+            self._shm.tidy(self._control.pid, servers, self._control.ask)
 
     def _silence(self, error: Silent) -> str:
         """Return what is said of a daemon that does not answer. ControlError: it is replaced.
