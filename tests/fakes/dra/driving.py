@@ -44,6 +44,7 @@ class DraNode:
         self.config, self.log = folder / "config.yaml", folder / "log"
         self.cdi = sim.root / "var/run/cdi"
         self.process: subprocess.Popen[bytes] | None = None
+        self.pods: dict[str, str] = {}  # the UIDs of claims' pods
         self.env = {**sim.env, "PYTHONDONTWRITEBYTECODE": ""}
         self.describe()
 
@@ -116,6 +117,7 @@ class DraNode:
         pods = [{"resource": "pods", "name": name, "uid": str(uuid.uuid4())}]
         allocation = {"devices": {"results": results, "config": config}}
         used = {"nodeName": NODE, "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
+        self.pods[name] = pods[0]["uid"]
         self.api.pods[f"default/{name}"] = {"metadata": {"uid": pods[0]["uid"]}, "spec": used}
         self.api.objects[f"{CLAIMS}/{name}"] = {
             "apiVersion": "resource.k8s.io/v1",
@@ -126,10 +128,10 @@ class DraNode:
         return "default", name, uid
 
     def start_pod(self, claim: Claim) -> list[str]:
-        return self.kubelet.start_pod(DRIVER, claim[1], claim)
+        return self.kubelet.start_pod(DRIVER, self.pods.get(claim[1], claim[1]), claim)
 
     def end_pod(self, claim: Claim) -> None:
-        self.kubelet.end_pod(DRIVER, claim[1])
+        self.kubelet.end_pod(DRIVER, self.pods.get(claim[1], claim[1]))
 
     def spec(self, claim: Claim) -> Json:
         found: Json = json.loads(self.file(claim).read_text())

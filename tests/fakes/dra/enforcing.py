@@ -88,11 +88,13 @@ class Enforcing(Process):
 
 
 class Limiting(Process):
-    """That of cgroups. ``library`` is the folder of the driver's."""
+    """That of cgroups. ``library`` is the folder of the driver's, ``kubelet`` the kubelet's."""
 
-    def __init__(self, sim: Sim, cgroups: Path, library: Path | None = None) -> None:
+    def __init__(
+        self, sim: Sim, cgroups: Path, library: Path | None = None, kubelet: Path = Path("/none")
+    ) -> None:
         more = {"LD_LIBRARY_PATH": str(library)} if library else {}
-        super().__init__({"cgroups": str(cgroups)}, {**sim.env, **more})
+        super().__init__({"cgroups": str(cgroups), "kubelet": str(kubelet)}, {**sim.env, **more})
 
 
 def share(sim: Sim, claim: str = "c1", gpu: int = 0, **more: Any) -> dict[str, Any]:
@@ -105,9 +107,10 @@ def share(sim: Sim, claim: str = "c1", gpu: int = 0, **more: Any) -> dict[str, A
 def _made(options: dict[str, Any]) -> Enforcement:
     from gpu_plugin.dra.enforcement.cgroup import Cgroup
     from gpu_plugin.dra.enforcement.mps import Mps
+    from gpu_plugin.dra.users import Users
 
     if "cgroups" in options:
-        return Cgroup(Path(options["cgroups"]))
+        return Cgroup(Path(options["cgroups"]), Users(Path(options["kubelet"])))
     units = Units(options["command"], options["log"])
     folder, split = Path(options["folder"]), options["split"]
     return Mps(folder, units, options["root"], split, patience=options["patience"])

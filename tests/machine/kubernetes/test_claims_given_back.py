@@ -15,6 +15,7 @@ from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import gone
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
+from gpu_plugin.dra.users import Users
 
 from tests.fakes.clock import Clock
 from tests.fakes.kubernetes.administered import KINDS, Administered
@@ -112,7 +113,7 @@ def test_what_the_kubelet_has_forgotten_is_given_back_with_its_own_credential(
         checkpoint.put(one)
     end_pod(cluster, kubelet, lost)
     forgotten = Forgotten(
-        tmp_path, checkpoint, lambda one: gone(kubelet, one), undone.append, clock.time
+        Users(tmp_path), checkpoint, lambda one: gone(kubelet, one), undone.append, clock.time
     )
     forgotten.look()
     clock.now += PATIENCE

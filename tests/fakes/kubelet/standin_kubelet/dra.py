@@ -231,8 +231,8 @@ class DraKubelet:
             key = namespace, name
             if self._uids.get(key, uid) != uid:
                 raise DraError(f"old ResourceClaim with same name {name} still exists")
-            self._uids[key] = uid
             given = self.claims.setdefault(key, Given())
+            self._uids[key] = uid
             given.pods.add(pod)
             wanted += [] if given.prepared else [(namespace, name, uid)]
         self._keep()
@@ -265,6 +265,7 @@ class DraKubelet:
                 wanted.append((namespace, name, self._uids[namespace, name]))
             else:
                 given.pods.discard(pod)
+        self._keep()
         if not wanted:
             return
         answer = self._plugin(driver).unprepare(wanted)
@@ -276,7 +277,7 @@ class DraKubelet:
         if left := len(wanted) - len(answer.claims):
             raise DraError(f"NodeUnprepareResources skipped {left} ResourceClaims")
         for namespace, name, _uid in wanted:
-            del self.claims[namespace, name], self._uids[namespace, name]
+            del self._uids[namespace, name], self.claims[namespace, name]
         self._keep()
 
     def _keep(self) -> None:
@@ -286,7 +287,12 @@ class DraKubelet:
 
     def _write(self) -> None:
         listed = [
-            {"ClaimUID": uid, "ClaimName": name, "Namespace": namespace}
+            {
+                "ClaimUID": uid,
+                "ClaimName": name,
+                "Namespace": namespace,
+                "PodUIDs": {pod: {} for pod in sorted(self.claims[namespace, name].pods)},
+            }
             for (namespace, name), uid in list(self._uids.items())
         ]
         data = {

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import UNRELATED, gone
-from gpu_plugin.dra.prepare.forgotten import PATIENCE, STATE, Forgotten
+from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
+from gpu_plugin.dra.users import STATE, Users
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 HELD = Held(UID, "ns", "c", PREPARED, (Device("r", "n", "gpu-0", "GPU-0", 0),))
@@ -32,8 +35,13 @@ class Scene:
         for one in held or (HELD,):
             checkpoint.put(one)
         self.forgotten = Forgotten(
-            folder, checkpoint, api_lost, self.undone.append, lambda: self.now
+            Users(folder), checkpoint, api_lost, self.undone.append, lambda: self.now
         )
+
+    def knows(self, *claims: str) -> None:
+        """Let the kubelet write down these claims."""
+        listed = [{"ClaimUID": one, "PodUIDs": {"pod": {}}} for one in claims] or None
+        self.state.write_text(json.dumps({"Data": json.dumps({"ClaimInfoStateList": listed})}))
 
     def pass_time(self, seconds: float = PATIENCE) -> list[str]:
         self.now += seconds
@@ -50,15 +58,24 @@ def test_a_claim_that_nobody_knows_is_given_back_after_a_while(tmp_path: Path) -
 
 def test_a_claim_that_the_kubelet_knows_is_its_to_give_back(tmp_path: Path) -> None:
     scene = Scene(tmp_path, lambda _held: True)
-    scene.state.write_text(f'{{"Data":"{{\\"ClaimUID\\":\\"{UID}\\"}}"}}')
+    scene.knows(UID)
     assert [scene.pass_time() for _look in range(3)][-1] == []
-    scene.state.write_text("{}")
+    scene.knows()
     scene.pass_time()
-    scene.state.write_text(UID)  # known again meanwhile: the time begins anew
+    scene.knows(UID)  # known again meanwhile: the time begins anew
     scene.pass_time()
-    scene.state.write_text("{}")
+    scene.knows()
     assert scene.pass_time() == []
     assert scene.pass_time() == [UID]
+
+
+def test_nothing_is_given_back_while_the_kubelets_word_is_not_understood(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, lambda _held: True)
+    scene.pass_time()
+    scene.state.write_text("{}")
+    with pytest.raises(NodeError, match=f"{STATE} is damaged"):
+        scene.pass_time()
+    assert scene.undone == []
 
 
 def test_a_claim_that_fails_keeps_no_other_from_being_given_back(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ from .prepare.plan import Limits, check_published, limits
 from .publish import Publisher
 from .server import Driver
 from .slice_api import SliceApi
+from .users import Users
 
 TICK: Final = 0.5
 LOOK: Final = 30.0  # seconds between two looks for claims that the kubelet has forgotten
@@ -99,7 +100,8 @@ class Service:
         # Beside the daemon's own: each keeps what it knows of faults.
         folder = run / DRA_FOLDER
         self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self._wakeup.set)
-        places = Places(root, run, self._configuration.config.mps_root, paths.mps_managers)
+        users, config = Users(kubelet), self._configuration.config
+        places = Places(root, run, config.mps_root, paths.mps_managers, users)
         self._enforcements = Enforcements(
             lambda: self._configuration.config.dra, places, self._checkpoint.shares
         )
@@ -123,7 +125,7 @@ class Service:
         self._health = HealthNews()
         calls = Calls(self._preparer, self._took)
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
-        self._folder = Folder(paths.registration.parent)
+        self._folders = tuple(Folder(one.parent) for one in (paths.registration, paths.socket))
         self._telemetry = Telemetry(lambda: report.pages(self._observer))
         self._status = StateFile(paths.status_file, compact=True)
         self._stopping = self._asked = self._restored = self._leaving = False
@@ -136,7 +138,7 @@ class Service:
         self._enforce = Chore("enforcement", "what enforces shares fails", self._enforcements.tick)
         self._publish = Chore("slices", "what is published can't be built", self._want)
         forgotten = Forgotten(
-            kubelet,
+            users,
             self._checkpoint,
             lambda held: claims.gone(self._access, held),
             self._preparer.unprepare,
@@ -214,7 +216,7 @@ class Service:
                 self._publish.run()
             self._follow_node()
             self._look_for_forgotten()
-        if self._folder.lost():
+        if any(one.lost() for one in self._folders):
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self._stopping = True
         self._report(*(["READY=1"] if asked else []))

@@ -54,6 +54,27 @@ class Chore(Generic[P, T]):
         return result
 
 
+class Tries:
+    """Each is a try in a with statement, and fails alone: the first failure is raised at the end, by check()."""
+
+    def __init__(self) -> None:
+        self._failed: list[NodeError | OSError] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, NodeError | OSError):
+            return False
+        self._failed.append(error)
+        return True
+
+    def check(self) -> None:
+        """Raise the first failure, if there was any. NodeError, OSError."""
+        if self._failed:
+            raise self._failed[0]
+
+
 def errors(chores: Iterable[Chore[..., Any]]) -> dict[str, str | None]:
     """Return by name why chores failed the last time, None for those that did not."""
     return {one.name: one.error for one in chores if one.ran}

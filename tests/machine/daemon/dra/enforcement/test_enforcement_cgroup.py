@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpu_plugin._shared._core import pods
 from gpu_plugin.dra.enforcement import pod_cgroup
+from gpu_plugin.dra.enforcement.cgroup import NOTHING
+from gpu_plugin.dra.users import STATE
 from hypothesis import given
 from hypothesis import strategies as st
 from nvsim.testing import PROJECT, Sim, client, start
@@ -24,6 +27,7 @@ from tests.support.waiting import eventually
 
 VERSION = "615.71.01"
 POD = "0b6f2f53-94ab-4f6c-a5a4-0d8a2bdc1c5e"
+THIRD = "0a6f2f53-94ab-4f6c-a5a4-0d8a2bdc1c5e"
 OTHER = "1b6f2f53-94ab-4f6c-a5a4-0d8a2bdc1c5e"
 MAX = 0xFFFFFFFFFFFFFFFF
 
@@ -44,8 +48,19 @@ class Node:
         self.made: list[Limiting] = []
 
     def limit(self) -> Limiting:
-        self.made.append(Limiting(self.sim, self.cgroups, self.library))
+        self.made.append(Limiting(self.sim, self.cgroups, self.library, self.folder))
         return self.made[-1]
+
+    def kubelet_has(self, **claims: Sequence[str]) -> None:
+        """Let the kubelet write down which pods have which claims."""
+        listed = [
+            {"ClaimUID": claim, "PodUIDs": {one: {} for one in pods}}
+            for claim, pods in claims.items()
+        ]
+        data = json.dumps({"ClaimInfoStateList": listed})
+        temporary = self.folder / "new"
+        temporary.write_text(json.dumps({"Data": data, "Checksum": 0}))
+        temporary.rename(self.folder / STATE)
 
     def pod(self, uid: str = POD, quality: str = "burstable", *, dmem: bool = False) -> Path:
         """Make a pod's cgroup, as a kubelet with systemd does."""
@@ -182,16 +197,64 @@ def test_limit_that_the_driver_took_and_did_not_keep_is_refused(node: Node) -> N
     assert node.hard(group) == 70 * MIB  # the share that was refused does not count
 
 
-def test_pod_without_cgroup_or_several_pods_are_refused_and_leave_nothing(node: Node) -> None:
+def test_pod_that_joins_a_claim_has_none_of_its_memory_until_those_before_it_have_ended(
+    node: Node,
+) -> None:
+    """The kubelet has a claim prepared once, and writes down each pod before its containers start."""
+    first, later, last = (node.pod(uid) for uid in (POD, OTHER, THIRD))
+    limiting = node.limit()
+    node.kubelet_has(named=[POD])
+    limiting.ask("prepare", of(node, "named", memory=900 * MIB))
+
+    def limits(*pods: str) -> list[int]:
+        node.kubelet_has(named=pods)
+        limiting.ask("tick")
+        return [node.hard(one) // MIB for one in (first, later, last)]
+
+    none, some = NOTHING // MIB, MAX // MIB
+    eventually(lambda: limits(POD, OTHER), [900, none, some])
+    eventually(lambda: limits(POD, OTHER, THIRD), [900, none, none])
+    eventually(lambda: limits(OTHER, THIRD)[1:], [900, none])
+    limiting.ask("prepare", of(node, "own", pod=THIRD, memory=70 * MIB))
+    assert node.hard(last) == 70 * MIB
+    eventually(lambda: limits(THIRD)[2:], [970])
+
+
+def test_claim_of_several_pods_has_its_memory_once(node: Node) -> None:
+    first, later, limiting = node.pod(), node.pod(OTHER), node.limit()
+    limiting.ask("prepare", {**of(node, memory=900 * MIB), "pods": [POD, OTHER]})
+    assert (node.hard(first), node.hard(later)) == (900 * MIB, NOTHING)
+    limiting.ask("unprepare", {**of(node, memory=900 * MIB), "pods": [POD, OTHER]})
+    assert (node.hard(first), node.hard(later)) == (MAX, MAX)
+
+
+def test_limit_that_fails_keeps_no_other_pod_from_its_own(node: Node) -> None:
+    refused, group, limiting = node.pod(dmem=True), node.pod(OTHER, dmem=True), node.limit()
+    (refused / "dmem.max").unlink()
+    (refused / "dmem.max").symlink_to("/dev/null")
+    limiting.ask("restore", of(node), of(node, "c2", pod=OTHER, memory=70 * MIB))
+    limiting.ask("tick")
+    eventually(lambda: node.hard(group) == 70 * MIB)
+
+
+def test_start_does_not_wait_for_a_driver_that_hangs(node: Node) -> None:
+    group, limiting = node.pod(), node.limit()
+    node.sim.ctl("hang", function="*")
+    limiting.ask("restore", of(node, memory=900 * MIB))
+    limiting.ask("tick")
+    node.sim.ctl("clear-faults")
+    eventually(lambda: node.hard(group) == 900 * MIB)
+
+
+def test_pod_without_cgroup_or_no_pod_is_refused_and_leaves_nothing(node: Node) -> None:
     limiting = node.limit()
     with pytest.raises(RuntimeError, match=f"pod {POD} has no cgroup: .*cgroupsPerQOS"):
         limiting.ask("prepare", of(node))
     group = node.pod()
     limiting.ask("tick")
     assert node.hard(group) == MAX  # the share that was refused is not remembered
-    both = {**of(node), "pods": [POD, OTHER]}
-    with pytest.raises(RuntimeError, match="reserved for 2 pods, and under cgroup it must be one"):
-        limiting.ask("prepare", both)
+    with pytest.raises(RuntimeError, match="no pod is known that has claim c1"):
+        limiting.ask("prepare", {**of(node), "pods": []})
     with pytest.raises(RuntimeError, match=r"pod: '../x' is not valid"):
         limiting.ask("prepare", of(node, pod="../x"))
 

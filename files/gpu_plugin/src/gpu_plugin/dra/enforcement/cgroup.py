@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,8 @@ from ..._shared._nvml import limits
 from ..._shared._nvml.limits import NO_LIMITS, Limits
 from ..._shared._nvml.real import Nvml, open_nvml
 from ...tools import logs
-from ...tools.chores import Worker
+from ...tools.chores import Tries, Worker
+from ..users import Users
 from ..values import Edits, Share
 from . import pod_cgroup
 from .opinions import Opinions
@@ -27,19 +28,31 @@ from .opinions import Opinions
 FIRST_BRANCH: Final = 615
 FRESH: Final = 30.0  # seconds until the driver is asked again what it can
 EVERY: Final = 5.0  # seconds between two looks at limits, each of which opens the driver
+# Of a pod that came to a claim later, in bytes: whether 0 is no limit to a driver nobody says.
+NOTHING: Final = 1 << 20
 UNKNOWN: Final = "the driver has not told yet whether it limits cgroups"
 Place = tuple[str, str]  # a pod's UID, and the UUID of a GPU
 
 
 class Cgroup:
-    """``cgroups`` is where the hierarchy is mounted. The kubelet's calls and tick() come in threads of their own."""
+    """``cgroups`` is where the hierarchy is mounted, ``users`` tells which pods have a claim.
+
+    The first of them has its memory, so that a claim is never more than it says. The kubelet's calls and tick()
+    come in threads of their own.
+    """
 
     name = CGROUP
 
-    def __init__(self, cgroups: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._cgroups, self._clock = cgroups, clock
+    def __init__(
+        self, cgroups: Path, users: Users, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._cgroups, self._users, self._clock = cgroups, users, clock
         self._lock = threading.Lock()
         self._live: dict[tuple[str, str], Share] = {}
+        self._pods: dict[
+            str, tuple[str, ...]
+        ] = {}  # of each claim, in the order in which they came
+        self._seen: object = None  # of what the kubelet tells
         self._driver = Opinions("limits", self._ask_driver, FRESH, clock)
         self._worker, self._looked = Worker("limits-tick"), float("-inf")
 
@@ -61,64 +74,100 @@ class Cgroup:
         return _driver_problem(uuid, self._cgroups)
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
-        """Limit the pod to what its shares of each GPU come to, and read it back. NodeError."""
+        """Limit pods to what their shares of each GPU come to, and read it back. NodeError."""
         for uuid in dict.fromkeys(one.gpu_uuid for one in shares):
             if why := self._kernel_problem() or self._driver.now(uuid):
                 raise NodeError(f"pods can't be limited on {uuid}", cause=why)
-        for one in shares:
-            _only_pod(one)
         with self._lock:
-            before = dict(self._live)
+            before = dict(self._live), self._pods
             self._live.update({(one.claim, one.share_id): one for one in shares})
+            self._follow()
+            places = self._places(shares)
             try:
-                self._apply(_places(shares))
+                self._apply(places, {_first(one.claim, self._pods_of(one)) for one in shares})
             except BaseException:
-                self._live = before
-                self._undo(_places(shares))
+                self._live, self._pods = before
+                self._undo(places)
                 raise
         return Edits()
 
     def unprepare(self, shares: Sequence[Share]) -> None:
-        """Limit the pod to what it has left. A cgroup that is gone took its limits along."""
+        """Limit pods to what they have left. A cgroup that is gone took its limits along."""
         with self._lock:
+            places = self._places(shares)
             for one in shares:
                 self._live.pop((one.claim, one.share_id), None)
-            self._apply(_places(shares), missing_too=True)
+                self._pods.pop(one.claim, None)
+            self._apply(places)
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up what lives. Limits of other cgroups are none of ours: they go with their pods."""
+        """Take up what lives; tick() looks after it. Limits of other cgroups are none of ours: they go with them."""
         with self._lock:
             self._live = {(one.claim, one.share_id): one for one in live}
-        self._look()
 
     def tick(self) -> None:
-        """Limit again whatever somebody changed. Nobody waits for the driver here."""
-        now = self._clock()
-        if self._live and now - self._looked >= EVERY and self._worker.start(self._look):
-            self._looked = now
+        """Limit again whatever somebody changed, and who has come. Nobody waits for the driver here."""
+        now, seen = self._clock(), self._users.stamp()
+        due = now - self._looked >= EVERY or seen != self._seen
+        if self._live and due and self._worker.start(self._look):
+            self._looked, self._seen = now, seen
 
     def _look(self) -> None:
         try:
             with self._lock:
-                self._apply(_places(self._live.values()), missing_too=True)
+                self._follow()
+                self._apply(self._places(self._live.values()))
         except (NodeError, OSError) as error:
             logs.warning("the memory limits of pods can't be looked after", cause=error)
 
-    def _apply(self, places: Iterable[Place], *, missing_too: bool = False) -> None:
-        """Have the limits that shares come to. A cgroup is looked for in any case, a driver if there is any."""
-        groups = {one: self._group(one[0], missing_too) for one in sorted(set(places))}
-        if not any(groups.values()):
-            return
-        with open_nvml():
-            for place, group in groups.items():
-                if group:
-                    self._limit(group, place)
+    def _follow(self) -> None:
+        """Note which pods came to claims, and which have ended. One that the kubelet does not have keeps its pods."""
+        try:
+            users = self._users.read()
+        except (NodeError, OSError) as error:
+            logs.warning("which pods have which claims is not known", cause=error)
+            users = {}
+        pods: dict[str, tuple[str, ...]] = {}
+        for one in self._live.values():
+            before = self._pods.get(one.claim, one.pods)
+            now = users.get(one.claim) or frozenset(before)
+            pods[one.claim] = (
+                *(pod for pod in before if pod in now),
+                *sorted(now.difference(before)),
+            )
+            for pod in set(pods[one.claim][1:]).difference(self._pods.get(one.claim, ())):
+                logs.warning("a claim's memory is another pod's", claim=one.claim, pod=pod)
+        self._pods = pods
 
-    def _group(self, pod: str, missing_too: bool) -> Path | None:
-        if missing_too:
-            return pod_cgroup.find(self._cgroups, pod)
-        group = pod_cgroup.require(self._cgroups, pod)
-        pod_cgroup.enable(self._cgroups, group)
+    def _pods_of(self, share: Share) -> tuple[str, ...]:
+        return self._pods.get(share.claim, share.pods)
+
+    def _places(self, shares: Iterable[Share]) -> list[Place]:
+        return [(pod, one.gpu_uuid) for one in shares for pod in self._pods_of(one)]
+
+    def _apply(self, places: Iterable[Place], required: Collection[str] = ()) -> None:
+        """Have the limits that shares come to, each tried. The driver is asked where there is any cgroup.
+
+        NodeError, OSError: the first that failed; or a pod that is ``required`` has no cgroup.
+        """
+        groups: dict[Place, Path] = {}
+        tries = Tries()
+        for place in sorted(set(places)):
+            with tries:
+                if group := self._group(place[0], place[0] in required):
+                    groups[place] = group
+        if groups:
+            with open_nvml():
+                for place, group in groups.items():
+                    with tries:
+                        self._limit(group, place)
+        tries.check()
+
+    def _group(self, pod: str, required: bool) -> Path | None:
+        look = pod_cgroup.require if required else pod_cgroup.find
+        group = look(self._cgroups, pod)
+        if group:
+            pod_cgroup.enable(self._cgroups, group)
         return group
 
     def _limit(self, group: Path, place: Place) -> None:
@@ -139,29 +188,25 @@ class Cgroup:
         """
         sums: Counter[Place] = Counter()
         for one in self._live.values():
-            for pod in one.pods:
-                sums[pod, one.gpu_uuid] += one.memory
-        return Limits(0, sums[place]) if place in sums else NO_LIMITS
+            for number, pod in enumerate(self._pods_of(one)):
+                sums[pod, one.gpu_uuid] += 0 if number else one.memory
+        return Limits(0, max(sums[place], NOTHING)) if place in sums else NO_LIMITS
 
     def _undo(self, places: Iterable[Place]) -> None:
         try:
-            self._apply(places, missing_too=True)
+            self._apply(places)
         except NodeError as error:
             logs.warning("a memory limit stays until the pod is gone", cause=error)
 
 
-def _places(shares: Iterable[Share]) -> list[Place]:
-    return [(pod, one.gpu_uuid) for one in shares for pod in one.pods]
-
-
-def _only_pod(share: Share) -> None:
-    """A claim's second pod would be limited by nobody: the kubelet does not have it prepared again."""
-    if len(share.pods) != 1:
+def _first(claim: str, pods: Sequence[str]) -> str:
+    """Return the pod that has a claim's memory. NodeError: nobody would be limited."""
+    if not pods:
         raise NodeError(
-            f"claim {share.claim} is reserved for {len(share.pods)} pods, and under cgroup it must be one",
-            cause="each pod has a cgroup of its own, and limits of its own with that",
-            hint="use a ResourceClaimTemplate, which gives each pod a claim",
+            f"no pod is known that has claim {claim}",
+            cause="neither the kubelet nor the claim names one, and limits are on pods' cgroups",
         )
+    return pods[0]
 
 
 def _driver_problem(uuid: str, cgroups: Path) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -13,6 +13,7 @@ from ..._shared._core.dra.names import CGROUP, ENFORCEMENTS, HAMI_CORE, MPS, NON
 from ..._shared._core.errors import InputError
 from ...mps import units
 from ...mps.paths import ROOT
+from ..users import Users
 from ..values import Enforcement
 from .cgroup import Cgroup
 from .hami_core import HamiCore
@@ -41,12 +42,16 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are on the node. managers is who runs the manager of MPS daemons: see mps.units."""
+    """Where things are on the node, and which pods have which claims.
+
+    managers is who runs the manager of MPS daemons: see mps.units.
+    """
 
     root: Path = Path("/")
     run: Path = Path("/run/gpu-node")
     mps_root: str = ROOT
     managers: str = ""
+    users: Users = field(default_factory=lambda: Users(Path("/var/lib/kubelet")))
 
 
 DEFAULT: Final = Places()
@@ -72,7 +77,7 @@ def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
         scaled = asked.memory_scaling > 1
         return HamiCore(str(library), places.run / "hami-core", scaled=scaled)
     if asked.enforcement == CGROUP:
-        return Cgroup(places.root / "sys/fs/cgroup")
+        return Cgroup(places.root / "sys/fs/cgroup", places.users)
     raise InputError.of(
         "gpuNode.dra.enforcement", asked.enforcement, f"one of {', '.join(ENFORCEMENTS)}"
     )

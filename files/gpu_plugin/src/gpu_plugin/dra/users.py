@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which pods have which claims, as the kubelet keeps it (pkg/kubelet/cm/dra/state).
+
+It writes a pod down before it has the pod's claims prepared, and before any of its containers starts, also where a
+claim was prepared for another pod already; it drops a claim after it was unprepared.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from .._shared._core.errors import readable
+from ..tools import bounded
+
+STATE: Final = "dra_manager_state"  # below the kubelet's root folder
+LONGEST: Final = 64 << 20
+HINT: Final = "take a release of gpu.node that knows this version of the kubelet"
+
+
+class Users:
+    """``kubelet`` is the kubelet's root folder. Any thread may call."""
+
+    def __init__(self, kubelet: Path) -> None:
+        self._path = kubelet / STATE
+
+    def stamp(self) -> tuple[int, int]:
+        """Return what differs after each change."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_mtime_ns
+
+    def read(self) -> dict[str, frozenset[str]]:
+        """Return the UIDs of pods by their claims', none where there is no kubelet. NodeError, OSError: not known."""
+        try:
+            text = bounded.read(self._path, LONGEST)
+        except FileNotFoundError:
+            return {}
+        with readable(str(self._path), HINT):
+            listed = json.loads(json.loads(text)["Data"])["ClaimInfoStateList"]
+            return {one["ClaimUID"]: frozenset(one["PodUIDs"] or ()) for one in listed or ()}
