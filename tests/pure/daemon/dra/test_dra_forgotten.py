@@ -16,7 +16,7 @@ from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
-from gpu_plugin.dra.prepare.claims import UNRELATED, gone
+from gpu_plugin.dra.prepare.claims import UNRELATED, gone, moved
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import STATE, Users
 
@@ -150,3 +150,25 @@ def test_a_claim_is_gone_where_the_api_no_longer_gives_it_what_it_holds(
 def test_a_claim_is_not_gone_where_the_api_does_not_say_so(answer: Any) -> None:
     with pytest.raises(ApiError):
         gone(Answering(answer), HELD)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (claim(("n", "gpu-0")), False),
+        (claim(("n", "gpu-1")), True),
+        (claim(("other", "gpu-0")), True),
+        (claim(), True),
+        (claim(("n", "gpu-1"), uid=OTHER.uid), False),
+        (ApiError("x", "not found", status=404), False),
+        (ApiError("x", "cut off", status=403, told=SAID), False),
+        (ApiError("x", "no answer"), False),
+        ({}, False),
+    ],
+    ids=["same", "other", "elsewhere", "none", "another", "gone", "of-no-pod", "silent", "strange"],
+)
+def test_a_claim_is_prepared_anew_only_where_the_api_gives_it_something_else(
+    answer: Any, found: bool
+) -> None:
+    """A server that has just begun knows of no pods yet, and the claim's pod may be at work."""
+    assert moved(Answering(answer), HELD) is found  # type: ignore[arg-type]

@@ -173,18 +173,7 @@ def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:
     assert plan.steps(held(state=PREPARED), intact=False) == everything[1:]
     assert plan.steps(held(state=PREPARED), intact=True) == ()
     for state in (PREPARING, PREPARED):  # allocated anew under its UID
-        assert plan.steps(held(state=state), intact=True, same=False) == (plan.UNDO, *everything)
-
-
-def test_a_claim_is_the_same_as_long_as_it_is_allocated_the_same_devices() -> None:
-    result = Result("r", "n", "gpu-0-share", "s")
-    for results, found in (
-        ((result,), True),
-        ((replace(result, share_id="t"),), False),
-        ((replace(result, device="gpu-1-share"),), False),
-        ((result, Result("q", "n", "gpu-1")), False),
-    ):
-        assert plan.same(Claim(UID, "ns", "c", results), held(share())) is found, results
+        assert plan.steps(held(state=state), intact=True, moved=True) == (plan.UNDO, *everything)
 
 
 def test_shares_have_their_limits_and_their_priority() -> None:

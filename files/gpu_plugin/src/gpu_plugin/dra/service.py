@@ -112,6 +112,7 @@ class Service:
             lambda namespace, name, uid: claims.read(
                 self._access, namespace, name, uid, paths.node
             ),
+            lambda held: claims.moved(self._access, held),
             self._files,
             Instances(root, paths.mig_lock),
             self._now,

@@ -23,7 +23,6 @@ from ..._shared._core.dra.checkpoint import (
     Instance,
 )
 from ..._shared._core.errors import NodeError
-from ...cluster.errors import ApiError
 from ...config.configuration import Config
 from ...offer.devices import Inventory
 from ...tools import logs
@@ -86,18 +85,22 @@ class Locks:
 
 
 class Preparer:
-    """``read`` gets a claim from the API, ``now`` returns what holds, ``enforcement`` those by their names."""
+    """``read`` gets a claim from the API, ``moved`` tells whether that gives one other devices than it holds.
+
+    ``now`` returns what holds, ``enforcement`` those by their names.
+    """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         read: Read,
+        moved: Callable[[Held], bool],
         files: ClaimFiles,
         instances: Instances,
         now: Callable[[], Now],
         enforcement: Callable[[str], Enforcement],
     ) -> None:
-        self._checkpoint, self._read = checkpoint, read
+        self._checkpoint, self._read, self._moved = checkpoint, read, moved
         self._files, self._instances = files, instances
         self._now, self._enforcement = now, enforcement
         self._claims, self._room = Locks(), threading.Lock()
@@ -114,9 +117,9 @@ class Preparer:
         """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
         with self._claims.of(check_uid(uid)):
             held = self._checkpoint.get(uid)
-            same = held is None or self._is_same(namespace, name, held)
+            moved = held is not None and self._moved(held)
             intact = held is not None and self._intact(held)
-            for step in plan.steps(held, intact=intact, same=same):
+            for step in plan.steps(held, intact=intact, moved=moved):
                 if held is None or step == plan.NOTE:
                     held = self._note(self._read(namespace, name, uid))
                 else:
@@ -125,13 +128,6 @@ class Preparer:
             if held is None:
                 raise NodeError(f"nothing is known of claim {namespace}/{name}")
             return tuple(_given(held, one) for one in held.devices)
-
-    def _is_same(self, namespace: str, name: str, held: Held) -> bool:
-        """Tell whether a claim is still allocated what it holds; where the API does not answer, it is."""
-        try:
-            return plan.same(self._read(namespace, name, held.uid), held)
-        except ApiError:
-            return True
 
     def _note(self, claim: Claim) -> Held:
         """Write down what is about to be prepared, if there is room for it."""

@@ -9,7 +9,7 @@ A tenant writes claims; of what he writes only the opaque parameters get here, t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -68,19 +68,34 @@ def gone(access: Access, held: Held) -> bool:
 
     A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
     """
-    doing = f"reading the claim {held.namespace}/{held.name}"
-    path = PATH.format(quote(held.namespace, safe=""), quote(held.name, safe=""))
     try:
-        found = access.ask(doing, "GET", path, rights=RIGHTS)
+        return _ask(access, held, lambda found: not _is(found, held) or _differs(found, held))
     except ApiError as error:
         if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.told):
             return True
         raise
-    return understood(doing, lambda: found["metadata"]["uid"] != held.uid or moved(found, held))
 
 
-def moved(found: Json, held: Held) -> bool:
-    """Tell whether a claim is allocated other devices than it holds, or none. LookupError..."""
+def moved(access: Access, held: Held) -> bool:
+    """Tell whether the API says that a claim is allocated other devices than it holds, or none."""
+    try:
+        return _ask(access, held, lambda found: _is(found, held) and _differs(found, held))
+    except ApiError:
+        return False
+
+
+def _ask(access: Access, held: Held, look: Callable[[Json], bool]) -> bool:
+    doing = f"reading the claim {held.namespace}/{held.name}"
+    path = PATH.format(quote(held.namespace, safe=""), quote(held.name, safe=""))
+    found = access.ask(doing, "GET", path, rights=RIGHTS)
+    return understood(doing, lambda: look(found))
+
+
+def _is(found: Json, held: Held) -> bool:
+    return bool(found["metadata"]["uid"] == held.uid)
+
+
+def _differs(found: Json, held: Held) -> bool:
     there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
     return there != {(one.pool, one.device, one.share_id) for one in held.devices}
 

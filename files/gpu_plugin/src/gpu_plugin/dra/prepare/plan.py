@@ -147,12 +147,6 @@ def check_published(dra: Dra, claims: Iterable[Held]) -> None:
         )
 
 
-def same(claim: Claim, held: Held) -> bool:
-    """Tell whether a claim is still allocated what it holds."""
-    wanted = {(one.pool, one.device, one.share_id) for one in claim.results}
-    return wanted == {(one.pool, one.device, one.share_id) for one in held.devices}
-
-
 def is_share(device: Device) -> bool:
     """Tell whether a device is a share of a GPU."""
     return device.device.endswith("-share")
@@ -213,15 +207,15 @@ GIVE: Final = "give"  # set up what enforces shares, and describe it all to cont
 DONE: Final = "done"
 
 
-def steps(held: Held | None, *, intact: bool, same: bool = True) -> tuple[str, ...]:
+def steps(held: Held | None, *, intact: bool, moved: bool = False) -> tuple[str, ...]:
     """Return what is left to do for a claim that the kubelet wants prepared.
 
-    ``held`` is what is written down of it, ``intact`` whether all is still there that it was given, ``same`` whether
-    it is still allocated that.
+    ``held`` is what is written down of it, ``intact`` whether all is still there that it was given, ``moved`` whether
+    it is allocated something else by now.
     """
     if held is None:
         return (NOTE, INSTANCES, GIVE, DONE)
-    if held.state == UNPREPARING or not same:
+    if held.state == UNPREPARING or moved:
         return (UNDO, NOTE, INSTANCES, GIVE, DONE)
     if held.state == PREPARED and intact:
         return ()
