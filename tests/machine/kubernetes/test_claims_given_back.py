@@ -13,9 +13,10 @@ import pytest
 from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
-from gpu_plugin.dra.prepare.claims import gone
+from gpu_plugin.dra.prepare.claims import beside, gone
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import Users
+from gpu_plugin.dra.values import Claim
 
 from tests.fakes.clock import Clock
 from tests.fakes.kubernetes.administered import KINDS, Administered
@@ -102,6 +103,22 @@ def test_a_named_claim_that_is_allocated_elsewhere_is_given_back(
         allocate(cluster, "named")
         allocate(cluster, "named", device, pool)
         assert gone(kubelet, one) is found, (device, pool)
+
+
+def test_claims_of_one_container_are_told_by_its_pod(
+    cluster: Administered, kubelet: Access
+) -> None:
+    container = {
+        "name": "main",
+        "image": "app",
+        "resources": {"claims": [{"name": "a"}, {"name": "b"}]},
+    }
+    named = [{"name": one, "resourceClaimName": f"claim-{one}"} for one in "ab"]
+    spec = {"containers": [container], "resourceClaims": named, "nodeName": NODE}
+    meta = {"name": "both", "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    claim = Claim("uid", "default", "claim-a", (), ("pod-uid",), ("both",))
+    eventually(lambda: beside(kubelet, claim), {"claim-b"})
 
 
 def test_what_the_kubelet_has_forgotten_is_given_back_with_its_own_credential(

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from nvsim import genuine
+from standin_kubelet.dra import DraError
 
-from tests.fakes.dra.driving import DraNode, MakeDra
+from tests.fakes.dra.driving import CLAIMS, DRIVER, DraNode, MakeDra
 from tests.support.folder import elsewhere
 from tests.support.waiting import eventually
 
@@ -32,14 +33,18 @@ def mode(node: DraNode) -> int:
     return int(node.sim.ctl("status")["gpus"][0]["compute_mode"])
 
 
+def start(node: DraNode, mps_root: Path) -> None:
+    node.env["PATH"] = f"{genuine.mps_control().parent}:{os.environ['PATH']}"
+    node.env["MPS_ROOT"] = str(mps_root)
+    node.start("{enforcement: mps}", "--mps-managers", "own")
+
+
 def test_a_share_has_its_limits_by_mps_and_the_daemon_ends_with_the_last(
     make_dra: MakeDra, mps_root: Path
 ) -> None:
     node = make_dra(1)
-    node.env["PATH"] = f"{genuine.mps_control().parent}:{os.environ['PATH']}"
-    node.env["MPS_ROOT"] = str(mps_root)
     before = mode(node)
-    node.start("{enforcement: mps}", "--mps-managers", "own")
+    start(node, mps_root)
     kind = {"apiVersion": "gpu.node/v1", "kind": "ShareConfig"}
     first = node.claim("first", "gpu-0-share", parameters={**kind, "priority": 1})
     second = node.claim("second", "gpu-0-share", parameters={**kind, "coreLimit": False})
@@ -60,3 +65,25 @@ def test_a_share_has_its_limits_by_mps_and_the_daemon_ends_with_the_last(
     assert mode(node) != before
     node.end_pod(second)
     eventually(lambda: mode(node) == before)
+
+
+def test_two_shares_of_one_container_are_refused_by_name(make_dra: MakeDra, mps_root: Path) -> None:
+    """The kubelet has both prepared by one call, and does not say which containers use them."""
+    node = make_dra(2)
+    start(node, mps_root)
+    claims = [node.claim("first", "gpu-0-share"), node.claim("second", "gpu-1-share")]
+    named = [{"name": one[1], "resourceClaimName": one[1]} for one in claims]
+    container = {"name": "main", "resources": {"claims": [{"name": one[1]} for one in claims]}}
+    pod = node.api.pods["default/first"]
+    node.api.pods["default/first"] = {
+        **pod,
+        "spec": {**pod["spec"], "resourceClaims": named, "containers": [container]},
+    }
+    first, second = (node.api.objects[f"{CLAIMS}/{one[1]}"] for one in claims)
+    second["status"]["reservedFor"] = first["status"]["reservedFor"]
+    node.api.objects[f"{CLAIMS}/second"] = second
+    with pytest.raises(DraError, match="are of one container, and each has a share"):
+        node.kubelet.start_pod(DRIVER, node.pods["first"], *claims)
+    assert len(node.kept()) == 1
+    node.kubelet.end_pod(DRIVER, node.pods["first"])
+    assert node.kept() == {}

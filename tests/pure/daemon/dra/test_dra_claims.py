@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
-from gpu_plugin.dra.prepare.claims import check_uid, parameters, parse, quantity
+from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.dra.prepare.claims import beside, check_uid, parameters, parse, quantity
 from gpu_plugin.dra.values import Claim
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
@@ -49,6 +50,34 @@ def test_results_of_our_driver_are_read_and_no_others() -> None:
 def test_what_is_given_to_administrators_is_told_apart() -> None:
     assert claim(device="gpu-0", adminAccess=True).results[0].admin
     assert not claim().results[0].admin
+
+
+def test_claims_of_one_container_are_known_by_its_pod() -> None:
+    def container(*names: str) -> dict[str, Any]:
+        return {"name": "c", "resources": {"claims": [{"name": one} for one in names]}}
+
+    named = [{"name": one, "resourceClaimName": one} for one in ("c", "other", "own")]
+    pod = {
+        "spec": {
+            "resourceClaims": [*named, {"name": "made", "resourceClaimTemplateName": "t"}],
+            "containers": [container("c", "other"), container("own"), {"name": "plain"}],
+            "initContainers": [container("made", "c")],
+        },
+        "status": {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made"}]},
+    }
+    asked: list[str] = []
+
+    class Access:
+        def ask(self, _doing: str, _method: str, path: str) -> Any:
+            asked.append(path)
+            if len(asked) > 1:
+                raise ApiError("x", "no right", status=403)
+            return pod
+
+    access: Any = Access()
+    assert beside(access, claim()) == {"other", "p-made"}
+    assert asked == ["/api/v1/namespaces/ns/pods/p"]
+    assert beside(access, claim()) == set()  # what is not told is nothing
 
 
 def test_quantities_are_whole_numbers() -> None:

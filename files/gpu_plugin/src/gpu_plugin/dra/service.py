@@ -113,6 +113,7 @@ class Service:
                 self._access, namespace, name, uid, paths.node
             ),
             lambda held: claims.moved(self._access, held),
+            lambda claim: claims.beside(self._access, claim),
             self._files,
             Instances(root, paths.mig_lock),
             self._now,

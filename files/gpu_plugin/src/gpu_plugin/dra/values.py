@@ -29,13 +29,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim that is allocated; ``pods`` are the UIDs that it is reserved for."""
+    """A claim that is allocated; ``pods`` are the UIDs that it is reserved for, and ``pod_names`` their names."""
 
     uid: str
     namespace: str
     name: str
     results: tuple[Result, ...]
     pods: tuple[str, ...] = ()
+    pod_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

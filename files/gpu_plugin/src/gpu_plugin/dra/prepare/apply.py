@@ -9,7 +9,7 @@ One claim is one thread's at a time; different claims go on side by side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -22,6 +22,7 @@ from ..._shared._core.dra.checkpoint import (
     Held,
     Instance,
 )
+from ..._shared._core.dra.names import MPS
 from ..._shared._core.errors import NodeError
 from ...config.configuration import Config
 from ...offer.devices import Inventory
@@ -87,6 +88,7 @@ class Locks:
 class Preparer:
     """``read`` gets a claim from the API, ``moved`` tells whether that gives one other devices than it holds.
 
+    ``beside`` returns the claims that a claim's containers have besides it.
     ``now`` returns what holds, ``enforcement`` those by their names.
     """
 
@@ -95,12 +97,13 @@ class Preparer:
         checkpoint: Checkpoint,
         read: Read,
         moved: Callable[[Held], bool],
+        beside: Callable[[Claim], Collection[str]],
         files: ClaimFiles,
         instances: Instances,
         now: Callable[[], Now],
         enforcement: Callable[[str], Enforcement],
     ) -> None:
-        self._checkpoint, self._read, self._moved = checkpoint, read, moved
+        self._checkpoint, self._read, self._moved, self._beside = checkpoint, read, moved, beside
         self._files, self._instances = files, instances
         self._now, self._enforcement = now, enforcement
         self._claims, self._room = Locks(), threading.Lock()
@@ -137,9 +140,11 @@ class Preparer:
         where = (claim.uid, claim.namespace, claim.name)
         held = Held(*where, PREPARING, devices, claim.pods, name)
         limits = {view.gpu.uuid: now.limit(view.gpu) for view in now.inventory.gpus}
+        beside = self._beside(claim) if name == MPS else frozenset()
         with self._room:  # of two claims that race for what is left one gets it
             others = self._checkpoint.claims.values()
             plan.check_room(held, others, lambda gpu: limits.get(gpu) or EVERYTHING)
+            plan.check_apart(held, others, beside)
             self._checkpoint.put(held)
         return held
 

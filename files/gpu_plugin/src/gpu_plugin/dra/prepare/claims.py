@@ -8,8 +8,10 @@ A tenant writes claims; of what he writes only the opaque parameters get here, t
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -32,6 +34,7 @@ from ...placement.quantity import parse as parse_quantity
 from ..values import Claim, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
+POD: Final = "/api/v1/namespaces/{}/pods/{}"
 RIGHTS: Final = "give the kubeconfig's user the right to get resourceclaims (resource.k8s.io)"
 UNRELATED: Final = "no relationship found between node"  # the Node authorizer's words
 UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -100,6 +103,31 @@ def _differs(found: Json, held: Held) -> bool:
     return there != {(one.pool, one.device, one.share_id) for one in held.devices}
 
 
+def beside(access: Access, claim: Claim) -> frozenset[str]:
+    """Return the claims that containers have beside this one, by name; none where the API tells nothing of its pods."""
+    found: set[str] = set()
+    for name in claim.pod_names:
+        doing = f"reading the pod {claim.namespace}/{name}"
+        with contextlib.suppress(ApiError):
+            pod = access.ask(doing, "GET", POD.format(quote(claim.namespace), quote(name)))
+            for together in understood(doing, partial(_together, pod)):
+                found |= together if claim.name in together else set()
+    return frozenset(found - {claim.name})
+
+
+def _together(pod: Json) -> list[set[str]]:
+    """Return the claims of each container. The pod's status names those that were made for it."""
+    spec, made = pod["spec"], (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    known = {
+        one["name"]: one["resourceClaimName"]
+        for one in (*(spec.get("resourceClaims") or ()), *made)
+        if one.get("resourceClaimName")
+    }
+    every = (*spec["containers"], *(spec.get("initContainers") or ()))
+    asked = [(one.get("resources") or {}).get("claims") or () for one in every]
+    return [{known[one["name"]] for one in some if one["name"] in known} for some in asked]
+
+
 def parse(found: Json, uid: str, node: str) -> Claim:
     """Return what an API object says that a claim was given from this node's pool. NodeError, LookupError..."""
     meta = found["metadata"]
@@ -120,8 +148,10 @@ def parse(found: Json, uid: str, node: str) -> Claim:
     config = devices.get("config") or ()
     results = tuple(_result(one, config, node, where) for one in ours)
     users = status.get("reservedFor") or ()
-    pods = tuple(str(one["uid"]) for one in users if one["resource"] == "pods")
-    return Claim(uid, str(meta["namespace"]), str(meta["name"]), results, pods)
+    pods = {str(one["uid"]): str(one["name"]) for one in users if one["resource"] == "pods"}
+    return Claim(
+        uid, str(meta["namespace"]), str(meta["name"]), results, (*pods,), (*pods.values(),)
+    )
 
 
 def _devices(found: Json) -> Json:
