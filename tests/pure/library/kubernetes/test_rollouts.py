@@ -51,7 +51,7 @@ NONE = {**DONE, "availableReplicas": 0}
 class Api:
     """An API server that takes what is applied. ``statuses`` are the Deployment's, one for each look."""
 
-    server = "https://api.example.com"
+    server, warnings = "https://api.example.com", ()
 
     def __init__(self, *statuses: Json) -> None:
         self.objects: dict[str, Json] = {}
