@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 LONGEST_NAME: Final = 63
 KINDS: Final = ("initContainers", "containers")
 SHM: Final = "/dev/shm"
+MOST_ASKING: Final = 64  # containers of a pod
 SHARES_ISOLATE: Final = (
     "a privileged container has all GPUs of its node, whatever its pod was given"
 )
@@ -65,33 +66,41 @@ class _Place:
         return self.kind == "initContainers" and self.container.get("restartPolicy") != "Always"
 
 
-def mutate(pod: Json, settings: Settings, published: Published) -> Mutation:
-    """Return what is changed in a pod. Refused: it asks for what can't be."""
+def mutate(
+    pod: Json, settings: Settings, published: Published, look: Callable[[], None] = lambda: None
+) -> Mutation:
+    """Return what is changed in a pod. Refused: it asks for what can't be.
+
+    ``look`` is called before each container, and ends the work by what it raises.
+    """
     spec = pod.get("spec") or {}
     places = list(_places(spec))
+    asking = [place for place in places if _mentions(place.container, settings)]
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     patch: Patch = []
     if scheduler == settings.scheduler != DEFAULT_SCHEDULER:
         patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
-    if not any(_mentions(place.container, settings) for place in places):
+    if not asking:
         return Mutation(patch)
+    _bounded(places, asking)
     if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
     wishes = read_wishes((pod.get("metadata") or {}).get("annotations") or {})
     found = [
-        (place, requests.read(place.container, place.field, wishes, settings)) for place in places
+        (place, requests.read(place.container, place.field, wishes, settings)) for place in asking
     ]
     asked = [(place, one) for place, one in found if one is not None]
     claimed = [(place, one.request) for place, one in asked if one.request and not one.untouched]
     _check(spec, places, [request for _place, request in claimed])
     for place, one in asked:
         patch += _strip(place, one, settings)
-    named = {
-        id(place): _template(place, one, wishes, settings, published) for place, one in claimed
-    }
-    patch += _claims(spec, [(place, named[id(place)]) for place, _one in claimed])
-    templates = tuple({one.name: one for one in named.values()}.values())
+    given = []
+    for place, wanted in claimed:
+        look()
+        given.append((place, _template(place, wanted, wishes, settings, published)))
+    patch += _claims(spec, given)
+    templates = tuple({one.name: one for _place, one in given}.values())
     told = [*wishes.warnings, *(text for _place, one in asked for text in one.warnings)]
     told += [text for one in claimed for text in _warnings(*one, wishes, published)]
     return Mutation(patch, templates, tuple(told))
@@ -110,6 +119,19 @@ def _mentions(container: Json, settings: Settings) -> bool:
         for part in ("limits", "requests")
         for name in settings.names.all
     )
+
+
+def _bounded(places: Sequence[_Place], asking: Sequence[_Place]) -> None:
+    """Refuse what API servers refuse only later, before it makes work: webhooks come before validation."""
+    if len(asking) > MOST_ASKING:
+        why = f"at most {MOST_ASKING} containers of a pod get GPUs"
+        raise refused(f"spec.{asking[-1].kind}", len(asking), why)
+    seen: set[str] = set()
+    for place in places:
+        name = str(place.container.get("name", ""))
+        if name in seen:
+            raise refused(f"{place.field}.name", name, "a pod has no name of a container twice")
+        seen.add(name)
 
 
 def _check(spec: Json, places: Sequence[_Place], claimed: Sequence[Request]) -> None:
@@ -170,13 +192,14 @@ def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
     Init containers have ended before another starts, so that one which wants the same shares its claim.
     """
     taken = {str(one.get("name")) for one in spec.get("resourceClaims") or ()}
+    tried: dict[str, int] = {}  # numbers that were tried, by container
     free: dict[str, str] = {}  # names of claims by template, for init containers that take turns
     names: dict[int, str] = {}
     added: list[dict[str, str]] = []
     order: dict[str, tuple[int, int]] = {one.name: one.order for _place, one in given}
     for place, one in sorted(given, key=lambda pair: pair[0].takes_turns):
         if not (place.takes_turns and one.name in free):
-            name = _name(str(place.container.get("name", "")), taken)
+            name = _name(str(place.container.get("name", "")), taken, tried)
             taken.add(name)
             added.append({"name": name, "resourceClaimTemplateName": one.name})
             if place.takes_turns or place.kind == "containers":  # a sidecar runs on beside them
@@ -198,18 +221,18 @@ def _appended(path: str, held: Any, added: list[dict[str, str]]) -> Patch:
     return [{"op": "add", "path": f"{path}/-", "value": one} for one in added]
 
 
-def _name(container: str, taken: set[str]) -> str:
+def _name(container: str, taken: set[str], tried: dict[str, int]) -> str:
     """Return a claim's name in the pod: the container's, as far as it fits and is free."""
     wished = f"gpu-{container}"
     if len(wished) <= LONGEST_NAME and wished not in taken:
         return wished
-    number = 0
     while True:
+        number = tried.get(container, 0)
+        tried[container] = number + 1
         digest = hashlib.sha256(f"{container}/{number}".encode()).hexdigest()[:8]
         name = f"{wished[: LONGEST_NAME - 9]}-{digest}"
         if name not in taken:
             return name
-        number += 1
 
 
 def escaped(key: str) -> str:
