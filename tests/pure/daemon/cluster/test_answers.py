@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from gpu_plugin.cluster import access
+from gpu_plugin.cluster.errors import TooLong
 from urllib3.response import HTTPResponse
 
 
@@ -37,3 +38,9 @@ def test_an_answer_has_a_deadline_as_a_whole(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(TimeoutError, match="has not ended within 30 seconds"):
         access._content(answer)
     assert answer.now <= access.ANSWER + 1
+
+
+def test_an_answer_that_is_too_long_is_told_from_others() -> None:
+    with pytest.raises(OverflowError, match="longer than 1 MiB") as told:
+        access._content(HTTPResponse(io.BytesIO(b"x" * (1 << 21)), preload_content=False), 1 << 20)
+    assert isinstance(access._failure("listing", told.value), TooLong)

@@ -28,7 +28,7 @@ from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut
 from ..tools import logs
 from . import kubeconfig as kubeconfig_file
-from .errors import ApiError
+from .errors import ApiError, TooLong
 from .rate import Rate
 
 exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
@@ -44,14 +44,16 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class Access:
-    """The API server for all threads of a process.
+    """The API server for all threads of a process; of an answer ``longest`` bytes are read at most.
 
     The kubeconfig is read anew where it or a file that it names has changed, and where the server
     refuses. One that is being written changes nothing as long as the server does not refuse.
     """
 
-    def __init__(self, kubeconfig: str, rate: Rate | None = None) -> None:
-        self._kubeconfig, self._rate = kubeconfig, rate or Rate()
+    def __init__(
+        self, kubeconfig: str, rate: Rate | None = None, longest: int = LONGEST
+    ) -> None:
+        self._kubeconfig, self._rate, self._longest = kubeconfig, rate or Rate(), longest
         self._lock = threading.Lock()
         self._client: k8s.ApiClient | None = None
         self._files: tuple[str, ...] = ()
@@ -87,7 +89,7 @@ class Access:
         """Return the JSON of an answer. ApiError; ``rights`` says what to do where they are missing."""
         try:
             with self._send(method, path, body, query, kind, accept, TIMES, rights) as response:
-                return json.loads(_content(response))
+                return json.loads(_content(response, self._longest))
         except Exception as error:
             raise _failure(doing, error) from error
 
@@ -197,12 +199,12 @@ def _stamp(files: tuple[str, ...]) -> Stamp:
     return tuple(found)
 
 
-def _content(response: urllib3.BaseHTTPResponse) -> bytes:
+def _content(response: urllib3.BaseHTTPResponse, longest: int = LONGEST) -> bytes:
     """Return an answer. TimeoutError: it takes too long as a whole, though a part of it comes again and again."""
     data, deadline = bytearray(), time.monotonic() + ANSWER
     while part := response.read1(CHUNK, decode_content=True):
         data += part
-        _bounded(data)
+        _bounded(data, longest)
         if time.monotonic() > deadline:
             raise TimeoutError(f"the answer has not ended within {ANSWER:.0f} seconds")
     return bytes(data)
@@ -215,13 +217,13 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         rest += part
         *lines, last = rest.split(b"\n")
         rest = last
-        _bounded(rest)
+        _bounded(rest, LONGEST)
         yield from filter(None, map(bytes, lines))
 
 
-def _bounded(data: bytearray) -> None:
-    if len(data) > LONGEST:
-        raise ValueError(f"the answer is longer than {LONGEST >> 20} MiB")
+def _bounded(data: bytearray, longest: int) -> None:
+    if len(data) > longest:
+        raise OverflowError(f"the answer is longer than {longest >> 20} MiB")
 
 
 def _refusal(response: urllib3.BaseHTTPResponse, rights: str) -> k8s.ApiException:
@@ -244,5 +246,7 @@ def _failure(doing: str, error: Exception) -> ApiError:
         status, hint = int(error.status or 0), getattr(error, "hint", "")
         text = " ".join(f"{status or ''} {error.reason}".split())
         return ApiError(doing, cut(text), status=status, hint=hint, told=error.body or "")
+    if isinstance(error, OverflowError):
+        return TooLong(doing, str(error))
     text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
     return ApiError(doing, cut(text))  # the client's libraries have many kinds

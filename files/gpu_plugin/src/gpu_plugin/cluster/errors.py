@@ -27,6 +27,10 @@ class ApiError(NodeError):
         self.status, self.told = status, told
 
 
+class TooLong(ApiError):
+    """An answer is longer than is read: a smaller part of what it is about may not be."""
+
+
 def understood(doing: str, look: Callable[[], T]) -> T:
     """Return what is in an answer. ApiError: it has another shape."""
     try:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ..._shared._core.errors import NodeError
 from ...cluster.access import Access
+from ...cluster.lists import items
 from ...placement import quantity, slices
 from ...placement.allocated import use_of
 from ..values import Node
@@ -37,17 +38,8 @@ def fetch(access: Access) -> list[Json]:
 
 
 def _listed(access: Access, kind: str) -> Iterator[Json]:
-    query = {"limit": str(PAGE)}
-    while True:
-        answer = access.ask(
-            f"listing {kind} objects", "GET", PATHS[kind], query=query, rights=RIGHTS
-        )
-        for one in answer.get("items") or ():
-            yield {**one, "kind": kind}
-        following = (answer.get("metadata") or {}).get("continue")
-        if not following:
-            return
-        query = {"limit": str(PAGE), "continue": str(following)}
+    for one in items(access, PATHS[kind], page=PAGE, rights=RIGHTS):
+        yield {**one, "kind": kind}
 
 
 def nodes(objects: Iterable[Json]) -> list[Node]:
