@@ -71,7 +71,7 @@ def register(cluster: Cluster, port: int) -> None:
                 continue
             for hook in one.get("webhooks", []):
                 del hook["clientConfig"]["service"]
-                hook["clientConfig"]["url"] = f"https://{SERVICE}:{port}/mutate"
+                hook["clientConfig"]["url"] = f"https://{SERVICE}:{port}"
             cluster.apply(one)
 
 

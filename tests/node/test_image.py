@@ -30,7 +30,7 @@ pytestmark = pytest.mark.node
 
 WEBHOOK = REPOSITORY / "files/kubernetes/dra"
 SECURED = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-NAME, PORT = "webhook", 9443
+NAME, PORT, PATH = "webhook", 9443, "mutate"
 STORE = """\
 [storage]
 driver = "overlay"
@@ -115,6 +115,7 @@ def webhook(bundle: Path, tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]
         "GPU_WEBHOOK_TLS_PRIVATE_KEY_FILE": "/given/tls.key",
         "GPU_WEBHOOK_LISTEN": f"0.0.0.0:{PORT}",
         "GPU_WEBHOOK_METRICS_ADDRESS": "off",
+        "GPU_WEBHOOK_PATH": PATH,
         "KUBECONFIG": "/given/config",
     }
     variables = [f"--env={key}={value}" for key, value in given.items()]
@@ -156,7 +157,7 @@ def review(port: int, context: ssl.SSLContext, what: dict[str, Any]) -> dict[str
     }
     body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=LIMIT, context=context)
-    connection.request("POST", "/mutate", json.dumps(body), {"Content-Type": "application/json"})
+    connection.request("POST", f"/{PATH}", json.dumps(body), {"Content-Type": "application/json"})
     answer = connection.getresponse()
     text = answer.read()
     assert answer.status == 200, text

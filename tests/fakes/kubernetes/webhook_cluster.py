@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import socket
@@ -17,11 +18,12 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.cluster.rate import Rate
-from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
+from gpu_plugin.webhook.told import CONFIGURATIONS
 
 from tests.fakes.kubernetes.administered import KINDS, Administered, StandInApi
 from tests.fakes.kubernetes.genuine_api import GenuineApi
@@ -30,7 +32,8 @@ from tests.support.waiting import LIMIT, eventually
 
 Json = dict[str, Any]
 NAME, SPACE = "gpu-node-webhook", "gpu-node"
-SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{NAME}-tls"
+SECRETS = f"/api/v1/namespaces/{SPACE}/secrets"
+SECRET = f"{SECRETS}/{NAME}-tls"
 DRA = "/apis/resource.k8s.io/v1"
 PATCH = "application/json-patch+json"
 SECONDS = 30  # the most that an API server waits for a webhook: a busy machine is no failure
@@ -54,7 +57,7 @@ CLUSTER_RULES = [
         names=(NAME,),
     ),
 ]
-RULES = [rule("", "secrets", "get", "update", names=(f"{NAME}-tls",))]
+RULES = [rule("", "secrets", "get", "update", names=(f"{NAME}-tls", f"{NAME}-path"))]
 
 
 class Balancer:
@@ -152,6 +155,16 @@ class Replica:
         assert found is not None
         return found
 
+    def status(self, path: str, body: bytes = b"{}") -> int:
+        """Return what is answered to a body at a path."""
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=LIMIT, context=context
+        )
+        with contextlib.closing(connection):
+            connection.request("POST", path, body)
+            return connection.getresponse().status
+
     def stop(self) -> None:
         """Kill it."""
         self.process.kill()
@@ -177,9 +190,8 @@ class Cluster(Administered):
             if space != "default":
                 self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
             self.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
-        self.post(
-            SECRET.rpartition("/")[0], {"kind": "Secret", "metadata": {"name": f"{NAME}-tls"}}
-        )
+        for of in ("tls", "path"):
+            self.post(SECRETS, {"kind": "Secret", "metadata": {"name": f"{NAME}-{of}"}})
         self.post(CONFIGURATIONS, self.configuration())
 
     def stop(self) -> None:
@@ -197,7 +209,7 @@ class Cluster(Administered):
 
     def configuration(self, policy: str = "Fail") -> Json:
         """Return the webhook's configuration; ours has a Service where this has an address."""
-        url = f"https://127.0.0.1:{self.balancer.port}/mutate"
+        url = f"https://127.0.0.1:{self.balancer.port}"
         rule = {
             "apiGroups": [""],
             "apiVersions": ["v1"],
@@ -237,6 +249,11 @@ class Cluster(Administered):
         """Return the CA bundle that the API server has, as it is written."""
         found = self.read(f"{CONFIGURATIONS}/{NAME}")
         return str(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
+
+    def path(self) -> str:
+        """Return the path that the API server asks at."""
+        found = self.read(f"{CONFIGURATIONS}/{NAME}")
+        return urlsplit(found["webhooks"][0]["clientConfig"]["url"]).path
 
     def policy(self, policy: str, seconds: int = SECONDS) -> None:
         """Set what happens where the webhook fails."""

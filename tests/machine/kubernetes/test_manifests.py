@@ -219,6 +219,64 @@ def test_the_account_of_a_node_may_do_no_more(cluster: Administered) -> None:
         assert "403" in refused(lambda path=path: mine.ask("looking", "GET", path))
 
 
+CONFIGURATION = f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook"
+CLIENT = "/webhooks/0/clientConfig"
+SECRETS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}
+ELSEWHERE = {"service": {"namespace": "team", "name": "mine", "port": 443}}
+
+
+@pytest.fixture(scope="module")
+def webhooks_own(cluster: Administered) -> Access:
+    """The webhook's account, once the policy that keeps it is in force."""
+    kept = (
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    )
+    for one in objects(FOLDER / "webhook.yaml"):
+        if one["kind"] in kept:
+            cluster.create(one)
+    own = cluster.account("gpu-node-webhook", "gpu-node")
+    until_refused(lambda at: changed(own, "replace", "/webhooks/0/timeoutSeconds", at % 9 + 1))
+    return own
+
+
+def changed(by: Access, how: str, path: str, value: Any = None) -> Json:
+    step = {"op": how, "path": path, **({} if value is None else {"value": value})}
+    kind = "application/json-patch+json"
+    found: Json = by.ask("changing it", "PATCH", CONFIGURATION, [step], kind=kind)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.attack("webhook-rewrites-its-configuration")
+@pytest.mark.parametrize(
+    ("how", "path", "value"),
+    [
+        ("replace", "/webhooks/0/rules/0/resources", ["*"]),
+        ("add", "/webhooks/0/rules/-", SECRETS),
+        ("replace", "/webhooks/0/namespaceSelector", {}),
+        ("replace", "/webhooks/0/objectSelector", {}),
+        ("remove", "/webhooks/0/matchConditions", None),
+        ("replace", "/webhooks/0/failurePolicy", "Ignore"),
+        ("replace", "/webhooks/0/reinvocationPolicy", "Never"),
+        ("replace", "/webhooks/0/matchPolicy", "Exact"),
+        ("replace", "/webhooks/0/sideEffects", "None"),
+        ("replace", CLIENT, ELSEWHERE),
+        ("replace", CLIENT, {"url": "https://example.com/"}),
+        ("remove", "/webhooks/0", None),
+        ("add", "/metadata/annotations/cert-manager.io~1inject-ca-from", "team/mine"),
+        ("add", "/metadata/labels/a", "b"),
+    ],
+)  # fmt: skip
+def test_the_webhook_changes_nothing_of_its_configuration_but_bundle_and_path(
+    cluster: Administered, webhooks_own: Access, how: str, path: str, value: Any
+) -> None:
+    changed(webhooks_own, "add", f"{CLIENT}/caBundle", "eA==")
+    changed(webhooks_own, "add", f"{CLIENT}/service/path", "/x")
+    before = cluster.admin.ask("looking", "GET", CONFIGURATION)
+    assert "Policy 'gpu-node-webhook'" in refused(lambda: changed(webhooks_own, how, path, value))
+    assert cluster.admin.ask("looking", "GET", CONFIGURATION) == before
+
+
 def pod(name: str, space: str = "default", labels: Any = None, **limits: int) -> Json:
     return pod_of(
         name, {f"nvidia.com/{key}": count for key, count in limits.items()}, space, labels

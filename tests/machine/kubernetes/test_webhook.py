@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import signal
 
 import pytest
 
 from tests.fakes.cluster.hami_pods import limits, pod
-from tests.fakes.kubernetes.webhook_cluster import Cluster, Load, Replica
+from tests.fakes.kubernetes.webhook_cluster import SECRETS, Cluster, Load, Replica
 from tests.support.waiting import LIMIT, eventually
 
 SHARE = pod(limits(gpu=1, gpumem=3000, gpucores=30))
@@ -41,6 +42,30 @@ def test_a_hami_pod_is_admitted_with_a_claim(cluster: Cluster, pair: list[Replic
     assert resources["claims"] == [{"name": "gpu-main-0"}]
     assert not resources.get("limits")
     assert sum(mutated(one) for one in pair) == 4
+
+
+def test_api_servers_are_told_a_path_that_nobody_guesses(
+    cluster: Cluster, pair: list[Replica]
+) -> None:
+    """Both replicas have one, and another one where somebody has taken the first away."""
+    first = kept_path(cluster)
+    assert len(first) == 43
+    assert cluster.path() == f"/{first}"
+    for one in pair:
+        assert one.status(f"/{first}") == 400  # no review, but heard
+        assert [one.status(path) for path in ("/", "/mutate", f"/{first[:-1]}")] == [404] * 3
+    merge = "application/merge-patch+json"
+    secret = f"{SECRETS}/gpu-node-webhook-path"
+    cluster.admin.ask("emptying", "PATCH", secret, {"data": None}, kind=merge)
+    eventually(lambda: cluster.path() not in ("", f"/{first}"))
+    eventually(lambda: {one.status(cluster.path()) for one in pair}, {400})
+    assert cluster.path() == f"/{kept_path(cluster)}"
+    eventually(lambda: "resourceClaims" in cluster.pod(SHARE)["spec"])
+
+
+def kept_path(cluster: Cluster) -> str:
+    data = cluster.read(f"{SECRETS}/gpu-node-webhook-path")["data"]
+    return base64.b64decode(data["path"]).decode()
 
 
 def test_a_dry_run_makes_nothing(cluster: Cluster, pair: list[Replica]) -> None:

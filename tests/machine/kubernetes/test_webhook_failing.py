@@ -12,6 +12,7 @@ from pathlib import Path
 from gpu_plugin.webhook.certificates import issue, plan
 from gpu_plugin.webhook.certificates.managed import Managed, Places
 from gpu_plugin.webhook.certificates.values import Pair
+from gpu_plugin.webhook.told import Told
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import NAME, SECRET, SPACE, Cluster, Load
@@ -66,7 +67,7 @@ def test_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
     assert len(issue.facts(bundle)) == 2
     assert authority.certificate in bundle
     with Load(cluster, SHARE) as load:
-        mine = Managed(cluster.admin, Places(SPACE, f"{NAME}-tls", NAME, NAMES))
+        mine = Managed(Told(cluster.admin, SPACE, NAME), Places(f"{NAME}-tls", NAMES))
         served = mine.look(now + plan.KNOWN + LIMIT).certificate
         assert served != leaf.certificate
         eventually(lambda: {one.certificate() for one in replicas}.isdisjoint(before))

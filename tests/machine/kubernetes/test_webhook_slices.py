@@ -53,7 +53,7 @@ def cluster(cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def followed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
-    monkeypatch.setattr(slices, "PAGE", "1")
+    monkeypatch.setattr(slices, "PAGE", 1)
     made = Slices(cluster.admin)
     threading.Thread(target=made.follow, daemon=True).start()
     yield made

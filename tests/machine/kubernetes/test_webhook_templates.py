@@ -12,8 +12,8 @@ import pytest
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.hami.mutation import mutate
 from gpu_plugin.hami.published import Device, Published
-from gpu_plugin.webhook.certificates.managed import CONFIGURATIONS
 from gpu_plugin.webhook.templates import Templates
+from gpu_plugin.webhook.told import CONFIGURATIONS
 
 from tests.fakes.cluster.hami_pods import MIG_NODES, OTHER_NODES, SETTINGS, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import DRA, NAME, Cluster

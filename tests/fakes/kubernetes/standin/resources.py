@@ -22,6 +22,7 @@ KINDS: dict[str, dict[str, bool]] = {
         "ResourceQuota": BOUND,
     },
     "apps/v1": {"DaemonSet": BOUND, "Deployment": BOUND},
+    "networking.k8s.io/v1": {"NetworkPolicy": BOUND},
     "policy/v1": {"PodDisruptionBudget": BOUND},
     "resource.k8s.io/v1": {
         "DeviceClass": FREE,

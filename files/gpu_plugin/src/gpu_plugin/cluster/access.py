@@ -50,9 +50,7 @@ class Access:
     refuses. One that is being written changes nothing as long as the server does not refuse.
     """
 
-    def __init__(
-        self, kubeconfig: str, rate: Rate | None = None, longest: int = LONGEST
-    ) -> None:
+    def __init__(self, kubeconfig: str, rate: Rate | None = None, longest: int = LONGEST) -> None:
         self._kubeconfig, self._rate, self._longest = kubeconfig, rate or Rate(), longest
         self._lock = threading.Lock()
         self._client: k8s.ApiClient | None = None

@@ -44,7 +44,8 @@ class Rate:
         """Take a turn if there is one."""
         if self.take() == 0:
             return True
-        self._left += 1
+        with self._lock:
+            self._left += 1
         return False
 
     def wait(self) -> None:

@@ -20,7 +20,7 @@ from ..tools import bounded, logs
 
 if TYPE_CHECKING:
     from ..cluster.access import Access
-    from .service import Source
+    from .service import Sources
 
 LONGEST: Final = 256 << 10
 LEAST_TTL, MOST_TTL = 600.0, 366 * 86400.0
@@ -75,7 +75,21 @@ TEXTS: Final = (
         "GPU_WEBHOOK_CONFIGURATION",
         "NAME",
         "gpu-node-webhook",
-        "the MutatingWebhookConfiguration that gets the CA bundle of our own",
+        "the MutatingWebhookConfiguration that gets the path and the CA bundle of our own",
+    ),
+    (
+        "path",
+        "GPU_WEBHOOK_PATH",
+        "PATH",
+        "",
+        "the path of reviews, where you write it into the configuration (default: one of our own)",
+    ),
+    (
+        "path-secret",
+        "GPU_WEBHOOK_PATH_SECRET",
+        "NAME",
+        "gpu-node-webhook-path",
+        "the Secret that keeps a path of our own",
     ),
     ("device-config", "HAMI_DEVICE_CONFIG", "FILE", "", "HAMi's device-config.yaml"),
     ("node-config", "HAMI_NODE_CONFIG", "FILE", "", "HAMi's config.json of nodes"),
@@ -138,11 +152,12 @@ def _run(options: argparse.Namespace) -> int:
         _address("metrics-address", options.metrics_address),
         _ttl(options.template_ttl),
         settings,
+        options.namespace,
     )
-    source = _source(options)
+    sources = _sources(options)
 
     async def serve() -> int:
-        return await service.Service(chosen, service.access(options.kubeconfig), source).run()
+        return await service.Service(chosen, service.access(options.kubeconfig), sources).run()
 
     try:
         return asyncio.run(serve())
@@ -163,23 +178,35 @@ def _file(path: str) -> tuple[str, str]:
         raise NodeError(f"{path} can't be read", cause=str(error)) from error
 
 
-def _source(options: argparse.Namespace) -> Callable[[Access], Source]:
-    """Return what makes the certificate's source: the two files, or the Secret."""
+def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
+    """Return what makes the sources of certificate (two files, or the Secret) and path (given, or of a Secret)."""
     from .certificates.files import Files
     from .certificates.managed import Managed, Places
+    from .path import PATTERN
+    from .path import Path as OwnPath
+    from .service import Sources
+    from .told import Told
 
     given = (options.tls_cert_file, options.tls_private_key_file)
-    if any(given):
-        if not all(given):
-            missing = "tls-private-key-file" if given[0] else "tls-cert-file"
-            raise InputError.of(f"--{missing}", "", "a file, as the other one is given")
-        files = Files(*map(Path, given))
-        return lambda _access: files
+    if any(given) and not all(given):
+        missing = "tls-private-key-file" if given[0] else "tls-cert-file"
+        raise InputError.of(f"--{missing}", "", "a file, as the other one is given")
+    path = options.path.removeprefix("/")
+    if path and not PATTERN.fullmatch(path):
+        expected = "up to 128 letters, digits, - and _, which nobody can guess"
+        raise InputError.of("--path", options.path, expected)
     host = f"{options.service}.{options.namespace}.svc"
     more = [one.strip() for one in options.dns_names.split(",") if one.strip()]
-    names = (host, f"{host}.cluster.local", *more)
-    places = Places(options.namespace, options.tls_secret, options.webhook_configuration, names)
-    return lambda access: Managed(access, places)
+    places = Places(options.tls_secret, (host, f"{host}.cluster.local", *more))
+
+    def made(access: Access) -> Sources:
+        told = Told(access, options.namespace, options.webhook_configuration)
+        return Sources(
+            Files(*map(Path, given)) if all(given) else Managed(told, places),
+            (lambda: path) if path else OwnPath(told, options.path_secret).look,
+        )
+
+    return made
 
 
 def _address(name: str, text: str) -> tuple[str, int] | None:

@@ -21,6 +21,11 @@ SECONDS: Final = Histogram(
 )
 MADE: Final = Counter("gpu_webhook_templates_created", "Templates made", registry=REGISTRY)
 REMOVED: Final = Counter("gpu_webhook_templates_removed", "Templates removed", registry=REGISTRY)
+STUCK: Final = Gauge(
+    "gpu_webhook_namespaces_not_collected",
+    "Namespaces whose unused templates could not be looked for in the last round",
+    registry=REGISTRY,
+)
 EXPIRY: Final = Gauge(
     "gpu_webhook_certificate_expiry_seconds",
     "When the serving certificate ends, since 1970",

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from .._shared._core.text import json_data
 from .._shared._core.text.shown import cut, printable
+from . import shapes
 
 API_VERSION: Final = "admission.k8s.io/v1"
-LONGEST: Final = 7 << 20  # bytes of a review: an object has at most 3 MiB
 LONGEST_WARNING, MOST_WARNINGS = 256, 16  # characters, above which API servers leave them out
 LONGEST_MESSAGE: Final = 2048
 LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -42,8 +41,6 @@ def read(body: bytes) -> Review:
     """Return what is asked. ReviewError."""
     try:
         data = json.loads(body)
-        for _level in json_data.levels(data):
-            pass
     except (ValueError, RecursionError) as error:
         raise ReviewError(f"the body is no JSON: {cut(str(error))}") from error
     kind = (data.get("apiVersion"), data.get("kind")) if isinstance(data, dict) else ()
@@ -59,6 +56,8 @@ def read(body: bytes) -> Review:
         raise ReviewError("expected the creation of a Pod: see the webhook's rules")
     if not isinstance(namespace, str) or not _is_label(namespace):
         raise ReviewError("the request has no namespace")
+    if not shapes.fits(pod, shapes.POD):
+        raise ReviewError("the object is no Pod: a field has a value of another kind")
     return Review(request["uid"], namespace, pod, bool(request.get("dryRun")))
 
 

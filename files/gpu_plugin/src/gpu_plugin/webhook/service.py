@@ -12,14 +12,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from .._shared._core.errors import NodeError
 from ..cluster.access import Access
 from ..cluster.rate import Rate, jittered
 from ..hami.settings import Settings
+from ..report.endpoint import TEXT, Endpoint, Page
 from ..tools import logs
-from . import metrics
+from . import limits, metrics
 from .admission import Admission
 from .certificates.serving import Serving
 from .certificates.values import Pair
@@ -32,7 +34,10 @@ COLLECTION: Final = 0.1  # of the time-to-live, between two looks for unused tem
 LONGEST_COLLECTION: Final = 600.0
 SOON: Final = 2.0  # until what failed is tried again
 LAME: Final = 3.0  # for which it still serves though it is not ready: until no new connection comes
-QPS, BURST = 400.0, 800  # an admission is a read, as many as pods are made
+BEAT, DEAD = 1.0, 30.0  # seconds in which the loop that takes reviews comes round, or does no more
+MOST_TOLD: Final = 3  # namespaces, of a round that could not look at them
+SYSTEM: Final = "kube-system"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Source(Protocol):
@@ -43,30 +48,44 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Sources:
+    """Where the certificate and the path of reviews come from."""
+
+    certificate: Source
+    path: Callable[[], str]
+
+
+@dataclass(frozen=True)
 class Options:
-    """How the webhook is run; ``pages`` is None where nothing is told over HTTP."""
+    """How the webhook is run; ``pages`` is None where nothing is told over HTTP, ``namespace`` its own."""
 
     listen: tuple[str, int]
     pages: tuple[str, int] | None
     ttl: float
     settings: Settings
+    namespace: str
 
 
 class Service:
     """One replica."""
 
     def __init__(
-        self, options: Options, access: Access, source: Callable[[Access], Source]
+        self, options: Options, access: Access, sources: Callable[[Access], Sources]
     ) -> None:
         self._options, self._access = options, access
-        self._source = source(access)
+        self._sources = sources(access)
         self._serving = Serving()
         self._slices = Slices(access)
         self._templates = Templates(access, options.ttl)
-        admission = Admission(options.settings, self._templates, self._slices.published)
-        self._server = Server(admission, self._serving.context, self.problem)
+        admission = Admission(
+            options.settings,
+            self._templates,
+            self._slices.published,
+            (SYSTEM, options.namespace),
+        )
+        self._server = Server(admission, self._serving.context, self.problem, lambda: self._path)
         self._ended = asyncio.Event()
-        self._certified = False
+        self._certified, self._path, self._beaten = False, "", time.monotonic()
 
     def problem(self) -> str:
         """Return why pods should not be sent here, an empty text where they may be."""
@@ -87,8 +106,10 @@ class Service:
         chores = [
             asyncio.create_task(self._again("certificate", self._certify, RENEWAL)),
             asyncio.create_task(self._again("templates", self._collect, self._period)),
+            asyncio.create_task(self._beat()),
         ]
-        await self._server.start(self._options.listen, self._options.pages)
+        await self._server.start(self._options.listen)
+        pages = self._told(self._options.pages) if self._options.pages else None
         logs.info("listening", address=_shown(self._options.listen))
         await self._ended.wait()
         await asyncio.sleep(LAME)
@@ -97,7 +118,28 @@ class Service:
         self._slices.end()
         await self._server.stop()
         self._access.close()
+        if pages:
+            pages.end()
         return 0
+
+    def _told(self, address: tuple[str, int]) -> Endpoint:
+        """Serve health and metrics, by a thread that no flood of reviews holds up. OSError."""
+        pages: dict[str, Page] = {
+            "/healthz": lambda: _health("" if self._alive() else "no review is taken any more"),
+            "/readyz": lambda: _health(self.problem()),
+            "/metrics": lambda: (HTTPStatus.OK, METRICS, metrics.page()),
+        }
+        made = Endpoint(address, pages)
+        threading.Thread(target=made.serve, name="metrics", daemon=True).start()
+        return made
+
+    def _alive(self) -> bool:
+        return time.monotonic() - self._beaten < DEAD
+
+    async def _beat(self) -> None:
+        while True:
+            self._beaten = time.monotonic()
+            await asyncio.sleep(BEAT)
 
     @property
     def _period(self) -> float:
@@ -122,19 +164,29 @@ class Service:
                 await asyncio.wait_for(self._ended.wait(), pause)
 
     def _certify(self) -> None:
-        if self._serving.load(self._source.look(time.time())):
+        if self._serving.load(self._sources.certificate.look(time.time())):
             logs.info("serving a certificate", until=int(self._serving.until))
+        self._path = self._sources.path()
         self._certified = True
 
     def _collect(self) -> None:
         if removed := self._templates.collect(time.time()):
             metrics.REMOVED.inc(removed)
             logs.info("removed templates that no pod used", count=removed)
+        metrics.STUCK.set(len(self._templates.failed))
+        for namespace, error in list(self._templates.failed.items())[:MOST_TOLD]:
+            logs.warning("unused templates stay for now", namespace=namespace, cause=error)
 
 
 def access(kubeconfig: str) -> Access:
     """Return the way to the API, for as many pods as are created at once. ApiError."""
-    return Access(kubeconfig, Rate(QPS, BURST)).connect()
+    rate = Rate(limits.QPS, limits.BURST)
+    return Access(kubeconfig, rate, limits.LONGEST_ANSWER).connect()
+
+
+def _health(problem: str) -> tuple[HTTPStatus, str, bytes]:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+    return status, TEXT, f"{problem or 'ok'}\n".encode()
 
 
 def _shown(address: tuple[str, int]) -> str:

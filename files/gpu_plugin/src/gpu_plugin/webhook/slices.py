@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,15 +14,18 @@ from .._shared._core.dra.names import DRIVER
 from .._shared._core.errors import NodeError
 from ..cluster.access import JSON, Access
 from ..cluster.errors import GONE, ApiError, understood
+from ..cluster.lists import parts
+from ..cluster.rate import SHORTEST
 from ..hami.published import Device, Published, devices
 from ..tools import logs
+from ..tools.chores import Backoff
 from .templates import API
 
 PATH: Final = f"{API}/resourceslices"
 SELECTED: Final = {"fieldSelector": f"spec.driver={DRIVER}"}
-PAGE: Final = "50"  # slices, of up to 128 devices
+PAGE: Final = 50  # slices, of up to 128 devices
 SECONDS: Final = 300
-PAUSE: Final = 5.0
+PAUSE, LONGEST_PAUSE = 1.0, 60.0  # after a failure, or a watch that somebody has ended at once
 RIGHTS: Final = "give the webhook's ServiceAccount list and watch of resourceslices"
 Json = Mapping[str, Any]
 
@@ -52,8 +56,9 @@ class Slices:
 
     def follow(self) -> None:
         """Follow until the end; what fails is tried again."""
-        version, failed = "", ""
+        version, failed, pauses = "", "", Backoff(PAUSE, LONGEST_PAUSE)
         while not self._ended.is_set():
+            began = time.monotonic()
             try:
                 version = self._watch(version or self._list())
                 failed = ""
@@ -62,18 +67,16 @@ class Slices:
                 if str(error) != failed and getattr(error, "status", 0) != GONE:
                     logs.warning("the ResourceSlices can't be followed", cause=error)
                     failed = str(error)
-                    self._ended.wait(PAUSE)
+            if time.monotonic() - began >= SHORTEST:
+                pauses.reset()
+            else:
+                self._ended.wait(pauses.failed())
 
     def _list(self) -> str:
-        doing, found, more, version = "listing ResourceSlices", {}, {"limit": PAGE}, ""
-        while True:
-            page = self._access.ask(doing, "GET", PATH, query={**SELECTED, **more}, rights=RIGHTS)
-            found.update(understood(doing, lambda page=page: _by_name(page["items"] or ())))  # type: ignore[misc]
-            metadata = page.get("metadata") or {}
-            version = version or str(metadata.get("resourceVersion", ""))
-            if not metadata.get("continue"):
-                break
-            more["continue"] = str(metadata["continue"])
+        doing, found, version = "listing ResourceSlices", {}, ""
+        for part in parts(self._access, doing, PATH, query=SELECTED, page=PAGE, rights=RIGHTS):
+            found.update(understood(doing, lambda part=part: _by_name(part["items"] or ())))  # type: ignore[misc]
+            version = version or str((part.get("metadata") or {}).get("resourceVersion", ""))
         self._set(found)
         self.listed.set()
         return version

@@ -10,13 +10,17 @@ none goes between a pod's admission and its creation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
 from ..cluster.access import Access
-from ..cluster.errors import CONFLICT, MISSING, ApiError, understood
+from ..cluster.errors import CONFLICT, MISSING, ApiError
+from ..cluster.lists import METADATA, items
 from ..hami.template import Template, name_in
+from . import limits
+from .budget import Budget
 
 API: Final = "/apis/resource.k8s.io/v1"
 KIND: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
@@ -28,49 +32,80 @@ MERGE: Final = "application/merge-patch+json"
 YAML: Final = "application/yaml"
 FRESH: Final = 4  # a stamp is renewed after this part of the time-to-live
 ATTEMPTS: Final = 5
-PAGE: Final = "200"
 UTC: Final = timezone.utc  # noqa: UP017 - datetime.UTC is 3.11's
 RIGHTS: Final = "give the webhook's ServiceAccount get, list, create, patch and delete of resourceclaimtemplates"
 POD_RIGHTS: Final = "give the webhook's ServiceAccount list of pods"
+IDENTITY: Final = ("namespace", "name", "uid", "resourceVersion")
 Json = Mapping[str, Any]
 
 
 class Templates:
-    """The templates of all namespaces, through an access that others may share. ``ttl`` is in seconds."""
+    """The templates of all namespaces, through an access that others may share. ``ttl`` is in seconds.
 
-    def __init__(self, access: Access, ttl: float) -> None:
-        self._access, self._ttl = access, ttl
+    ``failed`` is why unused ones could not be removed in the last round, by namespace.
+    """
 
-    def ensure(self, namespace: str, template: Template, now: float) -> bool:
-        """Let a template be there, and stay for a while. Returns whether it was made. ApiError."""
+    def __init__(self, access: Access, ttl: float, budget: Budget | None = None) -> None:
+        self._access, self._ttl, self._budget = access, ttl, budget or Budget()
+        self.failed: Mapping[str, ApiError] = {}
+
+    def ensure(
+        self,
+        namespace: str,
+        template: Template,
+        now: float,
+        look: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Let a template be there, and stay for a while. Returns whether it was made. ApiError, OverLimit.
+
+        ``look`` is called between requests, and ends the work by what it raises.
+        """
         doing = f"looking after the ResourceClaimTemplate {template.name} in {namespace}"
         for _attempt in range(ATTEMPTS):
             try:
+                self._budget.look(namespace)
                 found = self._get(doing, namespace, template.name)
+                look()
                 if found is None:
+                    self._budget.make(namespace)
                     self._create(doing, namespace, template, now)
+                    self._budget.made(namespace)
                     return True
                 _check(doing, found, template)
-                if now - _stamp(found) > self._ttl / FRESH:
+                if now - _stamp(found["metadata"]) > self._ttl / FRESH:
                     self._touch(doing, found, now)
                 return False
             except ApiError as error:
                 if error.status not in (CONFLICT, MISSING) or _is_terminating(error):
                     raise
+                look()
         raise ApiError(doing, "it is changed by others all the time", status=CONFLICT)
 
     def collect(self, now: float) -> int:
-        """Remove our templates that no pod has used for a while. Returns how many. ApiError."""
+        """Remove our templates that no pod has used for a while. Returns how many. ApiError: none can be listed.
+
+        A namespace that can't be looked at is left for the next round.
+        """
+        counts: Counter[str] = Counter()
         old: dict[str, list[Json]] = {}
-        for one in self._ours():
-            if now - _stamp(one) > self._ttl and is_ours(one):
-                old.setdefault(one["metadata"]["namespace"], []).append(one)
-        return sum(self._collect(namespace, found) for namespace, found in old.items())
+        for meta in self._ours():
+            counts[meta["namespace"]] += 1
+            if now - _stamp(meta) > self._ttl:
+                old.setdefault(meta["namespace"], []).append({key: meta[key] for key in IDENTITY})
+        self._budget.counted(counts)
+        removed, failed = 0, dict[str, ApiError]()
+        for namespace, found in old.items():
+            try:
+                removed += self._collect(namespace, found)
+            except ApiError as error:
+                failed[namespace] = error
+        self.failed = failed
+        return removed
 
     def _collect(self, namespace: str, found: list[Json]) -> int:
         used = self._used(namespace)
-        unused = [one for one in found if one["metadata"]["name"] not in used]
-        return sum(self._delete(one) for one in unused)
+        unused = [meta for meta in found if meta["name"] not in used]
+        return sum(self._delete(meta) for meta in unused[: limits.MOST_REMOVED])
 
     def _get(self, doing: str, namespace: str, name: str) -> Json | None:
         try:
@@ -97,10 +132,11 @@ class Templates:
         body = {"metadata": change}
         self._access.ask(doing, "PATCH", path, body, kind=MERGE, rights=RIGHTS)
 
-    def _delete(self, found: Json) -> int:
-        """Remove one that is as it was seen. One that has changed since, or is gone, is left."""
-        meta = found["metadata"]
+    def _delete(self, meta: Json) -> int:
+        """Remove one of ours that is as it was seen. One that has changed since, or is gone, is left."""
         path, doing = _path(meta["namespace"], meta["name"]), f"removing {meta['name']}"
+        if not is_ours(self._get(doing, meta["namespace"], meta["name"]) or {}):
+            return 0
         seen = {key: meta[key] for key in ("uid", "resourceVersion")}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": seen}
         try:
@@ -112,25 +148,15 @@ class Templates:
         return 1
 
     def _ours(self) -> Iterator[Json]:
-        selector = {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
-        return pages(self._access, f"{API}/resourceclaimtemplates", selector, RIGHTS)
+        """Yield the metadata of what has our label."""
+        path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
+        found = items(self._access, path, query=query, accept=METADATA, rights=RIGHTS)
+        return (one["metadata"] for one in found)
 
     def _used(self, namespace: str) -> set[str]:
         """Return the names that pods which have not ended refer to."""
-        pods = pages(self._access, f"/api/v1/namespaces/{namespace}/pods", {}, POD_RIGHTS)
+        pods = items(self._access, f"/api/v1/namespaces/{namespace}/pods", rights=POD_RIGHTS)
         return {name for pod in pods if not _ended(pod) for name in _named(pod)}
-
-
-def pages(access: Access, path: str, query: Mapping[str, str], rights: str) -> Iterator[Json]:
-    """Yield the items of a list, which is read in parts. ApiError."""
-    doing, more = f"listing {path}", {"limit": PAGE}
-    while True:
-        found = access.ask(doing, "GET", path, query={**query, **more}, rights=rights)
-        yield from understood(doing, lambda found=found: list(found["items"] or ()))  # type: ignore[misc]
-        token = (found.get("metadata") or {}).get("continue")
-        if not token:
-            return
-        more["continue"] = str(token)
 
 
 def is_ours(found: Json) -> bool:
@@ -154,9 +180,8 @@ def _path(namespace: str, name: str = "") -> str:
     return f"{path}/{name}" if name else path
 
 
-def _stamp(found: Json) -> float:
+def _stamp(meta: Json) -> float:
     """Return when a template was used last, else when it was made."""
-    meta = found.get("metadata") or {}
     for text in ((meta.get("annotations") or {}).get(STAMP), meta.get("creationTimestamp")):
         try:
             return (

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The connections of a server: few, and of one too many the one goes that nobody needs.
+
+Whoever reaches the address may connect as often as he likes and say nothing, before, in or after the TLS
+handshake. API servers keep theirs for the next review.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from . import limits
+
+PAUSE: Final = 0.1  # until the next try where no descriptor is left
+
+
+@dataclass(eq=False)
+class _Connection:
+    """``known``: it has asked for a review, as only API servers can; ``asking``: it waits for the answer."""
+
+    protocol: Any
+    task: asyncio.Task[None]
+    timer: asyncio.TimerHandle | None = None
+    known: bool = False
+    asking: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.task.done() and self.protocol.transport is None
+
+    def heard(self) -> None:
+        """Take it for an API server's."""
+        self.known = True
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def drop(self) -> None:
+        """End it, wherever it is."""
+        self.heard()
+        self.task.cancel()
+        if self.protocol.transport is not None:
+            self.protocol.transport.abort()
+
+
+class Connections:
+    """Takes connections at one address, for a server that makes a protocol for each."""
+
+    def __init__(self, made: web.Server[Any], context: ssl.SSLContext) -> None:
+        self._made, self._context = made, context
+        self._open: dict[int, _Connection] = {}  # by protocol, the one last that asked last
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    def listen(self, address: tuple[str, int]) -> None:
+        """Take connections from now on. OSError: the address can't be had."""
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        self._listener = socket.create_server(
+            address, family=family, dualstack_ipv6=both, backlog=limits.MOST_CONNECTIONS
+        )
+        self._listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+
+    def stop(self) -> None:
+        """Take no more."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        if self._listener is not None:
+            self._listener.close()
+
+    @contextlib.contextmanager
+    def asking(self, protocol: Any) -> Iterator[None]:
+        """Keep a connection while its review is under way, and rather than others afterwards."""
+        one = self._open.pop(id(protocol), None)
+        if one is None:  # it was dropped in this moment
+            yield
+            return
+        self._open[id(protocol)] = one
+        one.heard()
+        one.asking = True
+        try:
+            yield
+        finally:
+            one.asking = False
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                channel, _address = await loop.sock_accept(listener)
+            except OSError:
+                self._drop_one()
+                await asyncio.sleep(PAUSE)
+                continue
+            if not self._make_room():
+                channel.close()
+                continue
+            protocol = self._made()
+            one = _Connection(protocol, loop.create_task(self._shake_hands(channel, protocol)))
+            one.timer = loop.call_later(2 * limits.FIRST, one.drop)
+            self._open[id(protocol)] = one
+
+    async def _shake_hands(self, channel: socket.socket, protocol: Any) -> None:
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol,
+                channel,
+                ssl=self._context,
+                ssl_handshake_timeout=limits.FIRST,
+            )
+
+    def _make_room(self) -> bool:
+        """Let there be room for one more. Returns whether there is."""
+        for number, one in list(self._open.items()):
+            if one.over:
+                self._open.pop(number).drop()
+        return len(self._open) < limits.MOST_CONNECTIONS or self._drop_one()
+
+    def _drop_one(self) -> bool:
+        """Drop who has asked nothing for the longest, an API server last. Returns whether there was one."""
+        idle = [number for number, one in self._open.items() if not one.asking]
+        strangers = [number for number in idle if not self._open[number].known]
+        for number in [*strangers, *idle][:1]:
+            self._open.pop(number).drop()
+        return bool(idle)
