@@ -125,6 +125,7 @@ bench: setup shim ## How fast things are, as ratios within one run (KUBE_BIN=fol
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.simulation
 	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.scheduling
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.dra_driver
+	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.webhook
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.mps_manager
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.node_software
 	$(MAKE) --no-print-directory bench-fleet

@@ -100,6 +100,7 @@ def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) ->
         "node-policy",
         "webhook",
         "webhook-self-managed",
+        "webhook-network-policy",
     )
     everything = [manifest(name) for name in names]
     shown = run(cluster, *everything, check=True)
@@ -120,9 +121,12 @@ def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) ->
 
     # What the webhook writes is its own.
     path = f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook"
-    patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}]
+    patch = [
+        {"op": "add", "path": f"/webhooks/0/clientConfig/{field}", "value": value}
+        for field, value in (("caBundle", "eA=="), ("service/path", "/x"))
+    ]
     kind = "application/json-patch+json"
-    cluster.admin.ask("writing the bundle", "PATCH", path, patch, kind=kind)
+    cluster.admin.ask("writing bundle and path", "PATCH", path, patch, kind=kind)
     assert summaries(run(cluster, *everything)) == []
 
     changed = json.loads(json.dumps(everything))
@@ -256,3 +260,17 @@ def test_the_playbook_gives_a_cluster_all_and_takes_it_back(
     settings = cluster.get("ConfigMap", namespace="gpu-node")["items"]
     assert [one["metadata"]["name"] for one in settings] == []
     assert "changed=0" in play(cluster, fractions_state="absent")
+
+
+def test_the_playbook_lets_named_api_servers_alone_reach_the_webhook(cluster: GenuineApi) -> None:
+    wanted = {"fractions_image": "registry.example.com/gpu-node-webhook@sha256:" + "1" * 64}
+    refused = play(cluster, fractions_api_servers=["10.0.0.10"], **wanted)
+    assert "fractions_api_servers: '10.0.0.10' is not valid: expected an address" in refused
+    servers = ["10.0.0.10/32", "fd00::1/128"]
+    assert "changed=1" in play(cluster, fractions_api_servers=servers, **wanted)
+    (policy,) = cluster.get("NetworkPolicy", namespace="gpu-node")["items"]
+    first = policy["spec"]["ingress"][0]["from"]
+    assert [one["ipBlock"]["cidr"] for one in first if "ipBlock" in one] == servers
+    assert "changed=1" in play(cluster, **wanted)
+    assert cluster.get("NetworkPolicy", namespace="gpu-node")["items"] == []
+    assert "changed=1" in play(cluster, fractions_state="absent")

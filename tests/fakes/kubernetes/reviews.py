@@ -20,4 +20,4 @@ def asked(one: object, **more: Any) -> bytes:
         **more,
     }
     kind = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-    return json.dumps({**kind, "request": request}).encode()
+    return json.dumps({**kind, "request": request}, separators=(",", ":")).encode()

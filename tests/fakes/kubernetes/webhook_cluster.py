@@ -127,7 +127,8 @@ class Replica:
                 ],
                 stdout=stream,
                 stderr=stream,
-                env={**os.environ, "PYTHONPATH": "files/gpu_plugin/src"},
+                # as the manifest has it
+                env={**os.environ, "PYTHONPATH": "files/gpu_plugin/src", "MALLOC_ARENA_MAX": "2"},
             )
 
     def page(self, path: str) -> tuple[int, str]:

@@ -44,6 +44,7 @@ def test_a_hami_pod_is_admitted_with_a_claim(cluster: Cluster, pair: list[Replic
     assert sum(mutated(one) for one in pair) == 4
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 def test_api_servers_are_told_a_path_that_nobody_guesses(
     cluster: Cluster, pair: list[Replica]
 ) -> None:

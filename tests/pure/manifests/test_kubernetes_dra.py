@@ -99,9 +99,25 @@ def test_the_webhook_never_looks_at_what_keeps_the_cluster_alive() -> None:
     assert hook["objectSelector"]["matchExpressions"] == [ignore]
     assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "NoneOnDryRun")
     assert "caBundle" not in hook["clientConfig"]  # which the webhook or cert-manager writes
+    assert "path" not in hook["clientConfig"]["service"]  # which the webhook writes
     (condition,) = hook["matchConditions"]
     for resource in ("gpu", "gpumem", "gpumem-percentage", "gpucores", "priority"):
         assert condition["expression"].count(f'"nvidia.com/{resource}"') == 2
+
+
+def test_the_network_policy_is_about_the_webhooks_pods_and_their_ports() -> None:
+    (policy,), (deployment,) = of("NetworkPolicy"), of("Deployment")
+    template = deployment["spec"]["template"]
+    selected = policy["spec"]["podSelector"]["matchLabels"]
+    assert selected.items() <= template["metadata"]["labels"].items()
+    assert policy["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+    reviews, metrics = policy["spec"]["ingress"]
+    (container,) = template["spec"]["containers"]
+    ports = [one["name"] for one in container["ports"]]
+    assert [one["ports"][0]["port"] for one in (reviews, metrics)] == ports == ["https", "metrics"]
+    assert reviews["from"][0] == {
+        "ipBlock": {"cidr": "192.0.2.0/32"}
+    }  # nobody, until they are named
 
 
 def test_the_webhook_survives_the_loss_of_a_node() -> None:

@@ -147,6 +147,7 @@ def test_bodies_are_bounded(running: Running) -> None:
     assert running.ask(asked())[0] == 200
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 def test_other_paths_and_methods_are_refused(running: Running) -> None:
     for path in ("/other", "/", "/mutate", f"/{PATH}/", f"//{PATH}", f"/{PATH[:-1]}"):
         assert running.ask(asked(), path=path)[0] == 404
@@ -154,6 +155,7 @@ def test_other_paths_and_methods_are_refused(running: Running) -> None:
     assert running.templates.ensured == 0
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 def test_without_a_path_nothing_is_answered(running: Running) -> None:
     """As before the API servers have been told of one."""
     running.path = ""
@@ -162,6 +164,7 @@ def test_without_a_path_nothing_is_answered(running: Running) -> None:
     assert running.templates.ensured == 0
 
 
+@pytest.mark.attack("webhook-filled-by-strangers")
 @pytest.mark.parametrize(("path", "status"), [("other", 404), (PATH, 413)])
 def test_a_body_that_nobody_wants_is_not_waited_for(
     running: Running, path: str, status: int
@@ -182,6 +185,7 @@ def test_a_body_without_a_length_is_refused(running: Running) -> None:
     connection.close()
 
 
+@pytest.mark.attack("webhook-kept-busy")
 def test_a_small_review_waits_for_no_large_one(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +203,7 @@ def test_a_small_review_waits_for_no_large_one(
         one.close()
 
 
+@pytest.mark.attack("webhook-kept-busy")
 def test_who_works_for_nobody_ends(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A review that is late frees its thread between two templates."""
     monkeypatch.setattr(bounds, "LANES", (Lane(LONGEST, 4, 1),))
@@ -289,6 +294,7 @@ def answered_by(channel: socket.socket) -> bytes:
     return channel.recv(12)
 
 
+@pytest.mark.attack("webhook-filled-by-strangers")
 @pytest.mark.parametrize("connect", [_plain, _secret])
 def test_the_oldest_of_too_many_is_dropped(
     running: Running,
@@ -304,6 +310,7 @@ def test_the_oldest_of_too_many_is_dropped(
         one.close()
 
 
+@pytest.mark.attack("webhook-filled-by-strangers")
 def test_a_connection_of_an_api_server_is_kept_whoever_else_comes(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,6 +332,25 @@ def test_a_connection_of_an_api_server_is_kept_whoever_else_comes(
         assert one.getresponse().read()
     wait_for_the_end(kept[0].sock)
     for one in (*kept, *more):
+        one.close()
+
+
+@pytest.mark.attack("webhook-filled-by-strangers")
+def test_whoever_comes_in_numbers_drops_its_own(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server's first connection, which has not asked yet, is one of few of its address."""
+    monkeypatch.setattr(bounds, "MOST_CONNECTIONS", 3)
+    first = _plain(running)
+    others = [
+        socket.create_connection((LOCAL, running.port), source_address=("127.0.0.2", 0))
+        for _each in range(9)
+    ]
+    for one in others[:-2]:
+        wait_for_the_end(one)
+    with running.context.wrap_socket(first, server_hostname=LOCAL) as channel:
+        assert answered_by(channel) == b"HTTP/1.1 404"
+    for one in others:
         one.close()
 
 
@@ -373,6 +399,7 @@ def _gone(running: Running) -> None:
     eventually(lambda: running.templates.ensured > before)
 
 
+@pytest.mark.attack("webhook-filled-by-strangers")
 @pytest.mark.parametrize("end", [_cut, _odd, _gone])
 def test_a_clients_end_is_no_news(
     running: Running,

@@ -29,6 +29,7 @@ class Pods:
         return {"metadata": more, "items": list(range(len(self.sizes)))[first : first + limit]}
 
 
+@pytest.mark.attack("templates-kept-for-ever")
 def test_a_list_comes_in_smaller_parts_where_one_is_too_long() -> None:
     pods = Pods([1] * 300 + [90] * 30 + [1] * 300, 300)
     assert list(items(pods, "/pods")) == list(range(630))  # type: ignore[arg-type]

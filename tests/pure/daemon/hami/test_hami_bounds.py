@@ -22,6 +22,7 @@ def named(*names: str) -> Json:
     return pod(*({"name": one, "resources": {"limits": SHARE}} for one in names))
 
 
+@pytest.mark.attack("webhook-kept-busy")
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
 def test_a_name_of_a_container_twice_is_refused(field: str) -> None:
     one = named("a", "b")
@@ -30,6 +31,7 @@ def test_a_name_of_a_container_twice_is_refused(field: str) -> None:
         mutate(one, SETTINGS, MPS_NODES)
 
 
+@pytest.mark.attack("webhook-kept-busy")
 def test_more_containers_that_ask_than_the_most_are_refused() -> None:
     names = [f"c{number}" for number in range(MOST_ASKING + 1)]
     assert len(mutate(named(*names[1:]), SETTINGS, MPS_NODES).patch) > MOST_ASKING
@@ -37,6 +39,7 @@ def test_more_containers_that_ask_than_the_most_are_refused() -> None:
         mutate(named(*names), SETTINGS, MPS_NODES)
 
 
+@pytest.mark.attack("webhook-kept-busy")
 def test_a_name_of_a_claim_is_searched_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that are taken cost one look each, however many containers want the same."""
     tried: list[bytes] = []

@@ -18,6 +18,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 def test_a_namespace_has_so_many_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_IN_NAMESPACE", 4)
     budget = Budget(Clock())
@@ -33,6 +34,7 @@ def test_a_namespace_has_so_many_templates(monkeypatch: pytest.MonkeyPatch) -> N
     budget.make("full")
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 def test_templates_of_a_namespace_are_made_and_looked_for_at_a_rate() -> None:
     clock = Clock()
     budget = Budget(clock)

@@ -70,6 +70,7 @@ def collected(api: Api, budget: Budget | None = None) -> tuple[int, Templates]:
     return templates.collect(LATER), templates
 
 
+@pytest.mark.attack("templates-kept-for-ever")
 def test_long_pods_of_one_namespace_keep_no_templates() -> None:
     api = Api(MIB // 4 + 9)
     for space in ("hostile", "team"):
@@ -79,6 +80,7 @@ def test_long_pods_of_one_namespace_keep_no_templates() -> None:
     assert set(api.accepted) == {METADATA}  # so that no specification makes the list long
 
 
+@pytest.mark.attack("templates-kept-for-ever")
 def test_a_namespace_that_cannot_be_looked_at_ends_nothing_and_is_named() -> None:
     api = Api(9 * MIB)
     for space in ("a", "hostile", "team"):
@@ -98,6 +100,7 @@ def test_a_round_removes_so_many_of_a_namespace(monkeypatch: pytest.MonkeyPatch)
     assert [collected(api)[0] for _each in range(4)] == [5, 5, 2, 0]
 
 
+@pytest.mark.attack("templates-kept-for-ever")
 def test_a_round_counts_what_namespaces_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_IN_NAMESPACE", 3)
     api, budget = Api(9 * MIB), Budget()

@@ -49,6 +49,7 @@ def spec(**fields: Any) -> Json:
     return {"metadata": {"name": "p"}, "spec": fields}
 
 
+@pytest.mark.attack("webhook-kept-busy")
 @pytest.mark.parametrize(
     "one",
     [
@@ -77,6 +78,18 @@ def test_what_no_api_server_sends_is_no_review(one: Json) -> None:
         review.read(asked(one))
 
 
+@pytest.mark.attack("webhook-kept-busy")
+@pytest.mark.parametrize("one", [{}, {"name": "a"}])
+def test_what_has_more_parts_than_a_pod_is_not_parsed(one: Json) -> None:
+    def body(count: int) -> bytes:
+        return asked(spec(containers=[{"name": "a", "env": [one] * count}]))
+
+    marks = sum(map(str(one).replace("'", '"').count, '{["'))
+    with pytest.raises(ReviewError, match="more objects, lists and texts than a pod has"):
+        review.read(body(limits.MOST_MARKS // marks + 1))
+    assert review.read(body(limits.MOST_MARKS // marks - 100))
+
+
 def test_what_api_servers_leave_empty_is_read() -> None:
     empty = {"name": "a", "resources": {}, "env": None, "securityContext": {}}
     one = {"metadata": {"annotations": None}, "spec": {"containers": [empty], "nodeName": ""}}
@@ -87,6 +100,7 @@ def many(count: int) -> Json:
     return pod(*(amounts(gpu=1, gpumem=100 + number) for number in range(count)))
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 @pytest.mark.parametrize("dry", [False, True])
 def test_more_different_templates_than_the_most_are_refused_and_none_is_made(dry: bool) -> None:
     templates = Templates()
@@ -99,6 +113,7 @@ def test_more_different_templates_than_the_most_are_refused_and_none_is_made(dry
     assert templates.made == (0 if dry else limits.MOST_TEMPLATES)
 
 
+@pytest.mark.attack("webhook-templates-for-anybody")
 @pytest.mark.parametrize("space", ["kube-system", "gpu-node"])
 def test_nothing_is_made_in_the_namespaces_of_the_cluster_and_of_the_webhook(space: str) -> None:
     """The configuration leaves them out; somebody who reaches the port names any."""
@@ -116,6 +131,7 @@ def test_what_a_namespace_may_not_have_is_told_by_its_status() -> None:
     assert told["status"]["code"] == 403
 
 
+@pytest.mark.attack("webhook-kept-busy")
 def test_who_works_on_a_review_looks_at_its_deadline() -> None:
     """After it was read, before each container and before each template."""
     one, looks = many(3), list[int]()

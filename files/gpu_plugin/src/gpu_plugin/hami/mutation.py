@@ -44,7 +44,7 @@ class Mutation:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Place:
     """A container: ``initContainers`` or ``containers``, its number, and itself."""
 

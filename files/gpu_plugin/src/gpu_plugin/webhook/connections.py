@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +30,7 @@ class _Connection:
     """``known``: it has asked for a review, as only API servers can; ``asking``: it waits for the answer."""
 
     protocol: Any
+    address: str
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle | None = None
     known: bool = False
@@ -97,7 +99,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                channel, _address = await loop.sock_accept(listener)
+                channel, address = await loop.sock_accept(listener)
             except OSError:
                 self._drop_one()
                 await asyncio.sleep(PAUSE)
@@ -106,7 +108,8 @@ class Connections:
                 channel.close()
                 continue
             protocol = self._made()
-            one = _Connection(protocol, loop.create_task(self._shake_hands(channel, protocol)))
+            task = loop.create_task(self._shake_hands(channel, protocol))
+            one = _Connection(protocol, address[0], task)
             one.timer = loop.call_later(2 * limits.FIRST, one.drop)
             self._open[id(protocol)] = one
 
@@ -128,9 +131,14 @@ class Connections:
         return len(self._open) < limits.MOST_CONNECTIONS or self._drop_one()
 
     def _drop_one(self) -> bool:
-        """Drop who has asked nothing for the longest, an API server last. Returns whether there was one."""
-        idle = [number for number, one in self._open.items() if not one.asking]
-        strangers = [number for number in idle if not self._open[number].known]
-        for number in [*strangers, *idle][:1]:
-            self._open.pop(number).drop()
+        """Drop who has asked nothing for the longest, an API server last. Returns whether there was one.
+
+        Of those that nobody knows it is one of the address that has most of them.
+        """
+        idle = [one for one in self._open.values() if not one.asking]
+        strangers = [one for one in idle if not one.known]
+        counted = Counter(one.address for one in strangers)
+        most = max(counted, key=counted.__getitem__, default="")
+        for one in [*(one for one in strangers if one.address == most), *idle][:1]:
+            self._open.pop(id(one.protocol)).drop()
         return bool(idle)

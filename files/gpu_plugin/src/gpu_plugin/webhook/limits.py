@@ -3,8 +3,8 @@
 
 """What may be asked of the webhook, all of it: by an API server, for a namespace, by whoever reaches its port.
 
-Together they keep a replica within the 256 MiB of its manifest: data takes up to thirty times the memory
-of its JSON, a connection a third of a MiB.
+Together they keep a replica within the 256 MiB of its manifest: a body is there three times
+while it is parsed, a connection takes a third of a MiB.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Lane:
 # A review of a usual pod has a few KiB, and waits for none of the large ones.
 LANES: Final = (Lane(64 << 10, 64, 12), Lane(4 << 20, 2, 1))
 LONGEST: Final = LANES[-1].longest  # etcd takes no object of more than 1.5 MiB
+MARKS: Final = (b"{", b"[", b'"')  # of JSON
+MOST_MARKS: Final = 1 << 18  # in a review: what they mark takes most of the memory and of the time
 LONGEST_ANSWER: Final = 4 << 20  # of an API server, to the webhook
 
 MOST_TEMPLATES: Final = 32  # that a pod asks for

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from .._shared._core.text.shown import cut, printable
-from . import shapes
+from . import limits, shapes
 
 API_VERSION: Final = "admission.k8s.io/v1"
 LONGEST_WARNING, MOST_WARNINGS = 256, 16  # characters, above which API servers leave them out
@@ -39,6 +39,8 @@ class Review:
 
 def read(body: bytes) -> Review:
     """Return what is asked. ReviewError."""
+    if sum(map(body.count, limits.MARKS)) > limits.MOST_MARKS:
+        raise ReviewError("the body has more objects, lists and texts than a pod has")
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:

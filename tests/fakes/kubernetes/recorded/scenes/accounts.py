@@ -41,6 +41,12 @@ FEATURES = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/node-feature-discovery/nod
 FEATURE = f"{FEATURES}/nvidia-features-for-{NODE}"
 SECRET = "/api/v1/namespaces/gpu-node/secrets/gpu-node-webhook-tls"
 HOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/gpu-node-webhook"
+MORE = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "operations": ["CREATE"],
+    "resources": ["podtemplates"],
+}
 ONLY = {"fieldSelector": f"metadata.name={NODE}"}
 LABEL = {"metadata": {"labels": {"nvidia.com/gpu.count": "8"}}}
 
@@ -175,6 +181,8 @@ OF_WEBHOOK = [
         {"op": "test", "path": "/metadata/resourceVersion", "value": "1"},
         {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}],
         kind="application/json-patch+json"),
+    patch(WEBHOOK, HOOK, [{"op": "add", "path": "/webhooks/0/rules/-", "value": MORE}],
+          kind="application/json-patch+json", until=403),
     patch(WEBHOOK, HOOK.replace("gpu-node", "other"), {}),
     delete(WEBHOOK, HOOK),
     get(WEBHOOK, PODS),

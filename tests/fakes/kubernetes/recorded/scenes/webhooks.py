@@ -23,7 +23,7 @@ from tests.fakes.kubernetes.recorded.words import (
 PODS = "/api/v1/namespaces/{}/pods"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 IGNORED = {"hami.io/webhook": "ignore"}
-NOWHERE = {"url": "https://127.0.0.1:1/mutate"}
+NOWHERE = {"url": "https://127.0.0.1:1/nobody"}
 
 
 def asking(name: str, within: str = "default", where: str = "limits", **amounts: Any) -> Json:
