@@ -66,7 +66,7 @@ def test_api_servers_are_told_a_path_that_nobody_guesses(
 
 def kept_path(cluster: Cluster) -> str:
     data = cluster.read(f"{SECRETS}/gpu-node-webhook-path")["data"]
-    return base64.b64decode(data["path"]).decode()
+    return base64.b64decode(data["paths"]).decode()
 
 
 def test_a_dry_run_makes_nothing(cluster: Cluster, pair: list[Replica]) -> None:

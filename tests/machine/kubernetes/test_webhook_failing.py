@@ -87,9 +87,7 @@ def test_a_certificate_that_is_over(cluster: Cluster, tmp_path: Path) -> None:
     replica = cluster.replica("over", *flags)
     eventually(lambda: replica.page("/readyz"), (503, "the certificate is over\n"))
     cluster.policy("Fail")
-    told = str(cluster.refusal(SHARE))
-    assert "failed calling webhook" in told
-    assert "tls: " in told  # the rest, that it has expired, is cut off
+    assert "failed calling webhook" in str(cluster.refusal(SHARE))
     cluster.policy("Ignore")
     assert is_left_alone(cluster.pod(SHARE))
     write(tmp_path, issue.serving(authority, NAMES, now))

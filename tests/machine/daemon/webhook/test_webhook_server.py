@@ -66,8 +66,8 @@ class Running:
         self.context = ssl.create_default_context(cadata=made.certificate)
         self.context.verify_flags |= NO_CHECK_TIME
         admission = Admission(SETTINGS, self.templates, lambda: MPS_NODES)  # type: ignore[arg-type]
-        self.path = PATH
-        self._server = Server(admission, serving.context, lambda: self.problem, lambda: self.path)
+        self.paths: tuple[str, ...] = (PATH,)
+        self._server = Server(admission, serving.context, lambda: self.problem, lambda: self.paths)
         self._loop = asyncio.new_event_loop()
         self.port = scraping.free_address()[1]
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
@@ -158,7 +158,7 @@ def test_other_paths_and_methods_are_refused(running: Running) -> None:
 @pytest.mark.attack("webhook-templates-for-anybody")
 def test_without_a_path_nothing_is_answered(running: Running) -> None:
     """As before the API servers have been told of one."""
-    running.path = ""
+    running.paths = ()
     for path in ("/", f"/{PATH}"):
         assert running.ask(asked(), path=path)[0] == 404
     assert running.templates.ensured == 0
@@ -434,7 +434,7 @@ class Served(Service):
 
     def __init__(self) -> None:
         options = Options(("", 0), None, 600.0, SETTINGS, "gpu-node")
-        super().__init__(options, None, lambda _access: Sources(None, lambda: PATH))  # type: ignore[arg-type]
+        super().__init__(options, None, lambda _access: Sources(None, lambda _now: (PATH,)))  # type: ignore[arg-type]
         self.said, self.alive = "", True
 
     def problem(self) -> str:

@@ -203,7 +203,7 @@ def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
         told = Told(access, options.namespace, options.webhook_configuration)
         return Sources(
             Files(*map(Path, given)) if all(given) else Managed(told, places),
-            (lambda: path) if path else OwnPath(told, options.path_secret).look,
+            (lambda _now: (path,)) if path else OwnPath(told, options.path_secret).look,
         )
 
     return made

@@ -57,7 +57,7 @@ class _Connection:
 class Connections:
     """Takes connections at one address, for a server that makes a protocol for each."""
 
-    def __init__(self, made: web.Server[Any], context: ssl.SSLContext) -> None:
+    def __init__(self, made: web.Server, context: ssl.SSLContext) -> None:
         self._made, self._context = made, context
         self._open: dict[int, _Connection] = {}  # by protocol, the one last that asked last
         self._listener: socket.socket | None = None

@@ -13,7 +13,7 @@ import hmac
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final
@@ -42,16 +42,17 @@ class _Way:
 
 
 class Server:
-    """Serves reviews at the path that ``path`` returns, nowhere while that is empty."""
+    """Serves reviews at the paths that ``paths`` returns, without their slash."""
 
     def __init__(
         self,
         admission: Admission,
         context: ssl.SSLContext,
         ready: Callable[[], str],
-        path: Callable[[], str],
+        paths: Callable[[], Iterable[str]],
     ) -> None:
-        self._admission, self._context, self._ready, self._path = admission, context, ready, path
+        self._admission, self._context, self._ready = admission, context, ready
+        self._paths = paths
 
     async def start(self, address: tuple[str, int]) -> None:
         """Listen. OSError: an address can't be had."""
@@ -76,8 +77,8 @@ class Server:
             way.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _review(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = self._path()
-        if not path or not hmac.compare_digest(request.path.encode(), f"/{path}".encode()):
+        asked = request.path.encode()
+        if not any(hmac.compare_digest(asked, f"/{path}".encode()) for path in self._paths()):
             return _refusal(HTTPStatus.NOT_FOUND)
         with self._connections.asking(request.protocol):
             if request.method != "POST":

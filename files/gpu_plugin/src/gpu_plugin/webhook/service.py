@@ -49,10 +49,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the certificate and the path of reviews come from."""
+    """Where the certificate comes from, and the paths of reviews by the time."""
 
     certificate: Source
-    path: Callable[[], str]
+    paths: Callable[[float], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,10 @@ class Service:
             self._slices.published,
             (SYSTEM, options.namespace),
         )
-        self._server = Server(admission, self._serving.context, self.problem, lambda: self._path)
+        self._server = Server(admission, self._serving.context, self.problem, lambda: self._paths)
         self._ended = asyncio.Event()
-        self._certified, self._path, self._beaten = False, "", time.monotonic()
+        self._certified, self._beaten = False, time.monotonic()
+        self._paths: tuple[str, ...] = ()
 
     def problem(self) -> str:
         """Return why pods should not be sent here, an empty text where they may be."""
@@ -166,7 +167,7 @@ class Service:
     def _certify(self) -> None:
         if self._serving.load(self._sources.certificate.look(time.time())):
             logs.info("serving a certificate", until=int(self._serving.until))
-        self._path = self._sources.path()
+        self._paths = self._sources.paths(time.time())
         self._certified = True
 
     def _collect(self) -> None:

@@ -101,7 +101,7 @@ def _url(hook: Json) -> str:
     config = hook["clientConfig"]
     if service := config.get("service"):
         host = f"{service['name']}.{service['namespace']}.svc:{service.get('port', 443)}"
-        return f"https://{host}{service.get('path', '')}"
+        return f"https://{host}{service.get('path', '/')}"
     return str(config["url"])
 
 
