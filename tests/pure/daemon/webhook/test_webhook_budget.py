@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin.webhook import limits
-from gpu_plugin.webhook.budget import Budget, OverLimit
-from gpu_plugin.webhook.deadline import Deadline, Late
+from gpu_plugin.webhook.budget import Budget, Deadline, Late, OverLimit
 
 
 class Clock:

@@ -13,8 +13,7 @@ import pytest
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.webhook import limits, review
 from gpu_plugin.webhook.admission import Admission
-from gpu_plugin.webhook.budget import OverLimit
-from gpu_plugin.webhook.deadline import Late
+from gpu_plugin.webhook.budget import Late, OverLimit
 from gpu_plugin.webhook.review import ReviewError
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, pod

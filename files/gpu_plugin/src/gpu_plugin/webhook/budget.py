@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How many templates a namespace may have, and how soon one after the other. No I/O; for any thread."""
+"""What is left: of a review's time, and of the templates of a namespace. No I/O; for any thread."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ ALIKE: Final = (
     "let pods ask for the same amounts, which share a template; unused ones go by themselves"
 )
 AGAIN: Final = "the pod's controller tries again, or try again yourself"
+
+
+class Late(Exception):
+    """Nobody waits for an answer any more."""
+
+
+class Deadline:
+    """Seconds from now on, for the thread that works on a review: nobody can end a thread but itself."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._end = clock, clock() + seconds
+
+    def look(self) -> None:
+        """Late: it has passed."""
+        if self._clock() > self._end:
+            raise Late
 
 
 class OverLimit(NodeError):

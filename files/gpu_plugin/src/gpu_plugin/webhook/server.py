@@ -23,8 +23,8 @@ from aiohttp import web
 from ..tools import logs
 from . import limits, metrics
 from .admission import Admission
+from .budget import Deadline, Late
 from .connections import Connections
-from .deadline import Deadline, Late
 from .limits import Lane
 from .review import ReviewError
 
