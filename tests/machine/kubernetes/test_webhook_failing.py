@@ -9,6 +9,7 @@ import base64
 import socket
 from pathlib import Path
 
+import pytest
 from gpu_plugin.webhook.certificates import issue, plan
 from gpu_plugin.webhook.certificates.managed import Managed, Places
 from gpu_plugin.webhook.certificates.values import Pair
@@ -108,8 +109,14 @@ def test_a_webhook_that_takes_connections_and_says_nothing(cluster: Cluster) -> 
     cluster.policy("Fail")
 
 
-def test_without_a_secret_it_is_not_ready_and_says_why(cluster: Cluster) -> None:
-    replica = cluster.replica("none", "--tls-secret", "missing")
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [("tls", "there is no certificate"), ("path", "the API servers were told no path")],
+)
+def test_without_a_secret_it_is_not_ready_and_says_why(
+    cluster: Cluster, secret: str, told: str
+) -> None:
+    replica = cluster.replica(f"no-{secret}", f"--{secret}-secret", "missing")
     eventually(lambda: "create it empty" in replica.log.read_text())
-    assert replica.page("/readyz") == (503, "there is no certificate\n")
+    assert replica.page("/readyz") == (503, f"{told}\n")
     assert replica.page("/healthz")[0] == 200

@@ -81,6 +81,18 @@ def test_the_second_of_two_replicas_takes_the_path_of_the_first() -> None:
     assert told.writes == 1
 
 
+@pytest.mark.parametrize("skew", [-0.2, -20.0, 20.0])
+def test_clocks_of_replicas_may_differ(skew: float) -> None:
+    told, start = Told(), NOW + 0.7
+    replicas = [Path(told, "s") for _each in range(2)]  # type: ignore[arg-type]
+    heard = [replicas[0].look(start), replicas[1].look(start + skew)]
+    assert told.writes == 1
+    for turn in range(1, 500):
+        number = turn % 2
+        heard[number] = replicas[number].look(start + turn * LOOK / 2 + number * skew)
+        assert all(told.path in paths for paths in heard)
+
+
 @pytest.mark.parametrize(
     ("text", "since"),
     [("", ""), ("short", "1800000000"), ("a" * 43 + " b", "1"), ("a" * 43, "x"), ("a" * 43, "-1"),

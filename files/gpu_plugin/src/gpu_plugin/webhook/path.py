@@ -38,7 +38,7 @@ class Path:
     def _look(self, now: float) -> tuple[str, ...]:
         secret = self._told.secret(self._secret)
         paths, since = _kept(secret)
-        if not paths or not 0 <= now - since < RENEW + KNOWN:
+        if not paths or not -KNOWN <= now - since < RENEW + KNOWN:  # clocks of replicas differ
             paths, since = [secrets.token_urlsafe(), *paths[:1]], now
             self._told.write(secret, {FIELD: " ".join(paths)}, {SINCE: f"{since:.0f}"})
         asked = paths[-1] if now - since < KNOWN else paths[0]

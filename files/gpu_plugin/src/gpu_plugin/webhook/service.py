@@ -96,6 +96,8 @@ class Service:
             return "there is no certificate"
         if self._serving.until <= time.time():
             return "the certificate is over"
+        if not self._paths:
+            return "the API servers were told no path"
         return "" if self._slices.listed.is_set() else "the ResourceSlices were not listed"
 
     async def run(self) -> int:
@@ -167,8 +169,8 @@ class Service:
     def _certify(self) -> None:
         if self._serving.load(self._sources.certificate.look(time.time())):
             logs.info("serving a certificate", until=int(self._serving.until))
-        self._paths = self._sources.paths(time.time())
         self._certified = True
+        self._paths = self._sources.paths(time.time())
 
     def _collect(self) -> None:
         if removed := self._templates.collect(time.time()):
