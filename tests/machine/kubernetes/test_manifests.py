@@ -192,6 +192,7 @@ def test_nobody_else_writes_slices_of_our_driver(cluster: Administered) -> None:
 NETWORK = "dra.net"
 
 
+@pytest.mark.attack("slices-of-other-nodes")
 @pytest.mark.usefixtures("in_force")
 @pytest.mark.parametrize("at", [NODE, OTHER])
 def test_no_account_of_a_node_touches_another_drivers_slices(
@@ -210,6 +211,7 @@ def test_no_account_of_a_node_touches_another_drivers_slices(
     remove(cluster.admin, theirs)
 
 
+@pytest.mark.attack("slices-of-other-nodes")
 @pytest.mark.usefixtures("in_force")
 def test_the_account_of_a_node_may_do_no_more(cluster: Administered) -> None:
     mine = cluster.account(f"gpu-node-dra-{NODE}", "gpu-node")

@@ -57,6 +57,7 @@ def cluster(
         yield made
 
 
+@pytest.mark.attack("claim-named-by-many")
 def test_a_pod_that_names_a_claim_is_refused_with_what_to_do(cluster: Administered) -> None:
     for claims in ((NAMED,), (MADE, NAMED)):
         why = said(cluster, TEAM, *claims)
@@ -65,6 +66,7 @@ def test_a_pod_that_names_a_claim_is_refused_with_what_to_do(cluster: Administer
         assert "resourceClaimTemplateName" in why
 
 
+@pytest.mark.attack("claim-named-by-many")
 def test_other_pods_and_namespaces_that_may_are_let_through(cluster: Administered) -> None:
     for space, claims in ((TEAM, ()), (TEAM, (MADE, MADE)), (TRUSTED, (NAMED,))):
         assert said(cluster, space, *claims) == "", (space, claims)

@@ -40,6 +40,7 @@ def _headers(running: Running) -> socket.socket:
     return channel
 
 
+@pytest.mark.attack("review-that-never-ends")
 @pytest.mark.parametrize("connect", [_plain, _secret, _headers])
 def test_who_asks_nothing_is_dropped(
     connect: Callable[[Running], socket.socket], monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def test_a_review_is_answered(running: Running) -> None:
     assert running.templates.ensured == 1
 
 
+@pytest.mark.attack("review-that-never-ends")
 @pytest.mark.parametrize(
     "body",
     [
@@ -54,6 +55,7 @@ def test_what_is_no_review_is_refused(running: Running, body: bytes) -> None:
     assert running.templates.ensured == 0
 
 
+@pytest.mark.attack("review-that-never-ends")
 def test_bodies_are_bounded(running: Running) -> None:
     with pytest.raises((OSError, http.client.HTTPException, AssertionError)):
         assert running.ask(b" " * (LONGEST + 1))[0] == 200
@@ -91,6 +93,7 @@ def test_a_body_that_nobody_wants_is_not_waited_for(
     connection.close()
 
 
+@pytest.mark.attack("review-that-never-ends")
 def test_a_body_without_a_length_is_refused(running: Running) -> None:
     connection = running.connection()
     connection.request("POST", f"/{PATH}", iter([asked()]), encode_chunked=True)
@@ -144,6 +147,7 @@ def test_a_review_that_takes_too_long_is_refused(
     assert running.ask(asked())[0] == 200
 
 
+@pytest.mark.attack("review-that-never-ends")
 def test_a_body_that_does_not_come_is_waited_for_until_the_deadline(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_another_quantity_is_refused_by_its_key() -> None:
             quantity(text, "the.key")
 
 
+@pytest.mark.attack("class-undone-by-a-claim")
 def test_parameters_are_those_of_the_request_and_the_stricter_ones_win() -> None:
     for configs, said in (
         ([], {}),
@@ -169,6 +170,7 @@ def test_a_claim_of_an_earlier_releases_pool_is_read_with_that_pool() -> None:
         assert claim(pool=pool).results[0].pool == pool
 
 
+@pytest.mark.attack("claim-as-a-path-or-a-limit")
 def test_a_uid_that_would_be_another_path_is_none() -> None:
     for uid in ("", "../../../etc/passwd", UID.upper(), f"{UID}\n", f"{UID}/.."):
         with pytest.raises(NodeError, match="expected a UUID"):

@@ -127,6 +127,7 @@ SLOW = (
 )
 
 
+@pytest.mark.attack("pattern-that-backtracks")
 @pytest.mark.parametrize(("text", "pattern"), SLOW)
 def test_a_pattern_that_backtracks_ends(text: str, pattern: str) -> None:
     selector = Selector.of(f"'{text}'.matches('{pattern}')")
@@ -142,6 +143,7 @@ def test_what_an_attribute_may_hold_is_matched_by_all_patterns_that_are_read() -
         assert Selector.of(f"'{longest}'.matches('^(a|b|c)?(a|b|c)?.*a.*$')").matches(GPU)
 
 
+@pytest.mark.attack("pattern-that-backtracks")
 @given(
     st.lists(st.sampled_from(("a", "b", ".", "(", ")", "|", "?", "*", "+", "{0,9}", "[ab]"))),
     st.integers(0, 200),

@@ -199,6 +199,7 @@ def test_what_is_not_looked_at_is_told(tmp_path: Path, capsys: Any) -> None:
     assert "Not looked at: Pod/p: hostPort is not looked at" in _table(tmp_path, capsys, asked)
 
 
+@pytest.mark.attack("terminal-escapes")
 def test_what_tenants_wrote_steers_no_terminal(tmp_path: Path, capsys: Any) -> None:
     owned = "\x1b]0;owned\x07\x1b[2J\u202e"
     reading = [f'device.attributes["gpu.node"]["{owned}"]', f'device.driver == "{owned}"']

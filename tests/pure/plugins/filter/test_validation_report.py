@@ -59,6 +59,7 @@ def test_the_whole_answer_is_understood() -> None:
     assert suites.get("failures") == "0"
 
 
+@pytest.mark.attack("answer-of-a-taken-node")
 @given(st.sampled_from(KEYS), VALUES)
 def test_a_wrong_shape_at_any_place_is_one_node(key: str, value: Any) -> None:
     good = {"found": GOOD, "tried": POD}

@@ -197,6 +197,7 @@ def test_limit_that_the_driver_took_and_did_not_keep_is_refused(node: Node) -> N
     assert node.hard(group) == 70 * MIB  # the share that was refused does not count
 
 
+@pytest.mark.attack("claim-named-by-many")
 def test_pod_that_joins_a_claim_has_none_of_its_memory_until_those_before_it_have_ended(
     node: Node,
 ) -> None:
@@ -220,6 +221,7 @@ def test_pod_that_joins_a_claim_has_none_of_its_memory_until_those_before_it_hav
     eventually(lambda: limits(THIRD)[2:], [970])
 
 
+@pytest.mark.attack("claim-named-by-many")
 def test_claim_of_several_pods_has_its_memory_once(node: Node) -> None:
     first, later, limiting = node.pod(), node.pod(OTHER), node.limit()
     limiting.ask("prepare", {**of(node, memory=900 * MIB), "pods": [POD, OTHER]})
@@ -228,6 +230,7 @@ def test_claim_of_several_pods_has_its_memory_once(node: Node) -> None:
     assert (node.hard(first), node.hard(later)) == (MAX, MAX)
 
 
+@pytest.mark.attack("limit-of-a-pod-lifted")
 def test_limit_that_fails_keeps_no_other_pod_from_its_own(node: Node) -> None:
     refused, group, limiting = node.pod(dmem=True), node.pod(OTHER, dmem=True), node.limit()
     (refused / "dmem.max").unlink()

@@ -43,6 +43,7 @@ def test_the_whole_answer_is_understood() -> None:
     assert all(ALONE[key] for key in filled)
 
 
+@pytest.mark.attack("answer-of-a-taken-node")
 @given(st.sampled_from(PLACES), VALUES)
 def test_a_wrong_shape_at_any_place_is_one_row(place: wrong.Place, value: Any) -> None:
     found = report({"a": GOOD, "bad": wrong.changed(GOOD, place, value), "z": GOOD})
@@ -55,6 +56,7 @@ def test_a_wrong_shape_at_any_place_is_one_row(place: wrong.Place, value: Any) -
     assert found["totals"]["nodes"] == 3
 
 
+@pytest.mark.attack("answer-of-a-taken-node")
 @given(st.sampled_from(PLACES))
 def test_what_is_missing_at_any_place_is_one_row(place: wrong.Place) -> None:
     bad = report({"bad": wrong.without(GOOD, place)})["nodes"][0]
