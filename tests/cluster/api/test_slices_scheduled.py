@@ -18,7 +18,9 @@ from gpu_plugin.dra.publish import Publisher
 from gpu_plugin.dra.slice_api import PATH, SliceApi
 from gpu_plugin.slices import build
 
+from tests.fakes.cluster.placing import network
 from tests.fakes.daemon.gpu_builders import inventory
+from tests.fakes.daemon.gpu_builders import view as whole
 from tests.fakes.daemon.mig_grids import GRIDS, Place, every, view
 from tests.fakes.kubernetes.genuine_api import GenuineApi, found
 from tests.pure.daemon.slices.test_slices_grid import hardware
@@ -40,7 +42,7 @@ class Cluster:
 
     api: GenuineApi
     admin: Access
-    pods: list[str] = field(default_factory=list)
+    pods: dict[str, list[str]] = field(default_factory=dict)  # and the claims of each
 
     def create(self, path: str, kind: str, name: str, version: str, **more: Any) -> Json:
         meta = {"name": name, **more.pop("metadata", {})}
@@ -51,18 +53,28 @@ class Cluster:
     def ask_for(self, name: str, profile: str) -> None:
         """Create a pod that wants a MIG device of a profile."""
         expression = f'device.attributes["gpu.nvidia.com"].profile == "{profile}"'
-        self._ask(
+        self.ask(
             name, {"deviceClassName": "mig", "selectors": [{"cel": {"expression": expression}}]}
         )
 
-    def _ask(self, name: str, exactly: Json) -> None:
-        spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
-        self.create(CLAIMS, "ResourceClaim", name, "resource.k8s.io/v1", spec=spec)
-        container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "r"}]}}
+    def ask(self, name: str, *requests: Json) -> None:
+        """Create a pod with a claim for each request; the first has the pod's name."""
+        claims = [name, *(f"{name}-{number}" for number in range(1, len(requests)))]
+        for claim, exactly in zip(claims, requests, strict=True):
+            spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+            self.create(CLAIMS, "ResourceClaim", claim, "resource.k8s.io/v1", spec=spec)
+        used = [
+            {"name": f"r{number}", "resourceClaimName": one} for number, one in enumerate(claims)
+        ]
+        container = {
+            "name": "c",
+            "image": "i",
+            "resources": {"claims": [{"name": one["name"]} for one in used]},
+        }
         pod = {"containers": [container], "automountServiceAccountToken": False}
-        pod["resourceClaims"] = [{"name": "r", "resourceClaimName": name}]
+        pod["resourceClaims"] = used
         self.create(f"{CORE}/pods", "Pod", name, "v1", spec=pod)
-        self.pods.append(name)
+        self.pods[name] = claims
 
     def given(self) -> dict[str, str]:
         """Return the device of each claim, once the scheduler has said of each pod whether it has one."""
@@ -84,16 +96,16 @@ class Cluster:
         pool = {"name": "last", "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": LAST, "nodeName": NODE, "pool": pool, "devices": [{"name": "last"}]}
         self.create(PATH, "ResourceSlice", "last", "resource.k8s.io/v1", spec=spec)
-        self._ask(LAST, {"deviceClassName": LAST})
+        self.ask(LAST, {"deviceClassName": LAST})
         eventually(lambda: self._decided(LAST) and LAST in self.given())
         self.clean(LAST)
 
     def clean(self, *names: str) -> None:
         """Remove pods with their claims, all of them and the slices where none is named."""
-        for name in names or self.pods:
+        for name in names or tuple(self.pods):
             self.admin.ask("removing", "DELETE", f"{CORE}/pods/{name}", {"gracePeriodSeconds": 0})
-            self._let_go(self.admin.ask("reading a claim", "GET", f"{CLAIMS}/{name}"))
-        self.pods = [one for one in self.pods if names and one not in names]
+            for claim in self.pods.pop(name):
+                self._let_go(self.admin.ask("reading a claim", "GET", f"{CLAIMS}/{claim}"))
         if not names:
             self.admin.ask("removing", "DELETE", PATH)
 
@@ -132,7 +144,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         kind = "application/merge-patch+json"
         made.admin.ask("untainting", "PATCH", f"/api/v1/nodes/{NODE}", untainted, kind=kind)
         made.create(f"{CORE}/serviceaccounts", "ServiceAccount", "default", "v1")
-        for name, driver in (("mig", DRIVER), (LAST, LAST)):
+        for name, driver in (("mig", DRIVER), ("net", "dra.net"), (LAST, LAST)):
             spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}]}
             path = f"{GROUP}/deviceclasses"
             made.create(path, "DeviceClass", name, "resource.k8s.io/v1", spec=spec)
@@ -184,3 +196,36 @@ def test_the_scheduler_fills_a_gpu_as_its_hardware_allows(
         assert profile not in [one for one, _start in free]
         more = [(profile, start) for start, _size in profile.placements]
         assert not any(hardware(profiles, [*there, *used, one]) for one in more), name
+
+
+@pytest.mark.parametrize(
+    ("pool", "given"),
+    [
+        ("", {"share": "gpu-0-share"}),
+        (NODE, {"share": "gpu-0-share", "job": "vf-0", "job-1": "gpu-0"}),
+    ],
+    ids=["ours", "named as the node"],
+)
+def test_another_drivers_counters_do_not_free_a_gpu_that_has_shares(
+    cluster: Cluster, pool: str, given: dict[str, str]
+) -> None:
+    """The scheduler keeps counters by the pool's name alone: with the node's, a GPU is given away twice."""
+    for number, spec in enumerate(network(NODE)):
+        cluster.create(PATH, "ResourceSlice", f"net-{number}", "resource.k8s.io/v1", spec=spec)
+    for number, spec in enumerate(build(inventory(whole(0)), ALL, {}, {}, node=NODE, pool=pool)):
+        cluster.create(PATH, "ResourceSlice", f"gpu-{number}", "resource.k8s.io/v1", spec=spec)
+    cluster.see()
+    kinds = {
+        kind: {"deviceClassName": "mig", "selectors": [{"cel": {"expression": expression}}]}
+        for kind, expression in (
+            ("share", "device.allowMultipleAllocations"),
+            ("gpu", "!device.allowMultipleAllocations"),
+        )
+    }
+    cluster.ask("share", {**kinds["share"], "capacity": {"requests": {"memory": "1Gi"}}})
+    cluster.given()
+    cluster.ask("job", {"deviceClassName": "net"}, kinds["gpu"])
+    try:
+        assert cluster.given() == given
+    finally:
+        cluster.clean()

@@ -91,3 +91,18 @@ def node(
     ]
     first = [{"metadata": {"name": "a"}, "spec": {**spec, "sharedCounters": sets}}] if sets else []
     return [*first, {"metadata": {"name": "b"}, "spec": {**spec, "devices": list(devices)}}]
+
+
+def network(node: str) -> list[Json]:
+    """Return the slices of a network card, of which each function takes a port; their pool is named as the node."""
+    one = {"ports": {"value": "1"}}
+    functions = [
+        {"name": f"vf-{n}", "consumesCounters": [{"counterSet": "card", "counters": one}]}
+        for n in range(2)
+    ]
+    parts: list[Json] = [
+        {"sharedCounters": [{"name": "card", "counters": {"ports": {"value": "2"}}}]},
+        {"devices": functions},
+    ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": len(parts)}
+    return [{"driver": "dra.net", "nodeName": node, "pool": pool, **part} for part in parts]

@@ -11,7 +11,7 @@ from gpu_plugin._shared._core.dra.names import pool_name
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.slices import build
 
-from tests.fakes.cluster.placing import NODE, answers, asks, claim, device_class
+from tests.fakes.cluster.placing import NODE, answers, asks, claim, device_class, network
 from tests.fakes.daemon.gpu_builders import inventory, view
 
 Json = dict[str, Any]
@@ -31,22 +31,11 @@ def published(pool: str = "") -> list[Json]:
     ]
 
 
-def network() -> list[Json]:
-    """The slices of a network card, of which each function takes one; their pool is named as the node."""
-    one = {"ports": {"value": "1"}}
-    functions = [
-        {"name": f"vf-{n}", "consumesCounters": [{"counterSet": "card", "counters": one}]}
-        for n in range(2)
-    ]
-    parts: list[Json] = [
-        {"sharedCounters": [{"name": "card", "counters": {"ports": {"value": "2"}}}]},
-        {"devices": functions},
-    ]
-    pool = {"name": NODE, "generation": 1, "resourceSliceCount": len(parts)}
-    common = {"driver": "dra.net", "nodeName": NODE, "pool": pool}
+def network_slices() -> list[Json]:
+    """The slices of a network card, whose pool is named as the node."""
     return [
-        {"metadata": {"name": f"net-{number}"}, "spec": {**common, **part}}
-        for number, part in enumerate(parts)
+        {"metadata": {"name": f"net-{number}"}, "spec": spec}
+        for number, spec in enumerate(network(NODE))
     ]
 
 
@@ -56,7 +45,7 @@ def case(pool: str = "") -> Json:
     result = {"request": "r", "driver": "gpu.node", "pool": pool or pool_name(NODE)}
     share = {**result, "device": "gpu-0-share", "shareID": "0e7f", "consumedCapacity": consumed}
     return {
-        "slices": [*network(), *published(pool)],
+        "slices": [*network_slices(), *published(pool)],
         "classes": CLASSES,
         "allocated": [{"status": {"allocation": {"devices": {"results": [share]}}}}],
         "pods": [[claim("vf", asks("r0", "vf")), claim("gpu", asks("r0", "gpu"))]],
