@@ -32,7 +32,7 @@ class Pods:
 @pytest.mark.attack("templates-kept-for-ever")
 def test_a_list_comes_in_smaller_parts_where_one_is_too_long() -> None:
     pods = Pods([1] * 300 + [90] * 30 + [1] * 300, 300)
-    assert list(items(pods, "/pods")) == list(range(630))  # type: ignore[arg-type]
+    assert list(items(pods, "listing", "/pods")) == list(range(630))  # type: ignore[arg-type]
     assert pods.limits[0] == PAGE
     assert len(pods.limits) < 630
 
@@ -40,5 +40,5 @@ def test_a_list_comes_in_smaller_parts_where_one_is_too_long() -> None:
 def test_an_object_that_is_too_long_alone_ends_the_list() -> None:
     pods = Pods([1, 301, 1], 300)
     with pytest.raises(TooLong):
-        list(items(pods, "/pods"))  # type: ignore[arg-type]
+        list(items(pods, "listing", "/pods"))  # type: ignore[arg-type]
     assert pods.limits[-1] == 1

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from .access import JSON, Access
@@ -39,14 +40,21 @@ def parts(
             page //= 2
             continue
         yield found
-        token = understood(doing, lambda found=found: (found.get("metadata") or {}).get("continue"))  # type: ignore[misc]
+        token = understood(doing, partial(_following, found))
         if not token:
             return
         more = {"continue": str(token)}
 
 
-def items(access: Access, path: str, **how: Any) -> Iterator[Json]:
+def _following(found: Json) -> Any:
+    return (found.get("metadata") or {}).get("continue")
+
+
+def items(access: Access, doing: str, path: str, **how: Any) -> Iterator[Json]:
     """Yield the objects of a list; ``how`` is as for parts()."""
-    doing = f"listing {path}"
     for part in parts(access, doing, path, **how):
-        yield from understood(doing, lambda part=part: list(part["items"] or ()))  # type: ignore[misc]
+        yield from understood(doing, partial(_items, part))
+
+
+def _items(part: Json) -> list[Json]:
+    return list(part["items"] or ())

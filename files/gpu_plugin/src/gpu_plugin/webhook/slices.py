@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from .._shared._core.dra.names import DRIVER
@@ -75,7 +76,7 @@ class Slices:
     def _list(self) -> str:
         doing, found, version = "listing ResourceSlices", {}, ""
         for part in parts(self._access, doing, PATH, query=SELECTED, page=PAGE, rights=RIGHTS):
-            found.update(understood(doing, lambda part=part: _by_name(part["items"] or ())))  # type: ignore[misc]
+            found.update(understood(doing, partial(_by_name, part)))
             version = version or str((part.get("metadata") or {}).get("resourceVersion", ""))
         self._set(found)
         self.listed.set()
@@ -96,7 +97,7 @@ class Slices:
             if self._ended.is_set():
                 break
             if event:
-                version = understood(doing, lambda event=event: self._take(doing, event))  # type: ignore[misc]
+                version = understood(doing, partial(self._take, doing, event))
         return version
 
     def _take(self, doing: str, event: Json) -> str:
@@ -105,7 +106,7 @@ class Slices:
             status = int(found.get("code") or 0)
             raise ApiError(doing, f"{status} {found.get('message', '')}", status=status)
         if kind in ("ADDED", "MODIFIED"):
-            self._set({**self._devices, **_by_name([found])})
+            self._set({**self._devices, **_by_name({"items": [found]})})
         elif kind == "DELETED":
             gone = found["metadata"]["name"]
             self._set({name: one for name, one in self._devices.items() if name != gone})
@@ -116,5 +117,5 @@ class Slices:
             self._devices, self._published = found, None
 
 
-def _by_name(slices: Any) -> dict[str, tuple[Device, ...]]:
-    return {str(one["metadata"]["name"]): tuple(devices(one)) for one in slices}
+def _by_name(part: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
+    return {str(one["metadata"]["name"]): tuple(devices(one)) for one in part["items"] or ()}

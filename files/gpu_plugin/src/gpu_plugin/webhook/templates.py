@@ -150,12 +150,13 @@ class Templates:
     def _ours(self) -> Iterator[Json]:
         """Yield the metadata of what has our label."""
         path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
-        found = items(self._access, path, query=query, accept=METADATA, rights=RIGHTS)
-        return (one["metadata"] for one in found)
+        how = {"query": query, "accept": METADATA, "rights": RIGHTS}
+        return (one["metadata"] for one in items(self._access, f"listing {path}", path, **how))
 
     def _used(self, namespace: str) -> set[str]:
         """Return the names that pods which have not ended refer to."""
-        pods = items(self._access, f"/api/v1/namespaces/{namespace}/pods", rights=POD_RIGHTS)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        pods = items(self._access, f"listing {path}", path, rights=POD_RIGHTS)
         return {name for pod in pods if not _ended(pod) for name in _named(pod)}
 
 

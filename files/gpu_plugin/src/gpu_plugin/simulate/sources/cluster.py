@@ -38,7 +38,7 @@ def fetch(access: Access) -> list[Json]:
 
 
 def _listed(access: Access, kind: str) -> Iterator[Json]:
-    for one in items(access, PATHS[kind], page=PAGE, rights=RIGHTS):
+    for one in items(access, f"listing {kind} objects", PATHS[kind], page=PAGE, rights=RIGHTS):
         yield {**one, "kind": kind}
 
 
