@@ -102,7 +102,7 @@ def test_version_without_modules_yet_is_told_with_what_takes_it(ubuntu: Machines
     (warning,) = planned(node, version="580", releases=known).warnings
     words = f"the sources offer {NEWER} without modules for the running kernel yet: wait for them"
     assert warning.endswith(
-        f"{words}, or take it with version: '{NEWER}', whose modules DKMS builds"
+        f"{words}, or take it with nvidia_driver_version: '{NEWER}', whose modules DKMS builds"
     )
 
 
