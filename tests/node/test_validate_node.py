@@ -117,6 +117,7 @@ def test_each_thing_that_is_broken_is_named(
                     "s/enable_cdi = false/enable_cdi = true/",
                     "/etc/containerd/config.toml",
                 ),
+                ("systemctl", "restart", "containerd"),
             ),
         ),
         (

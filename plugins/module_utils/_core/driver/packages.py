@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import typing as t
 
-from ..errors import NodeError
+from ..errors import OLD_LISTS, NodeError
 from ..packages import advice, repository
 from ..packages.apt import Source, additions, render
 from ..packages.package import WAITING, State
@@ -124,10 +124,13 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
             hint=f"enable the components {', '.join(observed.names.components)}, or set manage_sources to true",
         )
     if wanted is None and own is None and desired.manage_sources:
-        raise NodeError(
+        error = NodeError(
             f"no source of {observed.names.title} {observed.codename} main was found in /etc/apt",
             hint="add one, or enable the components of the driver yourself and set manage_sources to false",
         )
+        # A mirror whose lists were never fetched offers what they will have.
+        error.until = "" if observed.refreshed else OLD_LISTS
+        raise error
     steps = _enable(observed)
     if observed.refreshed and not steps:
         enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
