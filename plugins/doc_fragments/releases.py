@@ -25,6 +25,12 @@ options:
   source:
     description:
       - Where the driver comes from.
+      - V(auto) leaves a driver that is there with the source that it came from, and one of no known package as
+        V(preinstalled). O(repository) or O(runfile) beside it names the source. A node without a driver takes what
+        the distribution has, but for Debian where O(releases) says on that day that the branch of its release is past
+        its support, where that runs none of the GPUs, or where O(version) is of another one. It takes the branch that
+        is supported longest, or O(version), from NVIDIA's repository then. RV(source) and RV(source_reason) say
+        what was taken, and why.
       - V(distribution) takes packages from the sources that the node's package manager knows.
       - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
         the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
@@ -33,8 +39,8 @@ options:
       - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is
         of O(version) and O(kernel_modules), and that its libraries are there and of the same version.
     type: str
-    choices: [distribution, repository, runfile, preinstalled]
-    default: distribution
+    choices: [auto, distribution, repository, runfile, preinstalled]
+    default: auto
   update:
     description:
       - Bring the driver to the newest version that fits O(version), instead of leaving what is installed and fits.

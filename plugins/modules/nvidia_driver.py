@@ -122,8 +122,12 @@ seealso:
 """
 
 EXAMPLES = r"""
+- name: Install a driver that NVIDIA supports, or keep the one that is there
+  gpu.node.nvidia_driver:
+
 - name: Install the driver that the distribution offers
   gpu.node.nvidia_driver:
+    source: distribution
 
 - name: Stay on a branch, at its newest point release, with the proprietary kernel modules
   gpu.node.nvidia_driver:
@@ -167,6 +171,17 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+source:
+  description: Where the driver comes from, with O(source=auto) what that has taken.
+  returned: success
+  type: str
+  sample: repository
+source_reason:
+  description: Why O(source=auto) has taken it, empty with another O(source).
+  returned: success
+  type: str
+  sample: >-
+    Debian GNU/Linux 13 (trixie) has branch 550, which NVIDIA does not support any more since 2025-06-30
 installed_version:
   description: Upstream version of the installed packages, null where there are none.
   returned: success

@@ -70,8 +70,8 @@ BROKEN: dict[str, tuple[Any, str]] = {
     ),
     "a wrong type": ({"validate_gpu_count": "many"}, "validate_gpu_count"),
     "a source that lacks another variable": (
-        {"nvidia_driver_repository": "nvidia"},
-        "nvidia_driver_repository: 'nvidia' is not valid: expected source to be repository",
+        {"nvidia_driver_source": "repository"},
+        "nvidia_driver_repository: None is not valid: expected its url and its key, or its preset",
     ),
     "a task's option": (
         [{"name": "Validate", "gpu.node.validate": {"component": ["driver"]}}],

@@ -17,11 +17,12 @@ from ..._core.driver.kernel import MODPROBE_FILE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan
 from ..._core.driver.releases import report as releases
+from ..._core.driver.releases.source import AUTO, Source, named_source
 from ..._core.driver.report import facts
 from ..._core.driver.rhel.prerequisites import LOCKING
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.select import NoCommonVersion, UnknownVersion
-from ..._core.driver.state import Observed, Record, parse_desired
+from ..._core.driver.state import Desired, Observed, Record, parse_desired
 from ..._core.driver_units import FABRIC_SERVICE, SERVICE
 from ..._core.errors import OLD_LISTS, NodeError, checked_timeout
 from ..._core.gpu_record import ACTION as GPUS
@@ -42,7 +43,7 @@ from .gpus import RecordedGpus
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages
-from .sources import ModuleStreams, Node, Params, Runfile, known_repository
+from .sources import ModuleStreams, Node, Params, Runfile, choose_source, known_repository
 from .transaction import Transaction
 
 SPEC: t.Dict[str, t.Any] = {
@@ -57,8 +58,8 @@ SPEC: t.Dict[str, t.Any] = {
         "components": {"type": "list", "elements": "str", "default": []},
         "source": {
             "type": "str",
-            "choices": ["distribution", "repository", "runfile", "preinstalled"],
-            "default": "distribution",
+            "choices": [AUTO, "distribution", "repository", "runfile", "preinstalled"],
+            "default": AUTO,
         },
         "repository": REPOSITORY_SPEC,
         "runfile": {
@@ -104,20 +105,21 @@ class DriverCapability:
         timeout = checked_timeout(values.pop("lock_timeout"))
         absent, meant = values["state"] == "absent", values.pop("gpu_count")
         self._gate = Gate(host, values, absent=absent, check_mode=check_mode)
+        values["source"] = named_source(values)
         if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
-        self._desired = parse_desired(values)
+        desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
+        self._source = Source(values["source"], "")
         self._begun = False
         self._release = nodeinfo.os_release(host)
         self._codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), self._codename)
-        only_checked = self._desired.state == "present" and self._desired.source == "preinstalled"
-        self._has_packages = known is not None and not only_checked
+        self._known = known is not None
         names = known or distributions.SUPPORTED[0]
         manager = package_manager(names.family, host, timeout, "the driver", self.name)
-        self._node = node = Node(host, self._desired, manager, Additions(host, RECORD, Record))
+        self._node = node = Node(host, desired, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams, self._loading = (
             Runfile(node),
             ModuleStreams(node),
@@ -147,6 +149,15 @@ class DriverCapability:
             GPUS: self._gpus.apply,
         }
 
+    @property
+    def _desired(self) -> Desired:
+        return self._node.desired
+
+    @property
+    def _has_packages(self) -> bool:
+        only_checked = self._desired.state == "present" and self._desired.source == "preinstalled"
+        return self._known and not only_checked
+
     def _again(self) -> t.Sequence[Step]:
         """Fetch the package lists, and plan by them."""
         self._packages.refresh({})
@@ -154,7 +165,11 @@ class DriverCapability:
 
     def observe(self) -> Observed:
         """Read the node: the machine, and what each part knows."""
-        observed = self._runfile.observe(self._machine())
+        machine = self._machine()
+        if (self._desired.state, self._desired.source) == ("present", AUTO):
+            self._source = choose_source(self._node, machine, packages=self._known)
+            machine = replace(machine, repository=known_repository(self._node))
+        observed = self._runfile.observe(machine)
         if self._has_packages:
             self._node.freshen(check_mode=self._check_mode)
             observed = self._streams.observe(self._packages.observe(observed))
@@ -227,7 +242,7 @@ class DriverCapability:
                 raise
             return self.plan(self.observe())
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
-        return replace(found, warnings=self._warnings)
+        return replace(found, steps=self._source.told(found.steps), warnings=self._warnings)
 
     def _spared(self, state: Observed) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
@@ -345,6 +360,8 @@ class DriverCapability:
         known = {*state.names.relevant, *self._desired.components, *state.record.before}
         return {
             "refused": plan.refused,
+            "source": self._source.name,
+            "source_reason": self._source.why,
             "installed_version": releases.installed(state) or None,
             **releases.result(state, self._desired, plan.after["packages"]),
             "loaded_version": state.loaded[0] if state.loaded else None,

@@ -12,6 +12,7 @@ import typing as t
 from ..._core.driver.branches import fits
 from ..._core.driver.kernel import tail
 from ..._core.driver.names import PLACE
+from ..._core.driver.releases.source import Source, chosen, has_run
 from ..._core.driver.rhel.streams import (
     MODULE,
     MODULE_FILE,
@@ -26,20 +27,27 @@ from ..._core.driver.rhel.streams import (
 )
 from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
 from ..._core.driver.select import wanted_type, wanted_version
-from ..._core.driver.state import Desired, Installed, Observed, Record
-from ..._core.errors import NodeError
+from ..._core.driver.state import Desired, Installed, Observed, Record, parse_repository
+from ..._core.errors import InputError, NodeError
 from ..._core.packages.apt import upstream
-from ..._core.packages.repository import Known
+from ..._core.packages.pgp import MAX_BYTES
+from ..._core.packages.presets import DRIVER_PRESETS
+from ..._core.packages.repository import Known, Repository
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from ..._host.packages.rpm import Dnf
-from ..download import bring
-from ..recorded import Additions, existing
+from ..download import bring, fetched
+from ..recorded import REPOSITORY_SPEC, Additions, existing, named
 from .kernel import building
 
 LOG = "/var/log/nvidia-installer.log"
 COPY = "/var/lib/gpu-node/nvidia-driver.run"
 Params = t.Mapping[str, t.Any]
+UNREACHED = (
+    "see that the node reaches NVIDIA's repository, through a proxy by the play's environment; or name a mirror in "
+    "nvidia_driver_repository (preset: nvidia with its base_url); or take what the distribution has, by "
+    "nvidia_driver_source: distribution"
+)
 
 
 @dataclasses.dataclass
@@ -104,6 +112,29 @@ def known_repository(node: Node) -> Known:
         key = node.host.read(repository.key_path) if repository.key_path else None
         known = known._replace(key=key, trusted=node.manager.trusted())
     return known
+
+
+def choose_source(node: Node, observed: Observed, *, packages: bool) -> Source:
+    """Take the source that fits the node. The packages are asked for where there are any and no run has begun."""
+    if packages and not has_run(observed):
+        observed = dataclasses.replace(observed, packages=node.manager.packages())
+    found = chosen(observed, node.desired, functools.partial(_nvidias, node.host))
+    if found.fresh and found.repository:
+        # What cannot be reached is refused before the first change.
+        fetched(found.repository.key_url, MAX_BYTES, f"{UNREACHED} ({found.why})")
+    node.desired = dataclasses.replace(
+        node.desired, source=found.name, version=found.version, repository=found.repository
+    )
+    return found
+
+
+def _nvidias(host: Host) -> t.Optional[Repository]:
+    options = REPOSITORY_SPEC["options"]
+    values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
+    try:
+        return parse_repository(named(host, values, DRIVER_PRESETS), "repository")
+    except InputError:
+        return None
 
 
 class ModuleStreams(Part):

@@ -36,7 +36,6 @@ from .parts import Values, state
 ENVIRONMENT = "/opt/gpu-node"
 MANAGERS = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
 LOCK_SECONDS = 60.0
-INSTALLING = ("distribution", "repository", "runfile")
 
 Params = t.Mapping[str, t.Mapping[str, t.Any]]
 
@@ -139,7 +138,7 @@ def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
 
 
 def _from_packages(params: t.Mapping[str, t.Any]) -> bool:
-    return params["state"] == "present" and params["source"] in INSTALLING
+    return bool(params["state"] == "present" and params["source"] != "preinstalled")
 
 
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:

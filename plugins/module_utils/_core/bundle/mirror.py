@@ -78,7 +78,7 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
         wanted = Wanted(version, kind, KERNEL, repository=repository, nvswitch=True)
         packages.update(dict.fromkeys(_names(distribution.packages(Offer(), wanted))))
     place = (
-        "NVIDIA's repository (nvidia_driver_source: repository)"
+        "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
         if repository
         else "the distribution's own archive"
     )

@@ -17,7 +17,8 @@ class Distribution(t.NamedTuple):
     """A family of distributions: their IDs in os-release, and the releases by what that calls them.
 
     What the offer must have for ``packages`` are names with ``prefixes``, the policies of ``candidates`` for
-    a running kernel, and the relations of the ``modules`` that there are among the names.
+    a running kernel, and the relations of the ``modules`` that there are among the names. ``branches`` are those of
+    releases whose own archive carries one for all their time.
     """
 
     family: str
@@ -28,6 +29,7 @@ class Distribution(t.NamedTuple):
     prefixes: t.Tuple[str, ...] = ()
     candidates: t.Callable[[str], t.Tuple[str, ...]] = lambda _kernel: ()
     modules: t.Callable[[t.Iterable[str]], t.Tuple[str, ...]] = lambda _names: ()
+    branches: t.Mapping[str, str] = {}
 
 
 SUPPORTED = (
@@ -38,6 +40,7 @@ SUPPORTED = (
         {"bookworm": "12", "trixie": "13"},
         debian.packages,
         modules=lambda _names: debian.MODULES,
+        branches={"bookworm": "535", "trixie": "550"},
     ),
     Distribution(
         "ubuntu",
@@ -83,6 +86,12 @@ def supported(distribution: str, release: str) -> t.Optional[Distribution]:
     return next(
         (one for one in SUPPORTED if distribution in one.ids and release in one.releases), None
     )
+
+
+def branch(distribution: str, release: str) -> str:
+    """Return the driver's branch that a release's own archive carries, empty where that is not known."""
+    found = supported(distribution, release)
+    return found.branches.get(release, "") if found else ""
 
 
 def in_words() -> str:

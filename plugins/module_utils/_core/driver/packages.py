@@ -104,8 +104,10 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
 def _named(observed: Observed, desired: Desired) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
     known, family = observed.repository, observed.names.family
+    # What the node's driver is from stays known as it is where nobody names another.
+    stays = desired.source == "repository" and desired.repository is None
     named = repository.step(desired.repository, PLACE, family, known, observed.sources)
-    steps = [named] if named else []
+    steps = [named] if named and not stays else []
     if desired.source == "repository" and desired.manage_sources:
         steps += _enable(observed)
     return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps

@@ -160,6 +160,7 @@ def inventory(wanted: list[str]) -> dict[str, Any]:
             "ansible_ssh_private_key_file": str(KEY),
             "ansible_ssh_common_args": f"{ssh.OPTIONS} {ssh.KEPT}{ssh.control(container(name))}",
             "ansible_python_interpreter": "/usr/bin/python3",
+            "nvidia_driver_source": "distribution",  # a node has Debian's archive, and not NVIDIA's
         }
         for name in wanted
     }

@@ -126,13 +126,16 @@ def test_lists_older_than_the_mirror_are_fetched_once(
 
         moving.lose(f"{NEWEST}-1")
         node._genuine(("apt-get", "clean"))
-        before, held = node.installed(), capability(node).observe().packages
+        before, held = node.installed(), capability(node, **wanted(moving)).observe().packages
         node.ran.clear()
         with pytest.raises(
             NodeError, match=r"(?s)apt-get failed with status 100.* 404  File not found"
         ):
             converge(node, version=NEWEST, **wanted(moving))
-        assert (node.installed(), capability(node).observe().packages) == (before, held)
+        assert (node.installed(), capability(node, **wanted(moving)).observe().packages) == (
+            before,
+            held,
+        )
         assert [words[-1] for words in node.ran].count("update") == 1
         assert node.read(OWN_PREFERENCES) is None
 

@@ -75,9 +75,7 @@ def test_a_drivers_container_is_refused_before_anything_is_touched(
 ) -> None:
     host.files["/run/nvidia/driver/usr/bin/nvidia-smi"] = ""
     said = look()
-    assert (
-        "nvidia_driver_source: 'distribution' is not possible: a container has its driver" in said
-    )
+    assert "nvidia_driver_source: 'auto' is not possible: a container has its driver" in said
     assert "kubectl label node NAME nvidia.com/gpu.deploy.operands=false" in said
     assert look(nvidia_driver_source="preinstalled") == ""
     assert look(nvidia_driver_state="absent") == ""

@@ -20,11 +20,11 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.presets import PINNED
+from ansible_collections.gpu.node.plugins.module_utils._core.packages import presets
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.apt_nodes import missing as missing_apt
-from tests.fakes.packages.driver_runs import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge, planned, reported
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.packages.rpm_nodes import RpmNode, repository
 from tests.fakes.packages.rpm_nodes import missing as missing_rpm
@@ -173,7 +173,7 @@ def test_key_that_is_not_the_pinned_one_is_refused_before_anything_changes(
     message = str(caught.value)
     assert "is not the one that is pinned, and nothing was changed" in message
     assert key.fingerprint in message
-    assert any(one in message for one in PINNED.values() if one)
+    assert any(one in message for one in presets.PINNED.values() if one)
     assert files(node) == {}
     assert RECORD not in node.files
 
@@ -270,6 +270,69 @@ def test_system_without_a_preset_is_refused_and_absent_works_there(
     ):
         converge(node, **named(f"file://{layout}", key))
     assert converge(node, state="absent", **named(f"file://{layout}", key)).steps == ()
+
+
+@pytest.fixture
+def nvidias(layout: Path, key: Key, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the layout in the place of NVIDIA's address, and the test's key in that of its key."""
+    monkeypatch.setattr(presets, "CUDA", f"file://{layout}")
+    monkeypatch.setitem(presets.PINNED, KEYS["debian12"], key.fingerprint)
+    return layout
+
+
+def releases(end: str) -> dict[str, Any]:
+    """Return a table where Debian 12's branch ends, and the repository's stays."""
+    branches = {"535": {"end_of_support": end}, "580": {"end_of_support": "2999-01"}}
+    return {"as_of": "2026-01-01", "branches": branches, "bulletins": []}
+
+
+PAST, FUTURE = releases("2020-01"), releases("2998-01")
+
+
+def test_bare_node_whose_own_branch_has_ended_takes_nvidias_repository_and_stays_there(
+    node: Any, nvidias: Path
+) -> None:
+    auto = {"manage_sources": False, "releases": PAST}
+    look = reported(node, **auto)
+    assert (look["source"], files(node)) == ("repository", {})
+    assert "has branch 535, which NVIDIA does not support any more since 2020-01-31" in str(look)
+    first = planned(node, **auto).steps[0]
+    assert first.action == "repository"
+    assert first.summary.endswith(look["source_reason"])
+
+    left = converge(node, **auto)
+    assert (left.steps, node.installed()["libcuda1"]) == ((), f"{VERSION}-1")
+    node.ran.clear()
+    for later in (PAST, FUTURE):
+        there = reported(node, **{**auto, "releases": later})
+        assert (there["source"], there["installed_version"]) == ("repository", VERSION)
+        assert converge(node, **{**auto, "releases": later}).steps == ()
+    assert "apt-get" not in {words[0] for words in node.ran if "--simulate" not in words}
+    node.remove(PLACE.preferences)
+    assert [one.action for one in planned(node, **auto).steps[:1]] == ["repository"]
+    converge(node, **auto)
+    assert PLACE.preferences in files(node)
+    converge(node, state="absent")
+    assert files(node) == {}
+
+
+def test_repository_that_a_bare_node_does_not_reach_is_refused_with_what_to_set(
+    node: Any, nvidias: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presets, "CUDA", f"file://{nvidias}/nowhere")
+    with pytest.raises(NodeError, match=r"cannot fetch .*nvidia_driver_source: distribution"):
+        planned(node, releases=PAST)
+    assert files(node) == {}
+
+
+def test_mirror_of_a_driver_that_is_there_stays_where_nobody_names_it_any_more(
+    node: Any, layout: Path, key: Key, nvidias: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presets, "CUDA", "https://nvidias.example.com")
+    converge(node, **named(f"file://{layout}", key))
+    before = files(node)
+    assert converge(node, manage_sources=False, releases=PAST).steps == ()
+    assert files(node) == before
 
 
 def test_preset_needs_the_source_to_be_a_repository(node: Any, layout: Path, key: Key) -> None:

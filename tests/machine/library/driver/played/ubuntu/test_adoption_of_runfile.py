@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile impo
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
-from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
 from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
 from tests.fakes.played.ubuntu.ubuntu_archive import K85, OLD
@@ -55,8 +55,11 @@ def node(ubuntu: Machines) -> Ubuntu:
 def test_installers_driver_stays_unasked(node: Ubuntu) -> None:
     before = node.files()
     with pytest.raises(NodeError, match=r"source: preinstalled.*adopt: true"):
-        converge(node)
+        converge(node, source="distribution")
     assert node.files() == before
+    assert converge(node).steps == ()
+    assert reported(node)["source"] == "preinstalled"
+    assert node.works()
 
 
 def test_installers_driver_gives_way_to_packages(node: Ubuntu) -> None:
