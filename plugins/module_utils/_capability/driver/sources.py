@@ -32,7 +32,7 @@ from ..._core.errors import InputError, NodeError
 from ..._core.packages.apt import upstream
 from ..._core.packages.pgp import MAX_BYTES
 from ..._core.packages.presets import DRIVER_PRESETS
-from ..._core.packages.repository import Known, Repository
+from ..._core.packages.repository import Known, Repository, is_elsewhere
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from ..._host.packages.rpm import Dnf
@@ -118,7 +118,7 @@ def choose_source(node: Node, observed: Observed, *, packages: bool) -> Source:
     """Take the source that fits the node. The packages are asked for where there are any and no run has begun."""
     if packages and not has_run(observed):
         observed = dataclasses.replace(observed, packages=node.manager.packages())
-    found = chosen(observed, node.desired, functools.partial(_nvidias, node.host))
+    found = chosen(observed, node.desired, functools.partial(_nvidias, node))
     if found.fresh and found.repository:
         # What cannot be reached is refused before the first change.
         fetched(found.repository.key_url, MAX_BYTES, f"{UNREACHED} ({found.why})")
@@ -128,13 +128,15 @@ def choose_source(node: Node, observed: Observed, *, packages: bool) -> Source:
     return found
 
 
-def _nvidias(host: Host) -> t.Optional[Repository]:
+def _nvidias(node: Node) -> t.Optional[Repository]:
+    """Return NVIDIA's repository, None where none is known for the system, or somebody else has named it to apt."""
     options = REPOSITORY_SPEC["options"]
     values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
     try:
-        return parse_repository(named(host, values, DRIVER_PRESETS), "repository")
+        found = parse_repository(named(node.host, values, DRIVER_PRESETS), "repository")
     except InputError:
         return None
+    return None if found and is_elsewhere(found, PLACE, node.manager.sources()) else found
 
 
 class ModuleStreams(Part):

@@ -217,16 +217,23 @@ def untrusted(
 
 def _check_duplicate(repository: Repository, place: Place, sources: t.Iterable[Source]) -> None:
     """Refuse a repository that another file has as well: apt refuses two keys for one address."""
-    for one in sources:
-        same = _alike(one.uri, repository.url) or _alike(repository.url, one.uri)
-        same = same and one.suite.strip("/") == repository.suite.strip("/")
-        if same and one.signed_by not in place.apt_keys:
-            raise NodeError(
-                f"the repository {repository.url} is in another file of /etc/apt already",
-                cause="two entries for one address must agree in their key, or apt stops working",
-                hint="remove that entry, or the package that brought it (such as cuda-keyring), or name no "
-                "repository, then run again",
-            )
+    if is_elsewhere(repository, place, sources):
+        raise NodeError(
+            f"the repository {repository.url} is in another file of /etc/apt already",
+            cause="two entries for one address must agree in their key, or apt stops working",
+            hint="remove that entry, or the package that brought it (such as cuda-keyring), or name no "
+            "repository, then run again",
+        )
+
+
+def is_elsewhere(repository: Repository, place: Place, sources: t.Iterable[Source]) -> bool:
+    """Tell whether another file of apt's than ours has the repository."""
+    return any(
+        (_alike(one.uri, repository.url) or _alike(repository.url, one.uri))
+        and one.suite.strip("/") == repository.suite.strip("/")
+        for one in sources
+        if one.signed_by not in place.apt_keys
+    )
 
 
 def _alike(one: str, other: str) -> bool:

@@ -325,6 +325,16 @@ def test_repository_that_a_bare_node_does_not_reach_is_refused_with_what_to_set(
     assert files(node) == {}
 
 
+def test_bare_node_that_knows_nvidias_repository_by_a_file_of_others_is_left_to_it(
+    node: Any, nvidias: Path
+) -> None:
+    other = "/etc/apt/sources.list.d/cuda.list"
+    node.files[other] = f"deb [signed-by=/x] file://{nvidias}/debian12/x86_64/ /\n"
+    with pytest.raises(NodeError, match=r"no source of Debian bookworm main|offer no"):
+        planned(node, releases=PAST)
+    assert files(node) == {}
+
+
 def test_mirror_of_a_driver_that_is_there_stays_where_nobody_names_it_any_more(
     node: Any, layout: Path, key: Key, nvidias: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
