@@ -93,6 +93,7 @@ class Repository:
         folder.mkdir(parents=True)
         self.folder, self.key = folder, key
         self.index, self.url = "", f"file://{folder}"
+        self._second = 1_700_000_000
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
@@ -133,6 +134,10 @@ class Repository:
         (self.folder / "Release").write_text(release)
         words = ["--clearsign", "--output", f"{self.folder}/InRelease", f"{self.folder}/Release"]
         self.key.gpg(words)
+        # HTTP tells what has changed by whole seconds, and two changes may fall into one.
+        self._second += 1
+        for name in ("Packages", "Release", "InRelease"):
+            os.utime(self.folder / name, (self._second, self._second))
 
 
 class AptNode(FakeHost):
