@@ -37,3 +37,7 @@ class CallbackModule(CallbackBase):
         if cut:
             log.write_text("\n".join([*seen, name]) + "\n")
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        """Do so at a handler, of which Ansible tells in another way."""
+        self.v2_playbook_on_task_start(task, is_conditional=False)
