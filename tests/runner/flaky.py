@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatch
@@ -65,6 +65,12 @@ def tree() -> tuple[str, dict[str, str]]:
     return hashlib.sha256(repr(shared).encode()).hexdigest(), tests
 
 
+def standing(failed: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Return what failed of these files, which are the same today, or of a lane itself."""
+    names = tuple(path.removesuffix(".py") + end for path in files for end in ("::", "/"))
+    return [test for test in failed if test.startswith((*names, "lane "))]
+
+
 class Kept:
     """The runs so far of tests that are the same today, as is all that they share."""
 
@@ -76,8 +82,7 @@ class Kept:
         for one in self.runs:
             targets = {lane.target: self._shared for lane in LANES}
             one["files"] = dict(one["files"].items() & {**self._tests, **targets}.items())
-            names = tuple(path.removesuffix(".py") for path in one["files"])
-            one["failed"] = [test for test in one["failed"] if test.startswith((*names, "lane"))]
+            one["failed"] = standing(one["failed"], one["files"])
 
     def due(self, lane: Lane, number: int) -> dict[str, str]:
         """Return the digests of the files of a lane that this run of it still has to see."""
