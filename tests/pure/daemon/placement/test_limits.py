@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.placement import claims, quantity, slices
+from gpu_plugin.cluster import quantity
+from gpu_plugin.placement import claims, slices
 from gpu_plugin.placement.candidates import Candidates, Refused
 from gpu_plugin.placement.claims import Claim
 from gpu_plugin.placement.placer import Placer

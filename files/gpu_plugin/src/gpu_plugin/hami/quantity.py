@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from .._shared._core.errors import InputError
-from ..placement.quantity import of
+from ..cluster.quantity import of
 
 MIB: Final = 1 << 20
 # Of what a pod's author wrote: longer ones, and larger exponents, are not worth the room.

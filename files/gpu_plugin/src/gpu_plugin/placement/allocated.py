@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import quantity
-from .quantity import Number
+from ..cluster import quantity
+from ..cluster.quantity import Number
 from .values import Devices, Use
 
 Json = Mapping[str, Any]

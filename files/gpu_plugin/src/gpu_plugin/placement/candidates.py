@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..cluster.quantity import Number
 from .capacity import demand
 from .cel import CelError, Selector
 from .claims import Request
-from .quantity import Number
 from .values import Capacity, Device, Devices, Pool
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from .quantity import Number
+from ..cluster.quantity import Number
 from .values import Capacity, Device
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .._shared._core.errors import InputError
-from . import quantity
+from ..cluster import quantity
+from ..cluster.quantity import Number
 from .cel import Selector
-from .quantity import Number
 from .values import Device, Taint
 
 Json = Mapping[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .quantity import Number
+from ..cluster.quantity import Number
 from .values import Devices, Pool, Use
 
 _Counts = dict[tuple[str, str], Number]

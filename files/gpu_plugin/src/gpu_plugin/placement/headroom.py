@@ -9,11 +9,11 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ..cluster.quantity import Number
 from .candidates import Candidates
 from .capacity import free
 from .claims import Claim, Request
 from .counters import taken
-from .quantity import Number
 from .values import Devices, Use
 
 

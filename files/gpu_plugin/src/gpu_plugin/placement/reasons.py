@@ -12,11 +12,11 @@ from typing import Final
 from .._shared._core.dra.names import DRIVER, GPU, MIG, SHARE
 from .._shared._core.dra.versions import LEAKS, RECOMMENDED, Version
 from .._shared._core.dra.versions import text as shown
+from ..cluster.quantity import Number, text
 from .candidates import Candidate, Candidates
 from .capacity import free as free_of
 from .claims import Claim, Request
 from .counters import taken
-from .quantity import Number, text
 from .search import search
 from .values import Capacity, Device, Devices, Use
 

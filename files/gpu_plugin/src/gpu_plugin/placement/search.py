@@ -16,12 +16,12 @@ from enum import Enum
 from typing import Final
 
 from .._shared._core.dra.versions import LEAKS, RECOMMENDED, Version
+from ..cluster.quantity import Number
 from .candidates import Candidate, Candidates, Refused
 from .capacity import fits
 from .claims import MOST_DEVICES, Claim, Request
 from .constraints import started
 from .counters import Counters
-from .quantity import Number
 from .values import Devices, Given, Use
 
 MOST_STEPS: Final = 50_000  # where Kubernetes goes by time: it gives a node up after 10 seconds

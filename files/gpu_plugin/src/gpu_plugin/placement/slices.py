@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .._shared._core.errors import InputError
-from . import quantity
-from .quantity import Number
+from ..cluster import quantity
+from ..cluster.quantity import Number
 from .values import Attribute, Capacity, Device, Devices, Pool, Taint, Version
 
 Json = Mapping[str, Any]

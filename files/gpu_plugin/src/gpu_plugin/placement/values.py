@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from .quantity import Number
+from ..cluster.quantity import Number
 
 
 @dataclass(frozen=True, order=True)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from .._shared._core.dra.versions import text as shown
 from .._shared._core.text.shown import printable
+from ..cluster import quantity
 from ..hami.template import NO_OTHER
-from ..placement import quantity
 from ..placement.values import Given
 from .cluster_state import State
 from .values import Node, Outcome

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ..placement import quantity
+from ..cluster import quantity
 from ..placement.claims import Claim
 from ..placement.placer import Placed, Placer
 from ..placement.reasons import Reason, merged, sentence

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from ..cluster.quantity import text
 from ..placement.claims import Claim, Request
 from ..placement.headroom import Headroom, family, lacking, simple
 from ..placement.placer import Placer
-from ..placement.quantity import text
 from ..placement.reasons import Reason
 from .values import Node
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..cluster.quantity import Number
 from ..placement.claims import Claim
-from ..placement.quantity import Number
 from ..placement.values import Devices, Given, Use
 
 Json = Mapping[str, Any]

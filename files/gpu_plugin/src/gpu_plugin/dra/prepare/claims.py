@@ -30,7 +30,7 @@ from ..._shared._core.text.json_data import is_whole
 from ..._shared._core.text.shown import cut, shown
 from ...cluster.access import FORBIDDEN, Access
 from ...cluster.errors import MISSING, ApiError, understood
-from ...placement.quantity import parse as parse_quantity
+from ...cluster.quantity import parse as parse_quantity
 from ..values import Claim, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"

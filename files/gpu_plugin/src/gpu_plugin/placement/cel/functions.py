@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._shared._core.errors import InputError
-from .. import quantity, slices
+from ...cluster import quantity
+from .. import slices
 from ..values import Version
 from .errors import CelError
 from .patterns import matches

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..._shared._core.errors import NodeError
+from ...cluster import quantity
 from ...cluster.access import Access
 from ...cluster.lists import items
-from ...placement import quantity, slices
+from ...placement import slices
 from ...placement.allocated import use_of
 from ..values import Node
 from .needs import shape

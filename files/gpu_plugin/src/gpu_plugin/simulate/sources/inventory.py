@@ -15,10 +15,11 @@ import yaml
 from ..._shared._core.errors import InputError, NodeError
 from ..._shared._core.gpu import Gpu
 from ..._shared._core.text.shown import cut
+from ...cluster import quantity
 from ...config import configuration, plain_yaml
 from ...config.sharing import GPU_RESOURCE
 from ...offer.devices import GpuView, Inventory, Layout
-from ...placement import quantity, slices
+from ...placement import slices
 from ...placement.values import Devices
 from ...slices import build
 from ..values import Node

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..._shared._core.errors import NodeError
-from ...placement import quantity
-from ...placement.quantity import Number
+from ...cluster import quantity
+from ...cluster.quantity import Number
 from ..values import ClaimRef, Shape
 
 Json = Mapping[str, Any]
