@@ -21,7 +21,8 @@ TREE = $(CACHE)/tree/$(1)/ansible_collections/gpu/node
 CORES := 2.19 2.20 2.21
 WHEELHOUSE := $(CACHE)/wheelhouse
 GPUNODE := tests/fakes/node/gpunode
-LIBRARY := $(COLLECTIONS):tests/fakes/nvsim:tests/fakes/kubelet:tests/fakes/node:files/gpu_plugin/src:.
+SOURCES := files/gpu_plugin/src:files/gpu_cluster/src
+LIBRARY := $(COLLECTIONS):tests/fakes/nvsim:tests/fakes/kubelet:tests/fakes/node:$(SOURCES):.
 
 export PATH := $(BIN):$(PATH):$(CACHE)/zypper/usr/bin
 export ANSIBLE_COLLECTIONS_PATH := $(COLLECTIONS)
@@ -96,8 +97,8 @@ lint: $(CACHE)/venv.stamp $(LINK) ## ruff, mypy, import-linter, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils -p ansible_collections.gpu.node.plugins.plugin_utils
-	MYPYPATH=files/gpu_plugin/src $(BIN)/mypy -p gpu_plugin
-	PYTHONPATH=files/gpu_plugin/src:$(COLLECTIONS) $(BIN)/lint-imports
+	MYPYPATH=$(SOURCES) $(BIN)/mypy -p gpu_plugin -p gpu_cluster
+	PYTHONPATH=$(SOURCES):$(COLLECTIONS) $(BIN)/lint-imports
 	HOME=$(CACHE)/home $(BIN)/ansible-lint
 
 shim: setup

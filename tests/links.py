@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The links by which the device plugin has files of the library: those that it imports, and what they import.
+"""The links to files of the library: those that the device plugin or gpu_cluster imports, and what these import.
 
 Links to folders fail ansible-test, so there is one for each file. ``python tests/links.py`` makes them anew.
 """
@@ -13,15 +13,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.paths import REPOSITORY
+from tests.support.paths import DAEMON_SOURCES, REPOSITORY, SOURCES
 
 LIBRARY = REPOSITORY / "plugins/module_utils"
-DAEMON = REPOSITORY / "files/gpu_plugin/src/gpu_plugin"
-SHARED = DAEMON / "_shared"
+SHARED = DAEMON_SOURCES / "gpu_plugin/_shared"
 
 
 def wanted() -> set[Path]:
-    """Return the library's files that the daemon needs, relative to the library."""
+    """Return the library's files that the packages need, relative to the library."""
     found: set[Path] = set()
     due = {name for path in _own() for name in _shared(path)}
     while due:
@@ -61,11 +60,12 @@ def make() -> None:
 
 
 def _own() -> Iterator[Path]:
-    return (path for path in DAEMON.rglob("*.py") if SHARED not in path.parents)
+    own = (path for folder in SOURCES for path in folder.rglob("*.py"))
+    return (path for path in own if SHARED not in path.parents)
 
 
 def _shared(path: Path) -> Iterator[Path]:
-    """Return what one of the daemon's own files imports of the library."""
+    """Return what one of the packages' own files imports of the library."""
     for node in _imports(path):
         _before, found, after = f".{node.module or ''}.".partition("._shared.")
         if found:

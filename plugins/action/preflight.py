@@ -201,7 +201,8 @@ def by_variables(found: Problem) -> Problem:
 
 def _refused(name: str, config: Values, sharing: str = "") -> Problems:
     """Return the error of the daemon's parser, with keys in the place of lines of a file that nobody wrote."""
-    daemon, errors = imported("config.configuration"), imported("config.strict_yaml")
+    daemon = imported("gpu_plugin.config.configuration")
+    errors = imported("gpu_plugin.config.strict_yaml")
     source = "\0"
     try:
         daemon.parse(json.dumps(config, indent=2), source)

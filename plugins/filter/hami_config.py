@@ -12,7 +12,7 @@ short_description: Make the webhook's objects fit HAMi's configuration
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Reads HAMi's device-config.yaml as C(gpu-plugin webhook) does, and returns the objects of C(files/kubernetes/dra)
+  - Reads HAMi's device-config.yaml as C(gpu-cluster webhook) does, and returns the objects of C(files/kubernetes/dra)
     with the names of its resources in the webhook's C(matchConditions).
   - Another configuration is another pod template, as the webhook reads it when it starts. The Deployment comes last,
     after what its pods read.
@@ -61,17 +61,19 @@ Json = t.Dict[str, t.Any]
 
 def hami_config(objects: t.Sequence[Json], text: str) -> t.Dict[str, t.Any]:
     """Return the objects that fit HAMi's configuration, or why there are none."""
-    hami = imported("hami.settings")
+    hami = imported("gpu_cluster.hami.settings")
     try:
         settings = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
-    except imported("config.strict_yaml").ConfigError as error:
+    except imported("gpu_plugin.config.strict_yaml").ConfigError as error:
         return {"objects": [], "refused": _refusal(error, text)}
     found = copy.deepcopy(list(flat(objects).values()))
     for one in found:
         if one["kind"] == HOOK:
             for hook in one["webhooks"]:
                 (condition,) = hook["matchConditions"]
-                condition["expression"] = imported("hami.conditions").expression(settings)
+                condition["expression"] = imported("gpu_cluster.hami.conditions").expression(
+                    settings
+                )
         if one["kind"] == DEPLOYMENT and text:
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             one["spec"]["template"]["metadata"]["annotations"][ANNOTATION] = digest

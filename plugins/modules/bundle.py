@@ -43,7 +43,7 @@ options:
     elements: str
     default: [x86_64]
   webhook:
-    description: Whether to collect the wheels of the image of C(gpu-plugin webhook) too.
+    description: Whether to collect the wheels of the image of C(gpu-cluster webhook) too.
     type: bool
     default: true
   images:

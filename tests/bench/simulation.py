@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin import cli
-from gpu_plugin.simulate.sources import inventory
+from gpu_cluster import cli
+from gpu_cluster.simulate.sources import inventory
 
 NODES, PODS, KINDS = 1000, 10_000, 50
 Json = dict[str, Any]

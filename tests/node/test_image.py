@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_plugin.webhook.certificates import issue
+from gpu_cluster.webhook.certificates import issue
 from gpunode_tool import containers, inside
 from gpunode_tool.podman import label, podman
 
@@ -87,7 +87,8 @@ def test_the_image_has_the_daemon_and_neither_its_tools_nor_other_images_beside_
     assert "--metrics-address" in run("run", "--help")
     python = "/opt/gpu-node/bin/python"
     loads = "import gpu_plugin.daemon, gpu_plugin.report.pages, importlib.util as u"
-    assert run("-c", f"{loads}; print(u.find_spec('pip'))", entry=python) == "None"
+    for other in ("pip", "gpu_cluster"):
+        assert run("-c", f"{loads}; print(u.find_spec('{other}'))", entry=python) == "None"
 
 
 # --- the webhook's ---
@@ -188,3 +189,6 @@ def test_the_webhooks_image_answers_reviews_over_https(
     patch = json.loads(base64.b64decode(share["response"]["patch"]))
     assert "/spec/resourceClaims" in {one["path"] for one in patch}
     assert podman("exec", inside.container(NAME), "id", "-u") == "65532"
+    for program in ("gpu-plugin", "gpu-cluster"):
+        own = f"/opt/gpu-node/bin/{program}"
+        assert podman("exec", inside.container(NAME), own, "--version").startswith(program)

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 EXECUTION = "execution-environment.yml"
+PACKAGES = ("gpu_plugin", "gpu_cluster")
 SEMANTIC = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
 
 
@@ -45,16 +46,16 @@ def versions(checkout: Path, wanted: str) -> Iterator[str]:
     """Yield where versions are not the collection's."""
     if not SEMANTIC.fullmatch(wanted):
         yield f"galaxy.yml: version {wanted} is not valid: expected MAJOR.MINOR.PATCH"
-    package = checkout / "files/gpu_plugin"
-    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]["version"]
-    source = (package / "src/gpu_plugin/__init__.py").read_text()
-    own = re.search(r'^__version__ = "(.*)"$', source, re.MULTILINE)
-    others = {"pyproject.toml": project, "src/gpu_plugin/__init__.py": own and own[1]}
     named = re.search(r"gpu-node-(\S+)\.tar\.gz", (checkout / EXECUTION).read_text())
-    others = {
-        **{f"files/gpu_plugin/{name}": one for name, one in others.items()},
-        EXECUTION: named and named[1],
-    }
+    others = {EXECUTION: named and named[1]}
+    for package in PACKAGES:
+        project, source = (
+            f"files/{package}/pyproject.toml",
+            f"files/{package}/src/{package}/__init__.py",
+        )
+        others[project] = tomllib.loads((checkout / project).read_text())["project"]["version"]
+        own = re.search(r'^__version__ = "(.*)"$', (checkout / source).read_text(), re.MULTILINE)
+        others[source] = own and own[1]
     for name, found in others.items():
         if found != wanted:
             yield (

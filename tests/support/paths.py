@@ -12,10 +12,12 @@ CACHE = REPOSITORY / ".cache"
 COLLECTIONS = CACHE / "collections"
 DAEMON = REPOSITORY / "files/gpu_plugin"
 DAEMON_SOURCES = DAEMON / "src"
+CLUSTER_SOURCES = REPOSITORY / "files/gpu_cluster/src"
 DOCS = REPOSITORY / "docs"
 TESTS = REPOSITORY / "tests"
 FAKES = TESTS / "fakes"
 MPS_CONTROL = FAKES / "mps/standin_mps_control.py"
 NVSIM = FAKES / "nvsim"
 # What tests and the processes that they start import from; pyproject.toml has the same for pytest itself.
-PYTHONPATH = (COLLECTIONS, NVSIM, FAKES / "kubelet", FAKES / "node", DAEMON_SOURCES, REPOSITORY)
+SOURCES = (DAEMON_SOURCES, CLUSTER_SOURCES)
+PYTHONPATH = (COLLECTIONS, NVSIM, FAKES / "kubelet", FAKES / "node", *SOURCES, REPOSITORY)

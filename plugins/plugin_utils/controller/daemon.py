@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The daemon's own readers, on the controller: what it would refuse is refused in its words."""
+"""The readers of both packages, on the controller: what they would refuse is refused in their words."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import sys
 import typing as t
 from pathlib import Path
 
-SOURCES = str(Path(__file__).resolve().parents[3] / "files/gpu_plugin/src")
+FILES = Path(__file__).resolve().parents[3] / "files"
+SOURCES = [str(FILES / name / "src") for name in ("gpu_plugin", "gpu_cluster")]
 
 
 def imported(name: str) -> t.Any:
-    """Return a module of the daemon's package that needs no library but PyYAML, such as hami.settings."""
-    if SOURCES not in sys.path:
-        sys.path.append(SOURCES)
-    return importlib.import_module(f"gpu_plugin.{name}")
+    """Return a module that needs no library but PyYAML, such as gpu_cluster.hami.settings."""
+    sys.path += [one for one in SOURCES if one not in sys.path]
+    return importlib.import_module(name)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin import cli
-from gpu_plugin.simulate.sources import cluster, inventory
-from gpu_plugin.simulate.sources.classes import CLASSES
+from gpu_cluster import cli
+from gpu_cluster.simulate.sources import cluster, inventory
+from gpu_cluster.simulate.sources.classes import CLASSES
 
 from tests.fakes.cluster.simulating import TWO_OF_32, Json, claiming, pod, share, template, whole
 from tests.fakes.kubernetes.genuine_api import GenuineApi

@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gpu_cluster.cli
+import gpu_plugin.cli
 import pytest
-from gpu_plugin import cli
 
 from tests.support.paths import REPOSITORY
 
@@ -25,8 +26,8 @@ def test_the_files_of_the_page_are_there() -> None:
 
 def test_commands_without_a_node(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit, match="0"):
-        cli.main(["simulate", "--help"])
+        gpu_cluster.cli.main(["simulate", "--help"])
     (tmp_path / "config.yaml").write_text("version: v1\n")
-    assert cli.main(["check-config", str(tmp_path / "config.yaml")]) == 0
-    assert cli.main(["webhook", "--show-node", "node-1"]) == 0
+    assert gpu_plugin.cli.main(["check-config", str(tmp_path / "config.yaml")]) == 0
+    assert gpu_cluster.cli.main(["webhook", "--show-node", "node-1"]) == 0
     assert "# node-1, from HAMi's configuration" in capsys.readouterr().out

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gpu_cluster.hami.errors import Refused
+from gpu_cluster.hami.mutation import mutate
+from gpu_cluster.hami.published import Device, Published
+from gpu_cluster.hami.settings import Settings
 from gpu_plugin._shared._core.dra.names import GPU, MIG, MPS, NONE, SHARE
-from gpu_plugin.hami.errors import Refused
-from gpu_plugin.hami.mutation import mutate
-from gpu_plugin.hami.published import Device, Published
-from gpu_plugin.hami.settings import Settings
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.support.paths import REPOSITORY

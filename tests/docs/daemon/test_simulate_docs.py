@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin import cli
+from gpu_cluster import cli
 
 from tests.support.paths import REPOSITORY
 
@@ -22,7 +22,7 @@ def test_the_pages_example_is_true(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes, pods = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[:2]
-    found = re.search(r"```console\n\$ gpu-plugin (.*?)\n(.*?)```", PAGE, re.DOTALL)
+    found = re.search(r"```console\n\$ gpu-cluster (.*?)\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     (tmp_path / "nodes.yaml").write_text(nodes)
     (tmp_path / "pods.yaml").write_text(pods)

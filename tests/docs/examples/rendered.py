@@ -26,8 +26,8 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capa
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import table
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from gpu_cluster.hami import settings as hami
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.hami import settings as hami
 
 from tests.docs.examples import rendering
 from tests.fakes.library.preflight_nodes import FakeRoom, node

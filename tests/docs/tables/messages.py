@@ -10,11 +10,11 @@ import functools
 import re
 from collections.abc import Iterator
 
-from tests.support.paths import REPOSITORY
+from tests.support.paths import REPOSITORY, SOURCES
 
 ROOT = REPOSITORY
 PAGE = ROOT / "docs/troubleshooting.md"
-CODE = (ROOT / "plugins", ROOT / "files/gpu_plugin/src")
+CODE = (ROOT / "plugins", *SOURCES)
 TASKS = (ROOT / "roles", ROOT / "playbooks")
 # What Kubernetes, container runtimes, shells and Ansible say; nothing of the collection has it.
 OTHERS = {

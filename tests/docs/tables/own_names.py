@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import gpu_cluster.cli
+import gpu_plugin.cli
 import yaml
-from gpu_plugin import cli
 from gpu_plugin.config import allocation, configuration, sharing, xids
 
 from tests.support.paths import REPOSITORY
 
-COMMAND = "gpu-plugin "
+COMMANDS = {"gpu-plugin": gpu_plugin.cli, "gpu-cluster": gpu_cluster.cli}
 ENTITY = "gpu.node."
 
 
@@ -61,8 +62,9 @@ def keys() -> set[str]:
 def known(name: str) -> bool:
     """Tell whether a name is ours: ``mig_config``, ``dcgm_exporter.address``, ``flags.migStrategy``,
     ``gpu.node.drain``, ``gpu.node.drain: timeout`` or ``gpu-plugin run --kubelet-socket``."""
-    if name.startswith(COMMAND):
-        return _command(*name.removeprefix(COMMAND).split())
+    program, _space, words = name.partition(" ")
+    if program in COMMANDS:
+        return _command(program, *words.split())
     if name.startswith(ENTITY):
         entity, _colon, option = name.removeprefix(ENTITY).partition(": ")
         return entity in entities() and (not option or option in modules().get(entity, {}))
@@ -73,10 +75,9 @@ def known(name: str) -> bool:
     return name in variables() or name in keys()
 
 
-def _command(name: str, *flags: str) -> bool:
-    group = next(
-        one for one in cli._parser()._actions if isinstance(one, argparse._SubParsersAction)
-    )
+def _command(program: str, name: str, *flags: str) -> bool:
+    actions = COMMANDS[program]._parser()._actions
+    group = next(one for one in actions if isinstance(one, argparse._SubParsersAction))
     if name not in group.choices:
         return False
     parser = group.choices[name]

@@ -11,7 +11,7 @@ from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs/development/architecture.md"
 MARKS = ("<!-- rooms: written by make docs-tables -->", "<!-- rooms: end -->")
-CONTRACTS = {"rooms": "the library", "layers": "the device plugin"}
+CONTRACTS = {"rooms": "the library", "layers": "the device plugin", "cluster": "in the cluster"}
 
 
 def layers(contract: str) -> list[list[str]]:

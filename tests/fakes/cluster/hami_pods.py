@@ -9,11 +9,11 @@ import json
 from typing import Any
 
 import pytest
+from gpu_cluster.hami.errors import Refused
+from gpu_cluster.hami.mutation import Mutation, mutate
+from gpu_cluster.hami.published import Device, Published
+from gpu_cluster.hami.settings import Settings
 from gpu_plugin._shared._core.dra.names import MIG, MPS, NONE, SHARE
-from gpu_plugin.hami.errors import Refused
-from gpu_plugin.hami.mutation import Mutation, mutate
-from gpu_plugin.hami.published import Device, Published
-from gpu_plugin.hami.settings import Settings
 
 Json = dict[str, Any]
 SETTINGS = Settings()

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpu_cluster.placement import claims, slices
+from gpu_cluster.placement.allocated import use_of
+from gpu_cluster.placement.candidates import Candidates, Refused
+from gpu_cluster.placement.search import search
+from gpu_cluster.placement.values import Devices, Given, added, broken
 from gpu_plugin._shared._core.dra.versions import RECOMMENDED, Version
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.placement import claims, slices
-from gpu_plugin.placement.allocated import use_of
-from gpu_plugin.placement.candidates import Candidates, Refused
-from gpu_plugin.placement.search import search
-from gpu_plugin.placement.values import Devices, Given, added, broken
 
 Json = dict[str, Any]
 NODE = "node-1"

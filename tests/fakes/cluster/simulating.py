@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin import cli
+from gpu_cluster import cli
 
 Json = dict[str, Any]
 TWO_OF_32 = {"name": "n", "gpus": [{"product": "Tesla V100", "memory": "32Gi", "count": 2}]}

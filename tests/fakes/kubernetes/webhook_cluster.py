@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gpu_cluster.webhook.told import CONFIGURATIONS
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.cluster.rate import Rate
-from gpu_plugin.webhook.told import CONFIGURATIONS
 
 from tests.fakes.kubernetes.administered import KINDS, Administered, StandInApi
 from tests.fakes.kubernetes.genuine_api import GenuineApi
+from tests.support.paths import SOURCES
 from tests.support.ports import reserve
 from tests.support.waiting import LIMIT, eventually
 
@@ -111,15 +112,16 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 
 class Replica:
-    """A process of ``gpu-plugin webhook``."""
+    """A process of ``gpu-cluster webhook``."""
 
     def __init__(self, kubeconfig: Path, log: Path, *arguments: str) -> None:
         self.port, self.pages = reserve(self), reserve(self)
         self.log = log
         with log.open("ab") as stream:
+            path = os.pathsep.join(map(str, SOURCES))
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "gpu_plugin", "webhook"),
+                    *(sys.executable, "-m", "gpu_cluster", "webhook"),
                     *("--listen", f"127.0.0.1:{self.port}"),
                     *("--metrics-address", f"127.0.0.1:{self.pages}"),
                     *("--kubeconfig", str(kubeconfig), "--namespace", SPACE),
@@ -128,7 +130,7 @@ class Replica:
                 stdout=stream,
                 stderr=stream,
                 # as the manifest has it
-                env={**os.environ, "PYTHONPATH": "files/gpu_plugin/src", "MALLOC_ARENA_MAX": "2"},
+                env={**os.environ, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"},
             )
 
     def page(self, path: str) -> tuple[int, str]:

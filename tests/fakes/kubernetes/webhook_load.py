@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin.webhook.limits import LONGEST, MOST_MARKS
+from gpu_cluster.webhook.limits import LONGEST, MOST_MARKS
 
 from tests.fakes.cluster.hami_pods import limits, pod
 from tests.fakes.kubernetes.reviews import asked

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from gpu_plugin.webhook.admission import Admission
-from gpu_plugin.webhook.certificates import issue
-from gpu_plugin.webhook.certificates.serving import Serving
-from gpu_plugin.webhook.server import Server
+from gpu_cluster.webhook.admission import Admission
+from gpu_cluster.webhook.certificates import issue
+from gpu_cluster.webhook.certificates.serving import Serving
+from gpu_cluster.webhook.server import Server
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, limits, pod
 from tests.fakes.daemon import scraping

@@ -36,7 +36,7 @@ def line(name: str, marker: str = "") -> str:
 
 LISTS = {
     f"{PLUGIN}/requirements.txt": line(GENUINE) + line(OLD, " ; python_version < '3.11'"),
-    f"{PLUGIN}/webhook-requirements.txt": line(X509),
+    "files/gpu_cluster/requirements.txt": line(X509),
 }
 
 

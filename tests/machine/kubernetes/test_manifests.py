@@ -17,13 +17,13 @@ from ansible_collections.gpu.node.plugins.filter.hami_config import hami_config
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cluster import check
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
 from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import claims, trial
+from gpu_cluster.hami.mutation import mutate
+from gpu_cluster.hami.published import Published
+from gpu_cluster.hami.settings import Settings
+from gpu_cluster.hami.template import name_in
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.slice_api import SliceApi
-from gpu_plugin.hami.mutation import mutate
-from gpu_plugin.hami.published import Published
-from gpu_plugin.hami.settings import Settings
-from gpu_plugin.hami.template import name_in
 
 from tests.fakes.cluster.hami_pods import BOTH_NODES, MIG_NODES, MPS_NODES, OTHER_NODES, limits
 from tests.fakes.cluster.hami_pods import pod as hami_pod

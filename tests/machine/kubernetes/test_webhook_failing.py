@@ -10,10 +10,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from gpu_plugin.webhook.certificates import issue, plan
-from gpu_plugin.webhook.certificates.managed import Managed, Places
-from gpu_plugin.webhook.certificates.values import Pair
-from gpu_plugin.webhook.told import Told
+from gpu_cluster.webhook.certificates import issue, plan
+from gpu_cluster.webhook.certificates.managed import Managed, Places
+from gpu_cluster.webhook.certificates.values import Pair
+from gpu_cluster.webhook.told import Told
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import NAME, SECRET, SPACE, Cluster, Load

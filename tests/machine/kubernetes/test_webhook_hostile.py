@@ -9,7 +9,7 @@ import re
 
 import pytest
 import yaml
-from gpu_plugin.webhook import limits
+from gpu_cluster.webhook import limits
 
 from tests.fakes.cluster.hami_pods import limits as amounts
 from tests.fakes.cluster.hami_pods import pod

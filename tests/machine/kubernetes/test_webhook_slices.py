@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from gpu_cluster.hami.published import Device
+from gpu_cluster.webhook import slices
+from gpu_cluster.webhook.slices import Slices
 from gpu_plugin.cluster.errors import ApiError
-from gpu_plugin.hami.published import Device
-from gpu_plugin.webhook import slices
-from gpu_plugin.webhook.slices import Slices
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster

@@ -9,11 +9,11 @@ import itertools
 from typing import Any
 
 import pytest
+from gpu_cluster.hami.mutation import mutate
+from gpu_cluster.hami.published import Device, Published
+from gpu_cluster.webhook.templates import Templates
+from gpu_cluster.webhook.told import CONFIGURATIONS
 from gpu_plugin.cluster.errors import ApiError
-from gpu_plugin.hami.mutation import mutate
-from gpu_plugin.hami.published import Device, Published
-from gpu_plugin.webhook.templates import Templates
-from gpu_plugin.webhook.told import CONFIGURATIONS
 
 from tests.fakes.cluster.hami_pods import MIG_NODES, OTHER_NODES, SETTINGS, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import DRA, NAME, Cluster

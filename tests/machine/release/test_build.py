@@ -76,10 +76,12 @@ def checkout(original: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def released(checkout: Path) -> Path:
     """Return one in which a release was made as SECURITY and README describe: version, changelog, commit."""
-    package, now = checkout / "files/gpu_plugin", version(checkout)
+    now = version(checkout)
     replace(checkout / "galaxy.yml", f"version: {now}", f"version: {NEXT}")
-    replace(package / "pyproject.toml", f'version = "{now}"', f'version = "{NEXT}"')
-    replace(package / "src/gpu_plugin/__init__.py", f'"{now}"', f'"{NEXT}"')
+    for name in ("gpu_plugin", "gpu_cluster"):
+        package = checkout / "files" / name
+        replace(package / "pyproject.toml", f'version = "{now}"', f'version = "{NEXT}"')
+        replace(package / "src" / name / "__init__.py", f'"{now}"', f'"{NEXT}"')
     execution = checkout / "execution-environment.yml"
     execution.write_text(execution.read_text().replace(f"node-{now}.tar", f"node-{NEXT}.tar"))
     (checkout / "changelogs/fragments/all.yml").write_text("release_summary: Everything.\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from importlib import metadata
+from itertools import chain
 
 import pytest
 from packaging.requirements import Requirement
@@ -20,8 +21,9 @@ from tests.support.paths import REPOSITORY
 DAEMON, DEVELOPERS = "files/gpu_plugin/requirements.txt", "requirements-dev.txt"
 SIMULATED, WEBHOOK = (
     "tests/fakes/node/site-requirements.txt",
-    "files/gpu_plugin/webhook-requirements.txt",
+    "files/gpu_cluster/requirements.txt",
 )
+PACKAGES = {"gpu_plugin": (DAEMON,), "gpu_cluster": (DAEMON, WEBHOOK)}
 PYTHONS = {DAEMON: range(10, 15), DEVELOPERS: range(11, 15), SIMULATED: range(11, 14)}
 PYTHONS[WEBHOOK] = PYTHONS[DAEMON]
 ENVIRONMENTS = {
@@ -88,13 +90,15 @@ def test_a_list_that_lacks_something_is_told() -> None:
 
 
 @pytest.mark.attack("wheel-replaced")
-def test_what_the_daemon_says_it_needs_is_what_is_listed() -> None:
-    project = tomllib.loads(text("files/gpu_plugin/pyproject.toml"))["project"]
-    given = [*project["dependencies"], *project["optional-dependencies"]["labels"]]
-    wanted = {canonicalize_name(r.name): pinned(r) for r in map(Requirement, given)}
-    for place in places(DAEMON):
-        here = [one for one in requirements(DAEMON) if applies(one, place)]
-        assert wanted.items() <= {canonicalize_name(r.name): pinned(r) for r in here}.items()
+def test_what_the_packages_say_they_need_is_what_is_listed() -> None:
+    for package, lists in PACKAGES.items():
+        project = tomllib.loads(text(f"files/{package}/pyproject.toml"))["project"]
+        given = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+        named = [one for one in map(Requirement, given) if one.name != "gpu-plugin"]
+        wanted = {canonicalize_name(r.name): pinned(r) for r in named}
+        for place in places(DAEMON):
+            here = [one for name in lists for one in requirements(name) if applies(one, place)]
+            assert wanted.items() <= {canonicalize_name(r.name): pinned(r) for r in here}.items()
 
 
 @pytest.mark.attack("wheel-replaced")

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from . import __version__, status
-from ._shared._core.errors import NodeError
 from .mps.paths import ROOT as MPS_ROOT
-from .tools import logs, sole
+from .tools import commands, logs, sole
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 STATE_DIRECTORY: Final = "/var/lib/gpu-device-plugin"
@@ -25,33 +23,13 @@ KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status."""
-    logs.begin()
-    try:
-        options = _parser().parse_args(arguments)
-        return int(options.command(options))
-    except NodeError as error:
-        logs.error(str(error))
-        return 1
-
-
-class _Command(argparse.ArgumentParser):
-    """A command that gets its options when it is given, since those of others need much loaded."""
-
-    fill: Callable[[argparse.ArgumentParser], None] | None = None
-
-    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
-        """As the parser does."""
-        if self.fill is not None:
-            fill, self.fill = self.fill, None
-            fill(self)
-        return super().parse_known_args(*args, **kwargs)
+    return commands.run(_parser(), arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="gpu-plugin", description="Offer GPUs to a kubelet")
-    top.add_argument("--version", action="version", version=f"gpu-plugin {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
-    for name, text, fill, command in (
+    return commands.parser(
+        f"gpu-plugin {__version__}",
+        "Offer GPUs to a kubelet",
         ("run", "advertise the node's GPUs to the kubelet", _run_options, _run),
         ("check-config", "check whether a configuration can be used", _check_options, _check),
         ("status", "show the node's devices, and who has them", _status_options, _status),
@@ -61,21 +39,10 @@ def _parser() -> argparse.ArgumentParser:
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
         ("mig-label", "apply the MIG layout that a label asks for", _label_options, _mig_label),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
-        ("mps", "share a device by CUDA's Multi-Process Service", _room("mps"), None),
-        ("labels", "label the node with what its GPUs are", _room("labels"), None),
-        ("dra", "give GPUs to claims of Dynamic Resource Allocation", _room("dra"), None),
-        ("webhook", "let pods with HAMi's resources run with claims", _room("webhook"), None),
-        (
-            "simulate",
-            "say which pods would run on which nodes, and why others not",
-            _room("simulate"),
-            None,
-        ),
-    ):
-        parser = commands.add_parser(name, help=text)
-        parser.fill = fill
-        parser.set_defaults(command=command)  # else what fills it does
-    return top
+        commands.room(f"{__package__}.mps", "share a device by CUDA's Multi-Process Service"),
+        commands.room(f"{__package__}.labels", "label the node with what its GPUs are"),
+        commands.room(f"{__package__}.dra", "give GPUs to claims of Dynamic Resource Allocation"),
+    )
 
 
 def _check_options(check: argparse.ArgumentParser) -> None:
@@ -170,15 +137,6 @@ def _cdi_options(cdi: argparse.ArgumentParser) -> None:
     _files(cdi, config=cdi_boot.CONFIG, lock=mig_boot.LOCK)
     _wait(cdi, 60.0)
     _patience(cdi, cdi_boot.PATIENCE)
-
-
-def _room(name: str) -> Callable[[argparse.ArgumentParser], None]:
-    """Return what fills a command whose options are those of a package."""
-
-    def fill(parser: argparse.ArgumentParser) -> None:
-        importlib.import_module(f".{name}.command", __package__).fill(parser)
-
-    return fill
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:

@@ -37,12 +37,11 @@ SPEC: t.Dict[str, t.Any] = {
         "sha256": {"type": "str", "default": ""},
     }
 }
-PLUGIN = "files/gpu_plugin"
 # The folder of the wheels of each list.
 LISTS = {"requirements": "wheels", "webhook_requirements": "webhook-wheels"}
 FILES = {
-    "requirements": f"{PLUGIN}/requirements.txt",
-    "webhook_requirements": f"{PLUGIN}/webhook-requirements.txt",
+    "requirements": "files/gpu_plugin/requirements.txt",
+    "webhook_requirements": "files/gpu_cluster/requirements.txt",
 }
 OURS = ".gpu-node-"  # what follows the bundle's name in that of the folder where it is made
 BLOCK = 1 << 20

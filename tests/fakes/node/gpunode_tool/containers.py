@@ -19,7 +19,7 @@ from .podman import podman, tag
 SUITE, PYTHON = "trixie", "3.13"
 PACKAGES = ("ca-certificates", "python3", "python3-venv")
 CONTAINERFILE = REPOSITORY / "files/gpu_plugin/Containerfile"
-SOURCES = ("files/gpu_plugin", "plugins/module_utils")
+SOURCES = ("files/gpu_cluster", "files/gpu_plugin", "plugins/module_utils")
 
 
 def base() -> str:

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpu_plugin.placement.cel.syntax import Call, Index, Items, Literal, Name, Node, Select, parse
+from gpu_cluster.placement.cel.syntax import Call, Index, Items, Literal, Name, Node, Select, parse
 
 Variables = Mapping[str, Any]
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command line: admit pods of HAMi's users, say which pods would run where."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from gpu_plugin.tools import commands
+
+from . import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status."""
+    return commands.run(_parser(), arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    return commands.parser(
+        f"gpu-cluster {__version__}",
+        "Have pods share GPUs, from the cluster or from a desk",
+        commands.room(f"{__package__}.webhook", "let pods with HAMi's resources run with claims"),
+        commands.room(
+            f"{__package__}.simulate", "say which pods would run on which nodes, and why others not"
+        ),
+    )

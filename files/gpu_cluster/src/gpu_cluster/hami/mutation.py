@@ -1,0 +1,241 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is changed in a pod that asks for HAMi's resources, as a JSON patch (RFC 6902). Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_plugin._shared._core.dra.names import GPU, MPS, SHARE
+
+from . import requests, template
+from .errors import refused
+from .published import Published
+from .requests import Asked, Request
+from .settings import Settings
+from .template import Template
+from .wishes import Wishes
+from .wishes import read as read_wishes
+
+Json = Mapping[str, Any]
+Patch = list[dict[str, Any]]
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+LONGEST_NAME: Final = 63
+KINDS: Final = ("initContainers", "containers")
+SHM: Final = "/dev/shm"
+MOST_ASKING: Final = 64  # containers of a pod
+SHARES_ISOLATE: Final = (
+    "a privileged container has all GPUs of its node, whatever its pod was given"
+)
+NO_SCHEDULER: Final = (
+    "a pod with a node's name is not scheduled, so that its claim would never be allocated"
+)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A patch, the templates that it names and what the user is told."""
+
+    patch: Patch
+    templates: tuple[Template, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A container: ``initContainers`` or ``containers``, its number, and itself."""
+
+    kind: str
+    number: int
+    container: Json
+
+    @property
+    def field(self) -> str:
+        return f"spec.{self.kind}[{self.number}]"
+
+    @property
+    def path(self) -> str:
+        return f"/spec/{self.kind}/{self.number}/resources"
+
+    @property
+    def takes_turns(self) -> bool:
+        """Tell whether it has ended before the pod's own containers start."""
+        return self.kind == "initContainers" and self.container.get("restartPolicy") != "Always"
+
+
+def mutate(
+    pod: Json, settings: Settings, published: Published, look: Callable[[], None] = lambda: None
+) -> Mutation:
+    """Return what is changed in a pod. Refused: it asks for what can't be.
+
+    ``look`` is called before each container, and ends the work by what it raises.
+    """
+    spec = pod.get("spec") or {}
+    places = list(_places(spec))
+    asking = [place for place in places if _mentions(place.container, settings)]
+    scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
+    patch: Patch = []
+    if scheduler == settings.scheduler != DEFAULT_SCHEDULER:
+        patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
+    if not asking:
+        return Mutation(patch)
+    _bounded(places, asking)
+    if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
+        text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
+        return Mutation([], warnings=(text,))
+    wishes = read_wishes((pod.get("metadata") or {}).get("annotations") or {})
+    found = [
+        (place, requests.read(place.container, place.field, wishes, settings)) for place in asking
+    ]
+    asked = [(place, one) for place, one in found if one is not None]
+    claimed = [(place, one.request) for place, one in asked if one.request and not one.untouched]
+    _check(spec, places, [request for _place, request in claimed])
+    for place, one in asked:
+        patch += _strip(place, one, settings)
+    given = []
+    for place, wanted in claimed:
+        look()
+        given.append((place, _template(place, wanted, wishes, settings, published)))
+    patch += _claims(spec, given)
+    templates = tuple({one.name: one for _place, one in given}.values())
+    told = [*wishes.warnings, *(text for _place, one in asked for text in one.warnings)]
+    told += [text for one in claimed for text in _warnings(*one, wishes, published)]
+    return Mutation(patch, templates, tuple(told))
+
+
+def _places(spec: Json) -> Iterator[_Place]:
+    for kind in KINDS:
+        for number, container in enumerate(spec.get(kind) or ()):
+            yield _Place(kind, number, container)
+
+
+def _mentions(container: Json, settings: Settings) -> bool:
+    resources = container.get("resources") or {}
+    return any(
+        name in (resources.get(part) or {})
+        for part in ("limits", "requests")
+        for name in settings.names.all
+    )
+
+
+def _bounded(places: Sequence[_Place], asking: Sequence[_Place]) -> None:
+    """Refuse what API servers refuse only later, before it makes work: webhooks come before validation."""
+    if len(asking) > MOST_ASKING:
+        why = f"at most {MOST_ASKING} containers of a pod get GPUs"
+        raise refused(f"spec.{asking[-1].kind}", len(asking), why)
+    seen: set[str] = set()
+    for place in places:
+        name = str(place.container.get("name", ""))
+        if name in seen:
+            raise refused(f"{place.field}.name", name, "a pod has no name of a container twice")
+        seen.add(name)
+
+
+def _check(spec: Json, places: Sequence[_Place], claimed: Sequence[Request]) -> None:
+    """Refuse what claims do not go with, where there are some."""
+    if not claimed:
+        return
+    if spec.get("nodeName"):
+        hint = "choose the node by spec.nodeSelector"
+        raise refused("spec.nodeName", spec["nodeName"], NO_SCHEDULER, hint)
+    if all(one.kind == GPU for one in claimed):
+        return
+    for place in places:
+        if (place.container.get("securityContext") or {}).get("privileged") is True:
+            at = f"{place.field}.securityContext.privileged"
+            raise refused(at, True, SHARES_ISOLATE, "ask for whole GPUs, or do without privileged")
+
+
+def _strip(place: _Place, asked: Asked, settings: Settings) -> Patch:
+    """Return what takes HAMi's resources away; whole GPUs that need no claim of ours stay."""
+    if asked.untouched:
+        return []
+    resources = place.container.get("resources") or {}
+    return [
+        {"op": "remove", "path": f"{place.path}/{part}/{escaped(name)}"}
+        for part in ("limits", "requests")
+        for name in settings.names.all
+        if name in (resources.get(part) or {})
+    ]
+
+
+def _warnings(
+    place: _Place, request: Request, wishes: Wishes, published: Published
+) -> Iterator[str]:
+    """Yield what a container with a share is told of the nodes that there are."""
+    if template.unpublished(request, wishes, published):
+        yield f"{place.field} waits: no node publishes shares, and none a MIG device that it may have"
+    if request.kind != SHARE or not wishes.takes(MPS) or MPS not in published.enforcements():
+        return
+    for one in place.container.get("volumeMounts") or ():
+        if str(one.get("mountPath")).rstrip("/") == SHM:
+            yield (
+                f"{place.field}.volumeMounts: under {MPS} {SHM} is the one of all shares of the GPU,"
+                f" in the place of the volume {str(one.get('name'))[:LONGEST_NAME]}"
+            )
+
+
+def _template(
+    place: _Place, request: Request, wishes: Wishes, settings: Settings, published: Published
+) -> Template:
+    names, at = settings.names, f"{place.field}.resources.limits"
+    fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
+    return template.build(request, wishes, published, *fields)
+
+
+def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
+    """Return what gives containers their claims, each its own.
+
+    Init containers have ended before another starts, so that one which wants the same shares its claim.
+    """
+    taken = {str(one.get("name")) for one in spec.get("resourceClaims") or ()}
+    tried: dict[str, int] = {}  # numbers that were tried, by container
+    free: dict[str, str] = {}  # names of claims by template, for init containers that take turns
+    names: dict[int, str] = {}
+    added: list[dict[str, str]] = []
+    order: dict[str, tuple[int, int]] = {one.name: one.order for _place, one in given}
+    for place, one in sorted(given, key=lambda pair: pair[0].takes_turns):
+        if not (place.takes_turns and one.name in free):
+            name = _name(str(place.container.get("name", "")), taken, tried)
+            taken.add(name)
+            added.append({"name": name, "resourceClaimTemplateName": one.name})
+            if place.takes_turns or place.kind == "containers":  # a sidecar runs on beside them
+                free.setdefault(one.name, name)
+        names[id(place)] = free[one.name] if place.takes_turns else added[-1]["name"]
+    added.sort(key=lambda one: order[one["resourceClaimTemplateName"]])
+    patch = _appended("/spec/resourceClaims", spec.get("resourceClaims"), added)
+    for place, _one in given:
+        held = (place.container.get("resources") or {}).get("claims")
+        patch += _appended(f"{place.path}/claims", held, [{"name": names[id(place)]}])
+    return patch
+
+
+def _appended(path: str, held: Any, added: list[dict[str, str]]) -> Patch:
+    if not added:
+        return []
+    if not held:
+        return [{"op": "add", "path": path, "value": added}]
+    return [{"op": "add", "path": f"{path}/-", "value": one} for one in added]
+
+
+def _name(container: str, taken: set[str], tried: dict[str, int]) -> str:
+    """Return a claim's name in the pod: the container's, as far as it fits and is free."""
+    wished = f"gpu-{container}"
+    if len(wished) <= LONGEST_NAME and wished not in taken:
+        return wished
+    while True:
+        number = tried.get(container, 0)
+        tried[container] = number + 1
+        digest = hashlib.sha256(f"{container}/{number}".encode()).hexdigest()[:8]
+        name = f"{wished[: LONGEST_NAME - 9]}-{digest}"
+        if name not in taken:
+            return name
+
+
+def escaped(key: str) -> str:
+    """Return a key as a JSON pointer has it (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""HAMi's settings of nodes, and how they are written in the daemon's configuration. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_plugin._shared._core.dra.names import BOTH, DRA
+from gpu_plugin._shared._core.text import json_data
+from gpu_plugin._shared._core.text.json_data import is_whole
+from gpu_plugin.config.strict_yaml import ConfigError, invalid
+
+from .settings import Settings
+
+KEYS: Final = (
+    *("name", "operatingmode", "devicememoryscaling", "devicesplitcount", "devicecorescaling"),
+    *("migstrategy", "filterdevices", "enablegetpreferredallocation", "preconfigureddevicememory"),
+    *("libcudaloglevel", "enablenumatopology"),
+)
+MODES: Final = ("", "hami-core", "mig", "mps")
+
+
+@dataclass(frozen=True)
+class Node:
+    """What HAMi's config.json says of a node; None where it says nothing."""
+
+    split_count: int | None = None
+    memory_scaling: float | None = None
+    mode: str = ""
+    left_out: tuple[str, ...] = ()  # GPUs by UUID or index that are not HAMi's
+
+
+def parse(text: str, source: str) -> dict[str, Node]:
+    """Return the nodes of HAMi's config.json by name. ConfigError."""
+    try:
+        data = json_data.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{source}: not valid JSON", cause=str(error)) from error
+    rows = data.get("nodeconfig") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise invalid(f"{source}: nodeconfig", rows, "a list of mappings")
+    found: dict[str, Node] = {}
+    for number, row in enumerate(rows):
+        where = f"{source}: nodeconfig[{number}]"
+        name = row.get("name")
+        if not isinstance(name, str) or not name:
+            raise invalid(f"{where}.name", name, "the name of a node")
+        if unknown := [key for key in row if key not in KEYS]:
+            raise invalid(
+                f"{where}.{unknown[0]}", row[unknown[0]], f"one of the keys {', '.join(KEYS)}"
+            )
+        found[name] = _node(row, where)
+    return found
+
+
+def shown(settings: Settings, node: Node, name: str) -> str:
+    """Return the part of the daemon's configuration that gives a node what HAMi gave it, as YAML."""
+    split = node.split_count or settings.split_count or 10
+    scaling = node.memory_scaling or settings.memory_scaling or 1.0
+    lines = [
+        f"# {name}, from HAMi's configuration",
+        "gpuNode:",
+        f"  allocation: {BOTH if node.left_out else DRA}",
+    ]
+    lines += ["  dra:", f"    splitCount: {split}", f"    memoryScaling: {scaling:g}"]
+    if scaling > 1:
+        lines += [
+            "    oversubscribe: best-effort # as nothing pages memory out: see docs/fractions/hami.md"
+        ]
+    if node.left_out:
+        what = json.dumps(list(node.left_out))
+        lines += [f"    devices: [] # name the node's GPUs other than {what}, which HAMi left out"]
+    if node.mode == "mig":
+        lines += [
+            "# operatingmode mig: switch MIG mode on with gpu.node.mig; profiles are made as claims ask for them"
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _node(row: Mapping[str, Any], where: str) -> Node:
+    split, scaling = row.get("devicesplitcount"), row.get("devicememoryscaling")
+    if split is not None and (not is_whole(split) or not 1 <= split <= 1000):
+        raise invalid(f"{where}.devicesplitcount", split, "a whole number from 1 to 1000")
+    number = isinstance(scaling, (int, float)) and not isinstance(scaling, bool)
+    if scaling is not None and not (number and 0 < scaling <= 100):
+        raise invalid(f"{where}.devicememoryscaling", scaling, "a number above 0, up to 100")
+    mode = row.get("operatingmode") or ""
+    if mode not in MODES:
+        raise invalid(f"{where}.operatingmode", mode, f"one of {', '.join(MODES[1:])}")
+    return Node(split, None if scaling is None else float(scaling), mode, _left_out(row, where))
+
+
+def _left_out(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    filtered = row.get("filterdevices") or {}
+    if not isinstance(filtered, dict) or not set(filtered) <= {"uuid", "index"}:
+        raise invalid(f"{where}.filterdevices", filtered, "the lists uuid and index")
+    found = [*(filtered.get("uuid") or ()), *(filtered.get("index") or ())]
+    return tuple(str(one) for one in found)

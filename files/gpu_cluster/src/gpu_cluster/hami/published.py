@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the nodes publish, as far as claims depend on it (ResourceSlices of resource.k8s.io/v1). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from gpu_plugin._shared._core.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE, TYPES
+from gpu_plugin._shared._core.text.json_data import is_whole
+
+from .quantity import MIB, whole
+from .wishes import Wishes
+
+MOST_SIZES: Final = 8  # alternatives of one request (resource.k8s.io/v1)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Devices of one GPU that are alike and may be asked for by their size.
+
+    ``memory`` is in MiB, ``gpu`` is the GPU's UUID, ``number`` is how many there are.
+    """
+
+    kind: str
+    memory: int
+    product: str = ""
+    gpu: str = ""
+    enforcement: str = ""
+    number: int = 1
+    numa: int = -1  # the NUMA node, -1 where it is not known
+
+
+@dataclass(frozen=True)
+class Published:
+    """The devices of all nodes."""
+
+    devices: tuple[Device, ...] = ()
+
+    def sizes(self, kind: str, wishes: Wishes, most: int = MOST_SIZES) -> list[int]:
+        """Return the memory sizes of what suits a pod, those that most have; without any, of all."""
+        groups = [(one, gpus) for one, gpus in self._groups.items() if one[0] == kind]
+        suiting, everything = Counter[int](), Counter[int]()
+        for (_kind, memory, product), gpus in groups:
+            everything[memory] += sum(gpus.values())
+            suiting[memory] += _number(gpus, wishes) if _wants(product, wishes) else 0
+        common = (+suiting or everything).most_common(most)
+        return sorted(size for size, _count in common)
+
+    def numa_nodes(self, kind: str) -> list[int]:
+        """Return the NUMA nodes on which such devices are, the eight that most are on."""
+        known = Counter(one.numa for one in self.devices if one.kind == kind and one.numa >= 0)
+        return sorted(node for node, _count in known.most_common(MOST_SIZES))
+
+    def enforcements(self) -> frozenset[str]:
+        """Return how shares are enforced."""
+        return self._enforcements
+
+    @cached_property
+    def _enforcements(self) -> frozenset[str]:
+        return frozenset(one.enforcement for one in self.devices if one.kind == SHARE)
+
+    @cached_property
+    def _groups(self) -> dict[tuple[str, int, str], Counter[str]]:
+        """How many each GPU has, by kind, memory and product: thousands of GPUs are a few of these."""
+        found: dict[tuple[str, int, str], Counter[str]] = {}
+        for one in self.devices:
+            group = found.setdefault((one.kind, one.memory, one.product), Counter())
+            group[one.gpu] += one.number
+        return found
+
+
+def _wants(product: str, wishes: Wishes) -> bool:
+    """Tell whether annotations allow a product, as their selectors do."""
+    name = f"NVIDIA-{product}".lower()
+    use, avoid = wishes.use_types, wishes.avoid_types
+    wanted = not use or any(word.lower() in name for word in use)
+    return wanted and not any(word.lower() in name for word in avoid)
+
+
+def _number(gpus: Counter[str], wishes: Wishes) -> int:
+    """Return how many devices are of GPUs that annotations allow."""
+    wanted = set(wishes.use_uuids) & set(gpus) if wishes.use_uuids else set(gpus)
+    return sum(gpus[one] for one in wanted - set(wishes.avoid_uuids))
+
+
+def of(slices: Iterable[Mapping[str, Any]]) -> Published:
+    """Return what ResourceSlices publish."""
+    return Published(tuple(device for one in slices for device in devices(one)))
+
+
+def devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
+    """Yield the devices of a ResourceSlice of ours, those that are alike once."""
+    for one, number in Counter(_devices(slice_object)).items():
+        yield replace(one, number=number)
+
+
+def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
+    spec = slice_object.get("spec") or {}
+    if spec.get("driver") != DRIVER:
+        return
+    for one in spec.get("devices") or ():
+        attributes = one.get("attributes") or {}
+        kind = _text(attributes, "type")
+        memory = _memory(
+            one.get("capacity") or {}, MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
+        )
+        if kind in TYPES and memory:
+            parent = f"{NVIDIA}/parentUUID" if kind == MIG else "uuid"
+            product, gpu = _text(attributes, "productName"), _text(attributes, parent)
+            how, numa = _text(attributes, "enforcement"), _numa(attributes)
+            yield Device(kind, memory, product, gpu, how, numa=numa)
+
+
+def _numa(attributes: Mapping[str, Any]) -> int:
+    found = attributes.get("numaNode") or attributes.get(f"{DRIVER}/numaNode") or {}
+    return found["int"] if is_whole(found.get("int")) else -1
+
+
+def _text(attributes: Mapping[str, Any], name: str) -> str:
+    found = attributes.get(name) or attributes.get(f"{DRIVER}/{name}") or {}
+    return str(found.get("string", ""))
+
+
+def _memory(capacity: Mapping[str, Any], name: str) -> int:
+    found = capacity.get(name) or capacity.get(f"{DRIVER}/{name}") or {}
+    return (whole(found.get("value")) or 0) // MIB

@@ -1,0 +1,214 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""HAMi's own configuration: the section ``nvidia`` of its device-config.yaml (2.10 and before). Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+from gpu_plugin._shared._core.text.json_data import is_whole
+from gpu_plugin._shared._core.text.shown import cut, shown
+from gpu_plugin.config import plain_yaml
+from gpu_plugin.config.strict_yaml import ConfigError, invalid
+
+LIMITS: Final = plain_yaml.Limits(256 << 10, 20000)  # HAMi's own has 350 lines
+SECTION: Final = "nvidia"
+MOST_MEMORY: Final = (1 << 31) - 1  # HAMi's numbers have 32 bits
+POLICIES: Final = ("default", "force", "disable")
+# Keys by the names that HAMi's releases, pages and plugins have given them.
+ALIASES: Final = {
+    "defaultMem": "defaultMemory",
+    "disablecorelimit": "disableCoreLimit",
+    "resourceMemoryPercentage": "resourceMemoryPercentageName",
+    "resourcePriority": "resourcePriorityName",
+}
+NODE_SIDE: Final = (
+    "belongs to the nodes: gpu-cluster webhook --show-node NAME says how it is written there"
+)
+WITHOUT_EFFECT: Final = {
+    "overwriteEnv": "a container without a claim gets no GPU by CDI, whatever its image's NVIDIA_VISIBLE_DEVICES says",
+    "preConfiguredDeviceMemory": "a GPU's memory is what the driver says",
+    "deviceCoreScaling": "the cores of a GPU are 100",
+    "libCudaLogLevel": "it is a setting of HAMi-core in the container: set its variable LIBCUDA_LOG_LEVEL there",
+    "runtimeClassName": "CDI needs no runtime class, and pods keep the one that they name",
+    "enableNumaTopology": "the annotation nvidia.com/numa-bind asks for GPUs of one NUMA node",
+    "migProfileAllowlist": "each profile that the driver offers may be used",
+}
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the extended resources are called."""
+
+    count: str = "nvidia.com/gpu"
+    memory: str = "nvidia.com/gpumem"
+    percent: str = "nvidia.com/gpumem-percentage"
+    cores: str = "nvidia.com/gpucores"
+    priority: str = "nvidia.com/priority"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.count, self.memory, self.percent, self.cores, self.priority)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a container gets that does not say it: memory in MiB (0 is all), cores in percent.
+
+    ``split_count`` and ``memory_scaling`` are those of nodes. ``notes`` are warnings about the file.
+    """
+
+    names: Names = field(default_factory=Names)
+    default_memory: int = 0
+    default_cores: int = 0
+    default_count: int = 1
+    memory_factor: int = 1
+    core_limit: bool = True
+    split_count: int | None = None
+    memory_scaling: float | None = None
+    scheduler: str = "hami-scheduler"
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+def parse(
+    text: str, source: str, scheduler: str = "hami-scheduler", *, needed: bool = False
+) -> Settings:
+    """Return what HAMi's device-config.yaml says of NVIDIA's GPUs. ConfigError; ``needed``: without any too."""
+    section = _section(text, source, needed)
+    reader = _Reader(section, f"{source}: {SECTION}")
+    names = Names(
+        reader.name("resourceCountName", Names.count),
+        reader.name("resourceMemoryName", Names.memory),
+        reader.name("resourceMemoryPercentageName", Names.percent),
+        reader.name("resourceCoreName", Names.cores),
+        reader.name("resourcePriorityName", Names.priority),
+    )
+    if len(set(names.all)) < len(names.all):
+        raise ConfigError(
+            f"{source}: {SECTION}: two resources have one name", cause=shown(names.all)
+        )
+    policy = reader.one_of("gpuCorePolicy", POLICIES)
+    disabled = reader.flag("disableCoreLimit")
+    return Settings(
+        names,
+        reader.whole("defaultMemory", 0, MOST_MEMORY, 0),
+        reader.whole("defaultCores", 0, 100, 0),
+        reader.whole("defaultGPUNum", 0, 32, 1),
+        reader.whole("memoryFactor", 0, MOST_MEMORY, 1) or 1,
+        core_limit=not disabled and policy != "disable",
+        split_count=reader.whole("deviceSplitCount", 1, 1000, 0) or None,
+        memory_scaling=reader.scaling("deviceMemoryScaling"),
+        scheduler=scheduler,
+        notes=tuple(reader.notes()),
+    )
+
+
+def _section(text: str, source: str, needed: bool) -> Mapping[str, Any]:
+    """Return NVIDIA's section; what other vendors' have is none of ours."""
+    try:
+        data = plain_yaml.load(text, LIMITS)
+    except yaml.YAMLError as error:
+        cause = cut(str(getattr(error, "problem", None) or error))
+        raise ConfigError(f"{source}: not valid YAML", cause=cause) from error
+    if data is None and not needed:
+        return {}
+    if not isinstance(data, dict) or (needed and SECTION not in data):
+        raise invalid(source, data, f"a mapping with a section {SECTION}")
+    section = data.get(SECTION)
+    if section is None:
+        return {}
+    if not isinstance(section, dict) or not all(isinstance(key, str) for key in section):
+        raise invalid(f"{source}: {SECTION}", section, "a mapping")
+    return section
+
+
+class _Reader:
+    def __init__(self, section: Mapping[str, Any], where: str) -> None:
+        self.where, self._known = where, set(WITHOUT_EFFECT)
+        self._values: dict[str, Any] = {}
+        self._written: dict[str, str] = {}  # the names that keys have in the file
+        for key, value in section.items():
+            name = ALIASES.get(key, key)
+            if name in self._values:
+                raise ConfigError(f"{where}.{key}: given twice", cause=f"{name} is there as well")
+            self._values[name], self._written[name] = value, key
+
+    def _take(self, key: str) -> Any:
+        self._known.add(key)
+        return self._values.get(key)
+
+    def _at(self, key: str) -> str:
+        return f"{self.where}.{self._written.get(key, key)}"
+
+    def name(self, key: str, default: str) -> str:
+        value = self._take(key)
+        if value in (None, ""):
+            return default
+        if not isinstance(value, str) or not _is_resource(value):
+            raise invalid(
+                self._at(key),
+                value,
+                "the name of an extended resource such as nvidia.com/gpu",
+            )
+        return value
+
+    def whole(self, key: str, least: int, most: int, default: int) -> int:
+        value = self._take(key)
+        if value is None:
+            return default
+        if not is_whole(value) or not least <= value <= most:
+            raise invalid(self._at(key), value, f"a whole number from {least} to {most}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self._take(key)
+        if value is not None and not isinstance(value, bool):
+            raise invalid(self._at(key), value, "true or false")
+        return bool(value)
+
+    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+        value = self._take(key) or allowed[0]
+        if value not in allowed:
+            raise invalid(self._at(key), value, f"one of {', '.join(allowed)}")
+        return str(value)
+
+    def scaling(self, key: str) -> float | None:
+        value = self._take(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 100:
+            raise invalid(self._at(key), value, "a number above 0, up to 100")
+        return float(value)
+
+    def notes(self) -> list[str]:
+        """Return what was read and has no effect here, or another one than may be meant."""
+        found = []
+        for key, value in self._values.items():
+            if key in ("deviceSplitCount", "deviceMemoryScaling") and value is not None:
+                found.append(f"{self.where}.{key} {NODE_SIDE}")
+            elif key in WITHOUT_EFFECT and _asks(value):
+                found.append(f"{self.where}.{key} has no effect: {WITHOUT_EFFECT[key]}")
+            elif key not in self._known:
+                near = difflib.get_close_matches(key, self._known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                found.append(f"{self.where}.{cut(key)} is not known and has no effect{hint}")
+        return found
+
+
+def _asks(value: Any) -> bool:
+    """Tell whether a value asks for something: not off, none, or the factor or level 1."""
+    return bool(value) and (isinstance(value, bool) or value != 1)
+
+
+def _is_resource(name: str) -> bool:
+    prefix, slash, last = name.rpartition("/")
+    words = f"{prefix}{last}".replace("-", "").replace(".", "").replace("_", "")
+    return (
+        bool(slash and prefix and last) and words.isascii() and words.isalnum() and len(name) < 254
+    )

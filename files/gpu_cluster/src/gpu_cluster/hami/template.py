@@ -1,0 +1,264 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A request as the spec of a ResourceClaimTemplate (resource.k8s.io/v1), with the API's defaults. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gpu_plugin._shared._core.dra.names import (
+    API_VERSION,
+    CORES,
+    DRIVER,
+    GPU,
+    GPU_CLASS,
+    HAMI_CORE,
+    MEMORY,
+    MIG,
+    MIG_CLASS,
+    MPS,
+    NVIDIA,
+    SHARE,
+    SHARE_CLASS,
+    SHARE_CONFIG,
+)
+from gpu_plugin._shared._core.dra.quantities import MIB
+from gpu_plugin._shared._core.dra.quantities import size as written
+
+from . import cel
+from .errors import Refused, refused
+from .published import MOST_SIZES, Published
+from .requests import ALL, Request
+from .wishes import MODE, Wishes, field
+
+Json = dict[str, Any]
+NAME: Final = "gpu"  # of the claim's one request
+CLASSES: Final = {GPU: GPU_CLASS, MIG: MIG_CLASS, SHARE: SHARE_CLASS}
+PREFIX: Final = "hami-"
+# Kubernetes tries a pod's claims in their order, and what excludes most of the others is to be tried first.
+ORDER: Final = (GPU, MIG, SHARE)
+NO_OTHER: Final = "no node has another enforcement"
+# The fields that a template of ours has, and adminAccess, which none has.
+KEYS: Final = (
+    *("spec", "devices", "requests", "name", "exactly", "firstAvailable", "adminAccess"),
+    *("deviceClassName", "allocationMode", "count", "selectors", "cel", "expression", "capacity"),
+    *("constraints", "matchAttribute", "config", "opaque", "driver", "parameters"),
+)
+WHOLE: Final = ("parameters", "requests")  # maps whose keys are ours; requests of a capacity
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template by its content: the name is made of the spec. ``order`` is its claim's among those of a pod."""
+
+    name: str
+    spec: Json
+    order: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to have what is asked for: devices of one kind, of which ``memory`` MiB are asked for, by selectors."""
+
+    name: str
+    request: Request
+    selectors: tuple[str, ...]
+    memory: int
+
+
+def build(
+    request: Request, wishes: Wishes, published: Published, count_field: str, percent_field: str
+) -> Template:
+    """Return the template of a request. Refused: no node could do it; the fields are for its message."""
+    ways = _asked(request, wishes, published, count_field, percent_field)
+    devices: Json = {"requests": [_request(ways)]}
+    if wishes.numa and request.count > 1 and not published.numa_nodes(request.kind):
+        devices["constraints"] = [{"requests": [NAME], "matchAttribute": f"{DRIVER}/numaNode"}]
+    if shares := [f"{NAME}/{way.name}" for way in ways if way.request.kind == SHARE]:
+        meant = [NAME] if len(shares) == len(ways) else shares
+        devices["config"] = [{"requests": meant, "opaque": _opaque(request)}]
+    spec = {"spec": {"devices": devices}}
+    return Template(name_of(spec), spec, (ORDER.index(request.kind), -request.count))
+
+
+def unpublished(request: Request, wishes: Wishes, published: Published) -> bool:
+    """Tell whether nodes publish devices, and none that could be a share or stand for one."""
+    there = bool(published.devices) and not published.enforcements()
+    return there and request.kind == SHARE and not _may_be_mig(request, wishes, published)
+
+
+def name_of(spec: Json) -> str:
+    """Return the name of a template with this spec."""
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return PREFIX + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def name_in(spec: Any) -> str:
+    """Return the name of the template that a spec was made by; what a newer API server adds is left out."""
+    return name_of(_known(spec) if isinstance(spec, dict) else {})
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_known(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: one if key in WHOLE and isinstance(one, dict) else _known(one)
+        for key, one in value.items()
+        if key in KEYS
+    }
+
+
+def _opaque(request: Request) -> Json:
+    parameters = {"apiVersion": API_VERSION, "kind": SHARE_CONFIG}
+    own = {"priority": request.priority, "coreLimit": request.core_limit}
+    return {"driver": DRIVER, "parameters": {**parameters, **own}}
+
+
+def _wished(request: Request, wishes: Wishes) -> Iterator[str]:
+    mig = request.kind == MIG
+    if wishes.use_types:
+        yield cel.product(wishes.use_types, among=True)
+    if wishes.avoid_types:
+        yield cel.product(wishes.avoid_types, among=False)
+    if wishes.use_uuids:
+        yield cel.uuid(wishes.use_uuids, mig=mig, among=True)
+    if wishes.avoid_uuids:
+        yield cel.uuid(wishes.avoid_uuids, mig=mig, among=False)
+
+
+def _enforced(request: Request, wishes: Wishes, published: Published) -> Iterator[str]:
+    """Yield on which enforcement shares may be. HAMi's mode hami-core is any card without MIG."""
+    if request.kind != SHARE:
+        return
+    if request.count > 1:
+        yield cel.enforcement(MPS, equal=False)
+    only = _only(wishes)
+    if only == MPS or (only == HAMI_CORE and only in published.enforcements()):
+        yield cel.enforcement(only)
+
+
+def _only(wishes: Wishes) -> str:
+    """Return the one mode that shares may have, empty where they may have either."""
+    found = [mode for mode in (MPS, HAMI_CORE) if wishes.takes(mode)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _several(
+    request: Request, wishes: Wishes, published: Published, count_field: str
+) -> Refused | None:
+    """Return why a container can't have several shares, None where it can."""
+    why = "under mps a container has shares of one GPU only"
+    if request.kind != SHARE or request.count == 1:
+        return None
+    if _only(wishes) == MPS:
+        return refused(field(MODE), MPS, f"{why}, and {count_field} is {request.count}")
+    there = published.enforcements()
+    if there - {MPS} or (published.devices and not there):  # of no share at all others tell
+        return None
+    hint = "ask for one GPU, for whole GPUs, or let nodes have another enforcement (gpuNode.dra.enforcement)"
+    return refused(count_field, request.count, f"{why}, and {NO_OTHER}", hint)
+
+
+def _may_be_mig(request: Request, wishes: Wishes, published: Published) -> bool:
+    """Tell whether MIG devices do as well as shares, as on HAMi's nodes of either mode, and nodes publish such."""
+    if request.kind != SHARE or not request.memory or not wishes.takes(MIG):
+        return False
+    return any(size >= request.memory for size in published.sizes(MIG, wishes))
+
+
+def _asked(
+    request: Request, wishes: Wishes, published: Published, count_field: str, percent_field: str
+) -> list[_Way]:
+    """Return the ways to have a request, the first that can be had is taken. Refused: there is none."""
+    problem = _several(request, wishes, published, count_field)
+    mig = _may_be_mig(request, wishes, published)
+    if problem and not mig:
+        raise problem
+    kinds = ([] if problem else [request]) + ([replace(request, kind=MIG)] if mig else [])
+    ways: list[_Way] = []
+    for one in kinds:
+        ways += _of_kind(one, wishes, published, percent_field, MOST_SIZES - len(ways))
+    if len(ways) > 1 and not ways[0].name:
+        ways[0] = replace(ways[0], name=request.kind)
+    return ways
+
+
+def _of_kind(
+    request: Request, wishes: Wishes, published: Published, percent_field: str, most: int
+) -> list[_Way]:
+    """Return one way, or one for each size of device and NUMA node that there is, ``most`` at most.
+
+    A way for each node, and no constraint that devices match, as what is tried first and does not match
+    stays consumed (LEAKS in _core/dra/versions.py).
+    """
+    nodes = published.numa_nodes(request.kind) if wishes.numa and request.count > 1 else []
+    common = (*_wished(request, wishes), *_enforced(request, wishes, published))
+    each = max(most // max(len(nodes), 1), 1)
+    ways = [
+        _Way(f"{name}-numa-{node}".lstrip("-"), request, (cel.numa(node), size, *common), memory)
+        for node in nodes
+        for name, size, memory in _ways(request, wishes, published, percent_field, each)
+    ] or [
+        _Way(name, request, (size, *common), memory)
+        for name, size, memory in _ways(request, wishes, published, percent_field, each)
+    ]
+    return ways[:most]
+
+
+def _request(ways: list[_Way]) -> Json:
+    """Return the claim's request."""
+    if len(ways) == 1:
+        return {"name": NAME, "exactly": _way(ways[0])}
+    return {"name": NAME, "firstAvailable": [{"name": one.name, **_way(one)} for one in ways]}
+
+
+def _ways(
+    request: Request, wishes: Wishes, published: Published, percent_field: str, most: int
+) -> Iterator[tuple[str, str, int]]:
+    """Yield for each way its name, a selector of the device's size, and the MiB of it that are asked for."""
+    if request.kind == GPU:
+        yield "", cel.memory(NVIDIA, request.memory, least=True) if request.memory else "", 0
+    elif request.kind == MIG:
+        yield from _profiles(request.memory, published.sizes(MIG, wishes), most)
+    elif request.memory or request.percent == ALL:
+        yield "", "", request.memory
+    else:
+        sizes = published.sizes(SHARE, wishes, most)
+        if not sizes:
+            why = "no node publishes shares, so that it is not known how much memory that is"
+            hint = "try again when nodes have joined, or ask for MiB"
+            raise refused(percent_field, request.percent, why, hint)
+        for size in sizes:
+            yield f"of-{size}", cel.memory(DRIVER, size), max(size * request.percent // 100, 1)
+
+
+def _profiles(least: int, sizes: list[int], most: int) -> Iterator[tuple[str, str, int]]:
+    """Yield the sizes of MIG devices that do, the smallest first; the last way takes all larger ones."""
+    fitting = [size for size in sizes if size >= least][: most - 1]
+    for size in fitting:
+        yield f"of-{size}", cel.memory(NVIDIA, size), 0
+    yield "larger" if fitting else "", cel.memory(NVIDIA, max([least, *fitting]), least=True), 0
+
+
+def _way(one: _Way) -> Json:
+    request = one.request
+    way: Json = {
+        "deviceClassName": CLASSES[request.kind],
+        "allocationMode": "ExactCount",
+        "count": request.count,
+    }
+    if expressions := list(filter(None, one.selectors)):
+        way["selectors"] = [{"cel": {"expression": each}} for each in expressions]
+    amounts = {MEMORY: written(one.memory * MIB)} if one.memory else {}
+    if request.kind == SHARE and request.cores:
+        amounts[CORES] = str(request.cores)
+    if amounts:
+        way["capacity"] = {"requests": amounts}
+    return way

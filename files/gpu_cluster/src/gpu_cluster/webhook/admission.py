@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One review: decide, let the templates be there, answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container
+from http import HTTPStatus
+from typing import Any, Final
+
+from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.tools import logs
+
+from ..hami.errors import Refused
+from ..hami.mutation import mutate
+from ..hami.published import Published
+from ..hami.settings import Settings
+from . import limits, metrics, review
+from .budget import AGAIN, OverLimit
+from .templates import Templates
+
+CLIENT: Final = range(
+    400, 500
+)  # what the API server refuses is the pod's, its quota's or its namespace's
+
+
+class Admission:
+    """Answers reviews, in any thread. Nothing is made in the namespaces that are ``closed``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        templates: Templates,
+        published: Callable[[], Published],
+        closed: Container[str] = (),
+    ) -> None:
+        self._settings, self._templates, self._published = settings, templates, published
+        self._closed = closed
+
+    def answer(self, body: bytes, look: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Return the answer to a review. ReviewError: it is none.
+
+        ``look`` is called between steps, and ends the work by what it raises.
+        """
+        asked = review.read(body)
+        look()
+        try:
+            result, answer = self._decide(asked, look)
+        except Refused as error:
+            result, answer = "refused", review.denied(asked.uid, str(error))
+        except OverLimit as error:
+            result, answer = "refused", review.denied(asked.uid, str(error), error.status)
+        except ApiError as error:
+            result, answer = "failed", _failed(asked, error)
+        metrics.REVIEWS.labels(result).inc()
+        return answer
+
+    def _decide(self, asked: review.Review, look: Callable[[], None]) -> tuple[str, dict[str, Any]]:
+        found = mutate(asked.pod, self._settings, self._published(), look)
+        if found.templates:
+            self._check(asked.namespace, len(found.templates))
+        if not asked.dry_run:
+            for template in found.templates:
+                look()
+                made = self._templates.ensure(asked.namespace, template, time.time(), look)
+                metrics.MADE.inc(made)
+        result = "mutated" if found.patch else "unchanged"
+        return result, review.allowed(asked.uid, found.patch, found.warnings)
+
+    def _check(self, namespace: str, count: int) -> None:
+        if namespace in self._closed:
+            text = f"the webhook makes no claims in namespace {namespace}"
+            raise OverLimit(text, HTTPStatus.FORBIDDEN, hint="ask in a namespace of your own")
+        if count > limits.MOST_TEMPLATES:
+            raise OverLimit(
+                f"the pod asks for {count} different parts of GPUs",
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                cause=f"it gets at most {limits.MOST_TEMPLATES}",
+                hint="let its containers ask for the same amounts",
+            )
+
+
+def _failed(asked: review.Review, error: ApiError) -> dict[str, Any]:
+    """Return the answer where no template could be made. It does not depend on the failurePolicy."""
+    if error.status in CLIENT:
+        return review.denied(asked.uid, str(error), error.status)
+    logs.warning("a pod was not admitted", namespace=asked.namespace, cause=error)
+    why: NodeError = ApiError(str(error), AGAIN) if not error.hint else error
+    return review.denied(asked.uid, str(why), HTTPStatus.SERVICE_UNAVAILABLE)

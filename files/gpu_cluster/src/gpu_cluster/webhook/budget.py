@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is left: of a review's time, and of the templates of a namespace. No I/O; for any thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+
+from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.cluster.rate import Rate
+
+from . import limits
+
+ALIKE: Final = (
+    "let pods ask for the same amounts, which share a template; unused ones go by themselves"
+)
+AGAIN: Final = "the pod's controller tries again, or try again yourself"
+
+
+class Late(Exception):
+    """Nobody waits for an answer any more."""
+
+
+class Deadline:
+    """Seconds from now on, for the thread that works on a review: nobody can end a thread but itself."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._end = clock, clock() + seconds
+
+    def look(self) -> None:
+        """Late: it has passed."""
+        if self._clock() > self._end:
+            raise Late
+
+
+class OverLimit(NodeError):
+    """More is asked for than one may have. ``status`` is HTTP's."""
+
+    def __init__(self, message: str, status: int, *, cause: str = "", hint: str = "") -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.status = int(status)
+
+
+class Budget:
+    """What each namespace has left.
+
+    Templates are counted by whoever lists them all; what is made meanwhile is added, by each replica for itself.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._rates: OrderedDict[str, tuple[Rate, Rate]] = OrderedDict()
+        self._counts: Counter[str] = Counter()
+
+    def look(self, namespace: str) -> None:
+        """Take the right to look for a template. OverLimit."""
+        self._take(namespace, 0, "looked for", limits.LOOKED_AT)
+
+    def make(self, namespace: str) -> None:
+        """Take the right to make a template. OverLimit."""
+        if self._counts[namespace] >= limits.MOST_IN_NAMESPACE:
+            raise OverLimit(
+                f"namespace {namespace} has {self._counts[namespace]} ResourceClaimTemplates of the webhook",
+                HTTPStatus.FORBIDDEN,
+                cause=f"it gets at most {limits.MOST_IN_NAMESPACE}",
+                hint=ALIKE,
+            )
+        self._take(namespace, 1, "made", limits.MADE)
+
+    def made(self, namespace: str) -> None:
+        """Count one more template."""
+        with self._lock:
+            self._counts[namespace] += 1
+
+    def counted(self, found: Mapping[str, int]) -> None:
+        """Take over how many templates each namespace has."""
+        with self._lock:
+            self._counts = Counter(found)
+
+    def _take(self, namespace: str, which: int, done: str, rate: tuple[float, int]) -> None:
+        with self._lock:
+            rates = self._rates.pop(namespace, None) or (
+                Rate(*limits.LOOKED_AT, self._clock),
+                Rate(*limits.MADE, self._clock),
+            )
+            self._rates[namespace] = rates  # the last one that was asked for
+            if len(self._rates) > limits.MOST_NAMESPACES:
+                self._rates.popitem(last=False)
+        if not rates[which].ready():
+            raise OverLimit(
+                f"too many ResourceClaimTemplates are {done} for namespace {namespace}",
+                HTTPStatus.TOO_MANY_REQUESTS,
+                cause=f"at most {rate[0]:.0f} a second, and {rate[1]} at once",
+                hint=AGAIN,
+            )

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The TLS context of the server, whose certificate is replaced while it serves."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Final
+
+from gpu_plugin._shared._core.errors import NodeError
+
+from .. import metrics
+from . import issue
+from .values import Pair
+
+NAME: Final = "webhook-certificate"
+
+
+class Serving:
+    """``context`` serves what was loaded last."""
+
+    def __init__(self) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        self.until = 0.0
+        self._loaded: Pair | None = None
+
+    def load(self, pair: Pair) -> bool:
+        """Serve a pair from the next connection on. Returns whether it is another one. NodeError: it is none."""
+        if pair == self._loaded:
+            return False
+        found = issue.facts(pair.certificate)
+        if not found or not issue.belongs(pair.key, found[0]):
+            raise NodeError(
+                "the serving certificate can't be used", cause="its key is another one's"
+            )
+        try:
+            self._load(pair)
+        except (OSError, ssl.SSLError) as error:
+            raise NodeError("the serving certificate can't be used", cause=str(error)) from error
+        self._loaded, self.until = pair, found[0].until
+        metrics.EXPIRY.set(self.until)
+        return True
+
+    def _load(self, pair: Pair) -> None:
+        """Load it from memory: the library reads files only, and the key stays off disks."""
+        memory = os.memfd_create(NAME, os.MFD_CLOEXEC)
+        try:
+            with open(memory, "wb", closefd=False) as stream:
+                stream.write(f"{pair.certificate}\n{pair.key}\n".encode())
+            self.context.load_cert_chain(f"/proc/self/fd/{memory}")
+        finally:
+            os.close(memory)

@@ -1,0 +1,230 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``gpu-cluster webhook``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin.config import schema
+from gpu_plugin.tools import bounded, logs
+
+from ..hami import nodes
+from ..hami import settings as hami
+
+if TYPE_CHECKING:
+    from gpu_plugin.cluster.access import Access
+
+    from .service import Sources
+
+LONGEST: Final = 256 << 10
+LEAST_TTL, MOST_TTL = 600.0, 366 * 86400.0
+TEXTS: Final = (
+    (
+        "listen",
+        "GPU_WEBHOOK_LISTEN",
+        "ADDRESS:PORT",
+        "0.0.0.0:8443",
+        "where reviews are served by HTTPS",
+    ),
+    (
+        "metrics-address",
+        "GPU_WEBHOOK_METRICS_ADDRESS",
+        "ADDRESS:PORT",
+        "0.0.0.0:9404",
+        "where health and metrics are served over HTTP; off: nowhere",
+    ),
+    ("kubeconfig", "KUBECONFIG", "FILE", "", "access to the API (default: the pod's own)"),
+    ("namespace", "NAMESPACE", "NAME", "gpu-node", "the webhook's own namespace"),
+    (
+        "service",
+        "GPU_WEBHOOK_SERVICE",
+        "NAME",
+        "gpu-node-webhook",
+        "the Service that API servers call",
+    ),
+    (
+        "dns-names",
+        "GPU_WEBHOOK_DNS_NAMES",
+        "NAME,...",
+        "",
+        "more names or addresses for the certificate",
+    ),
+    (
+        "tls-cert-file",
+        "GPU_WEBHOOK_TLS_CERT_FILE",
+        "FILE",
+        "",
+        "a certificate that somebody else renews, such as cert-manager (default: one of our own)",
+    ),
+    ("tls-private-key-file", "GPU_WEBHOOK_TLS_PRIVATE_KEY_FILE", "FILE", "", "its key"),
+    (
+        "tls-secret",
+        "GPU_WEBHOOK_TLS_SECRET",
+        "NAME",
+        "gpu-node-webhook-tls",
+        "the Secret that keeps certificates of our own",
+    ),
+    (
+        "webhook-configuration",
+        "GPU_WEBHOOK_CONFIGURATION",
+        "NAME",
+        "gpu-node-webhook",
+        "the MutatingWebhookConfiguration that gets the path and the CA bundle of our own",
+    ),
+    (
+        "path",
+        "GPU_WEBHOOK_PATH",
+        "PATH",
+        "",
+        "the path of reviews, where you write it into the configuration (default: one of our own)",
+    ),
+    (
+        "path-secret",
+        "GPU_WEBHOOK_PATH_SECRET",
+        "NAME",
+        "gpu-node-webhook-path",
+        "the Secret that keeps a path of our own",
+    ),
+    ("device-config", "HAMI_DEVICE_CONFIG", "FILE", "", "HAMi's device-config.yaml"),
+    ("node-config", "HAMI_NODE_CONFIG", "FILE", "", "HAMi's config.json of nodes"),
+    (
+        "hami-scheduler",
+        "HAMI_SCHEDULER",
+        "NAME",
+        "hami-scheduler",
+        "the scheduler of HAMi's pods, which becomes the default one",
+    ),
+    (
+        "template-ttl",
+        "GPU_WEBHOOK_TEMPLATE_TTL",
+        "SECONDS",
+        "86400",
+        "how long a template stays that no pod uses",
+    ),
+)
+
+
+def fill(command: argparse.ArgumentParser) -> None:
+    """Give the command its options."""
+    for name, variable, word, default, text in TEXTS:
+        command.add_argument(
+            f"--{name}",
+            default=os.environ.get(variable) or default,
+            metavar=word,
+            help=f"{text} (environment: {variable}{f'; default: {default}' if default else ''})",
+        )
+    command.add_argument(
+        "--show-node",
+        metavar="NAME",
+        default="",
+        help="print how HAMi's settings of a node are written in the daemon's configuration, and exit",
+    )
+    command.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    known = nodes.parse(*_file(options.node_config)) if options.node_config else {}
+    if options.show_node:
+        print(
+            nodes.shown(settings, known.get(options.show_node, nodes.Node()), options.show_node),
+            end="",
+        )
+        return 0
+    for note in settings.notes:
+        logs.warning(note)
+    try:
+        from . import service  # brings aiohttp and cryptography in
+    except ImportError as error:
+        raise NodeError(
+            "gpu-cluster webhook can't start here",
+            cause=str(error),
+            hint="run it from its image, or install gpu_cluster's requirements.txt beside gpu_plugin's",
+        ) from error
+    chosen = service.Options(
+        _address("listen", options.listen) or _off(),
+        _address("metrics-address", options.metrics_address),
+        _ttl(options.template_ttl),
+        settings,
+        options.namespace,
+    )
+    sources = _sources(options)
+
+    async def serve() -> int:
+        return await service.Service(chosen, service.access(options.kubeconfig), sources).run()
+
+    try:
+        return asyncio.run(serve())
+    except OSError as error:
+        raise NodeError("the webhook can't listen", cause=str(error)) from error
+
+
+def _settings(options: argparse.Namespace) -> hami.Settings:
+    if not options.device_config:
+        return hami.Settings(scheduler=options.hami_scheduler)
+    return hami.parse(*_file(options.device_config), options.hami_scheduler)
+
+
+def _file(path: str) -> tuple[str, str]:
+    try:
+        return bounded.read_text(Path(path), LONGEST), path
+    except (OSError, UnicodeDecodeError) as error:
+        raise NodeError(f"{path} can't be read", cause=str(error)) from error
+
+
+def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
+    """Return what makes the sources of certificate (two files, or the Secret) and path (given, or of a Secret)."""
+    from .certificates.files import Files
+    from .certificates.managed import Managed, Places
+    from .path import PATTERN
+    from .path import Path as OwnPath
+    from .service import Sources
+    from .told import Told
+
+    given = (options.tls_cert_file, options.tls_private_key_file)
+    if any(given) and not all(given):
+        missing = "tls-private-key-file" if given[0] else "tls-cert-file"
+        raise InputError.of(f"--{missing}", "", "a file, as the other one is given")
+    path = options.path.removeprefix("/")
+    if path and not PATTERN.fullmatch(path):
+        expected = "up to 128 letters, digits, - and _, which nobody can guess"
+        raise InputError.of("--path", options.path, expected)
+    host = f"{options.service}.{options.namespace}.svc"
+    more = [one.strip() for one in options.dns_names.split(",") if one.strip()]
+    places = Places(options.tls_secret, (host, f"{host}.cluster.local", *more))
+
+    def made(access: Access) -> Sources:
+        told = Told(access, options.namespace, options.webhook_configuration)
+        return Sources(
+            Files(*map(Path, given)) if all(given) else Managed(told, places),
+            (lambda _now: (path,)) if path else OwnPath(told, options.path_secret).look,
+        )
+
+    return made
+
+
+def _address(name: str, text: str) -> tuple[str, int] | None:
+    return schema.address(f"--{name}", text)
+
+
+def _off() -> tuple[str, int]:
+    raise InputError.of("--listen", "off", "an address, as API servers have to call it")
+
+
+def _ttl(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not LEAST_TTL <= seconds <= MOST_TTL:
+        expected = f"seconds from {LEAST_TTL:.0f} to {MOST_TTL:.0f}"
+        raise InputError.of("--template-ttl", text, expected)
+    return seconds

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""AdmissionReview of admission.k8s.io/v1: what the API server asks, and the answer. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from gpu_plugin._shared._core.text.shown import cut, printable
+
+from . import limits, shapes
+
+API_VERSION: Final = "admission.k8s.io/v1"
+LONGEST_WARNING, MOST_WARNINGS = 256, 16  # characters, above which API servers leave them out
+LONGEST_MESSAGE: Final = 2048
+LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+Json = Mapping[str, Any]
+
+
+class ReviewError(ValueError):
+    """What was sent is no review of a pod's creation."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """A pod that is to be created; nothing is made for a ``dry_run``."""
+
+    uid: str
+    namespace: str
+    pod: Json
+    dry_run: bool
+
+
+def read(body: bytes) -> Review:
+    """Return what is asked. ReviewError."""
+    if sum(map(body.count, limits.MARKS)) > limits.MOST_MARKS:
+        raise ReviewError("the body has more objects, lists and texts than a pod has")
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ReviewError(f"the body is no JSON: {cut(str(error))}") from error
+    kind = (data.get("apiVersion"), data.get("kind")) if isinstance(data, dict) else ()
+    if kind != (API_VERSION, "AdmissionReview"):
+        raise ReviewError(f"expected an AdmissionReview of {API_VERSION}")
+    request = data.get("request")
+    if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
+        raise ReviewError("the review has no request with a uid")
+    what = request.get("kind") or {}
+    named = (what.get("group"), what.get("kind")) if isinstance(what, dict) else ()
+    pod, namespace = request.get("object"), request.get("namespace")
+    if named != ("", "Pod") or request.get("operation") != "CREATE" or not isinstance(pod, dict):
+        raise ReviewError("expected the creation of a Pod: see the webhook's rules")
+    if not isinstance(namespace, str) or not _is_label(namespace):
+        raise ReviewError("the request has no namespace")
+    if not shapes.fits(pod, shapes.POD):
+        raise ReviewError("the object is no Pod: a field has a value of another kind")
+    return Review(request["uid"], namespace, pod, bool(request.get("dryRun")))
+
+
+def allowed(uid: str, patch: Sequence[Json], warnings: Sequence[str]) -> dict[str, Any]:
+    """Return the answer that admits a pod, changed by a patch if there is one."""
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(json.dumps(list(patch)).encode()).decode()
+    if warnings:
+        response["warnings"] = [_plain(one, LONGEST_WARNING) for one in warnings[:MOST_WARNINGS]]
+    return _answer(response)
+
+
+def denied(uid: str, message: str, code: int = HTTPStatus.UNPROCESSABLE_ENTITY) -> dict[str, Any]:
+    """Return the answer that refuses a pod."""
+    status = {"code": int(code), "message": _plain(message, LONGEST_MESSAGE)}
+    return _answer({"uid": uid, "allowed": False, "status": status})
+
+
+def _answer(response: Json) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _plain(text: str, most: int) -> str:
+    """Return a text of at most so many characters, without what steers a terminal."""
+    plain = printable(text)
+    return plain if len(plain) <= most else f"{plain[: most - 3]}..."
+
+
+def _is_label(text: str) -> bool:
+    return bool(LABEL.fullmatch(text))

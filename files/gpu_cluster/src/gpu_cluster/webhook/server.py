@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The HTTPS server of reviews. All that is asked of it has a limit, see limits.py.
+
+API servers alone know the path. A review has a deadline of its own, which is shorter than the API server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Any, Final
+
+from aiohttp import web
+from gpu_plugin.tools import logs
+
+from . import limits, metrics
+from .admission import Admission
+from .budget import Deadline, Late
+from .connections import Connections
+from .limits import Lane
+from .review import ReviewError
+
+QUIET: Final = logging.getLogger(f"{__name__}.aiohttp")  # clients that go away are no news
+QUIET.disabled = True
+
+
+class _Way:
+    """A lane with its threads."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.longest = lane.longest
+        self.gate = asyncio.Semaphore(lane.at_once)
+        self.threads = ThreadPoolExecutor(lane.threads, "review")
+
+
+class Server:
+    """Serves reviews at the paths that ``paths`` returns, without their slash."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        context: ssl.SSLContext,
+        ready: Callable[[], str],
+        paths: Callable[[], Iterable[str]],
+    ) -> None:
+        self._admission, self._context, self._ready = admission, context, ready
+        self._paths = paths
+
+    async def start(self, address: tuple[str, int]) -> None:
+        """Listen. OSError: an address can't be had."""
+        self._ways = [_Way(lane) for lane in limits.LANES]
+        self._server = web.Server(
+            self._review,
+            access_log=None,
+            logger=QUIET,
+            keepalive_timeout=limits.IDLE,
+            lingering_time=limits.LINGER,
+            auto_decompress=False,
+        )
+        self._connections = Connections(self._server, self._context)
+        self._connections.listen(address)
+
+    async def stop(self) -> None:
+        """Take no more connections, let the reviews under way end, and go."""
+        self._connections.stop()
+        self._server.pre_shutdown()
+        await self._server.shutdown(limits.GOODBYE)
+        for way in self._ways:
+            way.threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _review(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = request.path.encode()
+        if not any(hmac.compare_digest(asked, f"/{path}".encode()) for path in self._paths()):
+            return _refusal(HTTPStatus.NOT_FOUND)
+        with self._connections.asking(request.protocol):
+            if request.method != "POST":
+                return _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+            length = request.content_length
+            if length is None:
+                return _refusal(HTTPStatus.LENGTH_REQUIRED)
+            ways = [way for way in self._ways if length <= way.longest]
+            if not ways:
+                return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return await self._timed(request, ways[0], length)
+
+    async def _timed(self, request: web.BaseRequest, way: _Way, length: int) -> web.StreamResponse:
+        began = time.monotonic()
+        try:
+            answer = await asyncio.wait_for(
+                self._answered(request, way, length, Deadline(limits.DEADLINE)), limits.DEADLINE
+            )
+        except (TimeoutError, Late):  # asyncio's is another one than TimeoutError in 3.10
+            metrics.REVIEWS.labels("failed").inc()
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the review took too long")
+        except ReviewError as error:
+            metrics.REVIEWS.labels("invalid").inc()
+            return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+        finally:
+            metrics.SECONDS.observe(time.monotonic() - began)
+        response = web.json_response(answer)
+        if self._ready():  # the next one shall go to another replica
+            response.force_close()
+        return response
+
+    async def _answered(
+        self, request: web.BaseRequest, way: _Way, length: int, deadline: Deadline
+    ) -> dict[str, Any]:
+        async with way.gate:
+            body = await request.content.readexactly(length) if length else b""
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(way.threads, self._guarded, body, deadline)
+
+    def _guarded(self, body: bytes, deadline: Deadline) -> dict[str, Any]:
+        try:
+            deadline.look()
+            return self._admission.answer(body, deadline.look)
+        except (ReviewError, Late):
+            raise
+        except Exception as error:
+            logs.error("a review failed", cause=repr(error))
+            raise
+
+
+def _refusal(status: HTTPStatus, text: str = "") -> web.Response:
+    response = web.Response(status=status, text=f"{text or status.phrase.lower()}\n")
+    response.force_close()
+    return response

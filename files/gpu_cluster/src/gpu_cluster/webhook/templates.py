@@ -1,0 +1,212 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""ResourceClaimTemplates: made where they are wanted, reused, stamped with when, and removed when unused.
+
+A template that an admission has named was stamped at most a quarter of the time-to-live before, and
+one is removed only when its stamp is older than all of it, with the version that was looked at. So
+none goes between a pod's admission and its creation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError
+
+from ..hami.template import Template, name_in
+from ..lists import METADATA, items
+from . import limits
+from .budget import Budget
+
+API: Final = "/apis/resource.k8s.io/v1"
+KIND: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
+OWNER_LABEL, OWNER = "app.kubernetes.io/managed-by", "gpu-node-webhook"
+STAMP: Final = "gpu.node/last-used"
+MERGE: Final = "application/merge-patch+json"
+# JSON is YAML too. Of that the API server makes the JSON in which it keeps opaque parameters, while it
+# keeps JSON as it was written, so that a later change of metadata would count as one of the spec.
+YAML: Final = "application/yaml"
+FRESH: Final = 4  # a stamp is renewed after this part of the time-to-live
+ATTEMPTS: Final = 5
+UTC: Final = timezone.utc  # noqa: UP017 - datetime.UTC is 3.11's
+RIGHTS: Final = "give the webhook's ServiceAccount get, list, create, patch and delete of resourceclaimtemplates"
+POD_RIGHTS: Final = "give the webhook's ServiceAccount list of pods"
+IDENTITY: Final = ("namespace", "name", "uid", "resourceVersion")
+Json = Mapping[str, Any]
+
+
+class Templates:
+    """The templates of all namespaces, through an access that others may share. ``ttl`` is in seconds.
+
+    ``failed`` is why unused ones could not be removed in the last round, by namespace.
+    """
+
+    def __init__(self, access: Access, ttl: float, budget: Budget | None = None) -> None:
+        self._access, self._ttl, self._budget = access, ttl, budget or Budget()
+        self.failed: Mapping[str, ApiError] = {}
+
+    def ensure(
+        self,
+        namespace: str,
+        template: Template,
+        now: float,
+        look: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Let a template be there, and stay for a while. Returns whether it was made. ApiError, OverLimit.
+
+        ``look`` is called between requests, and ends the work by what it raises.
+        """
+        doing = f"looking after the ResourceClaimTemplate {template.name} in {namespace}"
+        for _attempt in range(ATTEMPTS):
+            try:
+                self._budget.look(namespace)
+                found = self._get(doing, namespace, template.name)
+                look()
+                if found is None:
+                    self._budget.make(namespace)
+                    self._create(doing, namespace, template, now)
+                    self._budget.made(namespace)
+                    return True
+                _check(doing, found, template)
+                if now - _stamp(found["metadata"]) > self._ttl / FRESH:
+                    self._touch(doing, found, now)
+                return False
+            except ApiError as error:
+                if error.status not in (CONFLICT, MISSING) or _is_terminating(error):
+                    raise
+                look()
+        raise ApiError(doing, "it is changed by others all the time", status=CONFLICT)
+
+    def collect(self, now: float) -> int:
+        """Remove our templates that no pod has used for a while. Returns how many. ApiError: none can be listed.
+
+        A namespace that can't be looked at is left for the next round.
+        """
+        counts: Counter[str] = Counter()
+        old: dict[str, list[Json]] = {}
+        for meta in self._ours():
+            counts[meta["namespace"]] += 1
+            if now - _stamp(meta) > self._ttl:
+                old.setdefault(meta["namespace"], []).append({key: meta[key] for key in IDENTITY})
+        self._budget.counted(counts)
+        removed, failed = 0, dict[str, ApiError]()
+        for namespace, found in old.items():
+            try:
+                removed += self._collect(namespace, found)
+            except ApiError as error:
+                failed[namespace] = error
+        self.failed = failed
+        return removed
+
+    def _collect(self, namespace: str, found: list[Json]) -> int:
+        used = self._used(namespace)
+        unused = [meta for meta in found if meta["name"] not in used]
+        return sum(self._delete(meta) for meta in unused[: limits.MOST_REMOVED])
+
+    def _get(self, doing: str, namespace: str, name: str) -> Json | None:
+        try:
+            found: Json = self._access.ask(doing, "GET", _path(namespace, name), rights=RIGHTS)
+        except ApiError as error:
+            if error.status == MISSING:
+                return None
+            raise
+        return found
+
+    def _create(self, doing: str, namespace: str, template: Template, now: float) -> None:
+        metadata = {
+            "name": template.name,
+            "labels": {OWNER_LABEL: OWNER},
+            "annotations": {STAMP: _text(now)},
+        }
+        body = {**KIND, "metadata": metadata, "spec": template.spec}
+        self._access.ask(doing, "POST", _path(namespace), body, kind=YAML, rights=RIGHTS)
+
+    def _touch(self, doing: str, found: Json, now: float) -> None:
+        meta = found["metadata"]
+        change = {"resourceVersion": meta["resourceVersion"], "annotations": {STAMP: _text(now)}}
+        path = _path(meta["namespace"], meta["name"])
+        body = {"metadata": change}
+        self._access.ask(doing, "PATCH", path, body, kind=MERGE, rights=RIGHTS)
+
+    def _delete(self, meta: Json) -> int:
+        """Remove one of ours that is as it was seen. One that has changed since, or is gone, is left."""
+        path, doing = _path(meta["namespace"], meta["name"]), f"removing {meta['name']}"
+        if not is_ours(self._get(doing, meta["namespace"], meta["name"]) or {}):
+            return 0
+        seen = {key: meta[key] for key in ("uid", "resourceVersion")}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": seen}
+        try:
+            self._access.ask(doing, "DELETE", path, body, rights=RIGHTS)
+        except ApiError as error:
+            if error.status in (CONFLICT, MISSING):
+                return 0
+            raise
+        return 1
+
+    def _ours(self) -> Iterator[Json]:
+        """Yield the metadata of what has our label."""
+        path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
+        how = {"query": query, "accept": METADATA, "rights": RIGHTS}
+        return (one["metadata"] for one in items(self._access, f"listing {path}", path, **how))
+
+    def _used(self, namespace: str) -> set[str]:
+        """Return the names that pods which have not ended refer to."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        pods = items(self._access, f"listing {path}", path, rights=POD_RIGHTS)
+        return {name for pod in pods if not _ended(pod) for name in _named(pod)}
+
+
+def is_ours(found: Json) -> bool:
+    """Tell whether a template is one that we made: by its label and by its content, which is its name."""
+    meta = found.get("metadata") or {}
+    labelled = (meta.get("labels") or {}).get(OWNER_LABEL) == OWNER
+    return labelled and meta.get("name") == name_in(found.get("spec"))
+
+
+def _check(doing: str, found: Json, template: Template) -> None:
+    """Refuse to use what somebody else has put in a template's place."""
+    if found["metadata"].get("deletionTimestamp"):
+        raise ApiError(doing, "it is being deleted", status=503, hint="try again")
+    if name_in(found.get("spec")) != template.name:
+        hint = f"delete it: kubectl delete resourceclaimtemplate {template.name}"
+        raise ApiError(doing, "one is there that has another content", status=403, hint=hint)
+
+
+def _path(namespace: str, name: str = "") -> str:
+    path = f"{API}/namespaces/{namespace}/resourceclaimtemplates"
+    return f"{path}/{name}" if name else path
+
+
+def _stamp(meta: Json) -> float:
+    """Return when a template was used last, else when it was made."""
+    for text in ((meta.get("annotations") or {}).get(STAMP), meta.get("creationTimestamp")):
+        try:
+            return (
+                datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+            )
+        except ValueError:
+            continue
+    return 0.0
+
+
+def _text(now: float) -> str:
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _ended(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _named(pod: Json) -> Iterator[str]:
+    for one in (pod.get("spec") or {}).get("resourceClaims") or ():
+        yield str(one.get("resourceClaimTemplateName"))
+
+
+def _is_terminating(error: ApiError) -> bool:
+    """Tell whether it is the namespace that is missing or goes, for which nobody waits."""
+    return "namespace" in error.cause

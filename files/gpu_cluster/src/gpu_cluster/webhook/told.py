@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What all replicas share: Secrets of the webhook, and the configuration by which API servers know it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.cluster.access import Access
+from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, understood
+
+CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+PATCH: Final = "application/json-patch+json"
+INVALID: Final = 422  # a patch's test that fails
+ATTEMPTS: Final = 5
+RIGHTS: Final = "give the webhook's ServiceAccount get and update of this Secret"
+HOOK_RIGHTS: Final = (
+    "give the webhook's ServiceAccount get and patch of this MutatingWebhookConfiguration"
+)
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def again(look: Callable[[], T]) -> T:
+    """Return what comes of a look, which begins anew where another replica was quicker. ApiError."""
+    for _attempt in range(ATTEMPTS):
+        try:
+            return look()
+        except ApiError as error:
+            if error.status not in (CONFLICT, INVALID):
+                raise
+            last = error
+    raise last
+
+
+class Told:
+    """The Secrets of a namespace, and the MutatingWebhookConfiguration of a name."""
+
+    def __init__(self, access: Access, namespace: str, configuration: str) -> None:
+        self._access, self._namespace, self._configuration = access, namespace, configuration
+
+    def secret(self, name: str) -> Json:
+        """Return a Secret. ApiError."""
+        doing = f"reading the Secret {name} in {self._namespace}"
+        hint = "create it empty, as files/kubernetes has it: the webhook fills it"
+        return self._found(doing, self._secret(name), RIGHTS, hint)
+
+    def write(self, secret: Json, data: Mapping[str, str], notes: Mapping[str, str]) -> None:
+        """Write texts and annotations into a Secret that is as it was read. ApiError."""
+        metadata = dict(secret["metadata"])
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}
+        texts = {key: encoded(text) for key, text in data.items()}
+        body = {**secret, "metadata": metadata, "data": {**(secret.get("data") or {}), **texts}}
+        path, doing = self._secret(metadata["name"]), f"writing the Secret {metadata['name']}"
+        self._access.ask(doing, "PUT", path, body, rights=RIGHTS)
+
+    def configuration(self) -> Json:
+        """Return the configuration. ApiError."""
+        doing = f"reading the MutatingWebhookConfiguration {self._configuration}"
+        hint = "create it, as files/kubernetes has it: the webhook adds its CA bundle and its path"
+        return self._found(doing, f"{CONFIGURATIONS}/{self._configuration}", HOOK_RIGHTS, hint)
+
+    def tell(self, configuration: Json, wanted: Callable[[Json], Json]) -> None:
+        """Let each clientConfig be what ``wanted`` makes of it, if nobody has changed them since. ApiError."""
+        hooks = configuration.get("webhooks") or ()
+        if not hooks:
+            raise NodeError(f"{self._configuration} has no webhook", hint="apply it again")
+        clients = understood("reading the webhooks", lambda: [one["clientConfig"] for one in hooks])
+        patch: list[Json] = [
+            {"op": "replace", "path": f"/webhooks/{number}/clientConfig", "value": wanted(one)}
+            for number, one in enumerate(clients)
+            if wanted(one) != one
+        ]
+        if not patch:
+            return
+        version = configuration["metadata"]["resourceVersion"]
+        patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
+        path, doing = f"{CONFIGURATIONS}/{self._configuration}", f"telling {self._configuration}"
+        self._access.ask(doing, "PATCH", path, patch, kind=PATCH, rights=HOOK_RIGHTS)  # type: ignore[arg-type]
+
+    def _secret(self, name: str) -> str:
+        return f"/api/v1/namespaces/{self._namespace}/secrets/{name}"
+
+    def _found(self, doing: str, path: str, rights: str, hint: str) -> Json:
+        try:
+            found: Json = self._access.ask(doing, "GET", path, rights=rights)
+        except ApiError as error:
+            if error.status == MISSING:
+                raise ApiError(doing, "it is not there", status=MISSING, hint=hint) from error
+            raise
+        return found
+
+
+def encoded(text: str) -> str:
+    """Return a text as Secrets and configurations have it."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def decoded(data: Any) -> str:
+    """Return what such data says, an empty text where it can't be read."""
+    try:
+        return base64.b64decode(str(data or ""), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
