@@ -20,6 +20,7 @@ UNITS = tuple(f"gpu-{name}.service" for name in ("device-plugin", "node-labels",
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")
 DIGEST_LENGTH = 12
 REFUSALS_SHOWN = 5
+RUN = (".py", ".binpb")  # what Python loads, and what it reads of proto/
 Files = t.Dict[str, str]
 
 
@@ -94,13 +95,15 @@ def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Packag
         raise AnsibleActionFail(
             f"package: {root!r} is not valid: expected the daemon's source tree"
         )
-    files = collect(root, "package")
+    found = collect(os.path.join(root, "src", "gpu_plugin"), "package/src/gpu_plugin")
+    files = {name: path for name, path in found.items() if name.endswith(RUN)}
+    listed = files["package/requirements.txt"] = os.path.join(root, "requirements.txt")
+    units = {name: os.path.join(root, "systemd", name) for name in UNITS}
     # What is installed is pinned by the package's list of hashes, whichever way the wheels come.
-    release = fingerprint(files, "1")
+    release = fingerprint({**files, **units}, "1")
     if wheelhouse:
-        files.update(wheels_of(wheelhouse, os.path.join(root, "requirements.txt")))
-    units = {}
-    for name in UNITS:
-        with open(os.path.join(root, "systemd", name), encoding="utf-8") as stream:
-            units[name] = stream.read().replace("@RELEASE@", release)
-    return Package(files, units, release)
+        files.update(wheels_of(wheelhouse, listed))
+    texts = {name: _content(path).decode() for name, path in units.items()}
+    return Package(
+        files, {name: one.replace("@RELEASE@", release) for name, one in texts.items()}, release
+    )

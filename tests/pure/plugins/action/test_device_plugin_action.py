@@ -20,6 +20,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import
     collect,
     fingerprint,
     pack,
+    package,
 )
 
 from tests.support.paths import REPOSITORY
@@ -85,6 +86,66 @@ def test_every_change_has_its_own_fingerprint(tree: Path, change: str) -> None:
         source.rename(source.with_name("other.py"))
     after = fingerprint(collect(str(tree), "package"), "2" if change == "release" else "1")
     assert after != before
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Return a copy of the packages of nodes and cluster."""
+    for name in ("gpu_plugin", "gpu_cluster"):
+        shutil.copytree(REPOSITORY / "files" / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpu_plugin/README.md",
+        "gpu_plugin/Containerfile",
+        "gpu_plugin/pyproject.toml",
+        "gpu_plugin/tests/test_daemon.py",
+        "gpu_plugin/src/gpu_plugin/proto/v1beta1/api.proto",
+        "gpu_plugin/src/gpu_plugin/proto/v1beta1/api_pb2.pyi",
+        "gpu_cluster/requirements.txt",
+        "gpu_cluster/src/gpu_cluster/webhook/limits.py",
+    ],
+)
+def test_what_does_not_run_on_a_node_makes_no_other_release(files: Path, name: str) -> None:
+    before = package(str(files / "gpu_plugin"))
+    (files / name).parent.mkdir(exist_ok=True)
+    with (files / name).open("a") as stream:
+        stream.write("# one line more\n")
+    after = package(str(files / "gpu_plugin"))
+    assert (after.digest, after.units) == (before.digest, before.units)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "requirements.txt",
+        "src/gpu_plugin/daemon.py",
+        "src/gpu_plugin/_shared/_core/errors.py",
+        "src/gpu_plugin/proto/v1beta1/api.binpb",
+        "systemd/gpu-mps.service",
+    ],
+)
+def test_what_runs_on_a_node_makes_another_release(files: Path, name: str) -> None:
+    root = files / "gpu_plugin"
+    before = package(str(root))
+    with (root / name).open("a") as stream:
+        stream.write("# one line more\n")
+    after = package(str(root))
+    assert after.digest != before.digest
+    assert {unit for unit in after.units if after.units[unit] != before.units[unit]} == set(
+        before.units
+    )
+
+
+def test_a_node_is_sent_what_runs_there_alone() -> None:
+    sent = package(str(REPOSITORY / "files/gpu_plugin")).files
+    kinds = {Path(name).suffix for name in sent if name.startswith("package/src/gpu_plugin/")}
+    assert kinds == {".py", ".binpb"}
+    others = {name for name in sent if not name.startswith("package/src/gpu_plugin/")}
+    assert others == {"package/requirements.txt"}
 
 
 def asked_of_the_node(**args: str) -> dict[str, Any]:
