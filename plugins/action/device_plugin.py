@@ -30,12 +30,11 @@ class ActionModule(ActionBase):
         args = dict(self._task.args)
         if args.get("state", "started") in ("absent", "stopped"):
             return self._module(args, task_vars)
-        files, units, release = package(args.pop("package", None), args.pop("wheelhouse", None))
-        args.update(digest=release, units=units)
+        release = package(args.pop("package", None), args.pop("wheelhouse", None))
+        args.update(digest=release.digest, units=release.units)
         answer = self._module({**args, "payload": None}, task_vars)
-        if not answer.pop("payload_needed", False):
-            return answer
-        return self._send(files, args, task_vars)
+        needed = answer.pop("payload_needed", None)
+        return self._send(release.sent(**needed), args, task_vars) if needed else answer
 
     def _send(self, files: Files, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
         self._make_tmp_path()

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.wheels import (
+    fits,
     listed_wheels,
     refusal,
 )
@@ -21,6 +22,7 @@ SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build"
 DIGEST_LENGTH = 12
 REFUSALS_SHOWN = 5
 RUN = (".py", ".binpb")  # what Python loads, and what it reads of proto/
+WHEELS = "wheels/"
 Files = t.Dict[str, str]
 
 
@@ -86,6 +88,17 @@ class Package(t.NamedTuple):
     files: Files
     units: t.Dict[str, str]
     digest: str
+
+    def sent(self, python: str, machine: str) -> Files:
+        """Return the files for a node with such a Python. AnsibleActionFail: it would have to ask an index."""
+        wheels = {name for name in self.files if name.startswith(WHEELS)}
+        own = {name for name in wheels if fits(os.path.basename(name), python, machine)}
+        if wheels and not own:
+            raise AnsibleActionFail(
+                f"wheelhouse: it has no wheel for Python {python} on {machine}, which the node has. Next step: have"
+                " gpu.node.bundle fill one, as docs/operations/air-gap.md has it (bundle_pythons, bundle_architectures)"
+            )
+        return {name: path for name, path in self.files.items() if name not in wheels - own}
 
 
 def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Package:

@@ -33,7 +33,7 @@ from . import dra, labels, registration, sole
 from .checking import check_config
 from .environment import complete, damage, replacing
 from .packages import VENV, Packages
-from .python import find, missing
+from .python import find, missing, wheels
 from .release import checked, fill, linked, publish, retract
 from .rollback import Rollback, tries
 from .status import STATUS, told
@@ -182,8 +182,9 @@ class DevicePluginCapability:
         needed = any(step.action == "release" for step in found.steps)
         if needed and not (self._params["payload"] or self._check_mode):
             hint = "run the module through ansible, whose action plugin sends it"
+            taken = wheels(self._host, state.python, state.missing.offered)
             raise NodeError(
-                "the daemon's package is not on the node", hint=hint, payload_needed=True
+                "the daemon's package is not on the node", hint=hint, payload_needed=taken
             )
         return found
 

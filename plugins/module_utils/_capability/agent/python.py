@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..._core.agent import python
@@ -23,6 +24,14 @@ def find(host: Host, named: t.Optional[str]) -> str:
         if host.which(name) and host.run([name, "-c", KNOWN], check=False).rc == 0:
             return name
     return ""
+
+
+def wheels(host: Host, program: str, offered: str) -> t.Dict[str, str]:
+    """Return whose wheels an environment takes: of which Python, there or in a package that is offered, and machine."""
+    coming = re.sub(r"^python3\.?", "3.", offered)
+    version = host.run([program, "-c", SAY]).out if program else coming
+    machine = host.run(["uname", "-m"]).out.strip()
+    return {"python": ".".join(version.strip().split(".")[:2]), "machine": machine}
 
 
 def missing(host: Host, named: t.Optional[str], timeout: float) -> Missing:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which wheels a list of requirements allows, and what is wrong with a file that is to be one of them."""
+"""Which wheels a list of requirements allows, what is wrong with a file that is to be one, and which a Python takes."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def listed_wheels(text: str) -> t.Dict[str, Listed]:
                 before.versions | {start[2]}, before.digests | set(digests)
             )
     return found
+
+
+def fits(file: str, python: str, machine: str) -> bool:
+    """Tell whether CPython of a version, such as 3.13, takes a wheel by its name on a machine, such as x86_64."""
+    tags, interfaces, platforms = (one.split(".") for one in file[: -len(".whl")].split("-")[-3:])
+    minor = int(python.split(".")[1])
+    taken = {"py3", f"cp3{minor}", *(f"py3{older}" for older in range(minor + 1))}
+    if "abi3" in interfaces:
+        taken |= {f"cp3{older}" for older in range(minor)}
+    return (
+        not taken.isdisjoint(tags)
+        and not {"none", "abi3", f"cp3{minor}"}.isdisjoint(interfaces)
+        and any(one == "any" or one.endswith(f"_{machine}") for one in platforms)
+    )
 
 
 def refusal(listed: t.Mapping[str, Listed], file: str, sha256: str) -> str:

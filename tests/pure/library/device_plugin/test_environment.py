@@ -9,9 +9,14 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import environment
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+    DevicePluginCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._capability.agent.python import SAY, wheels
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
-from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy
+from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy, parameters
+from tests.fakes.library.fakes import FakeHost
 
 RELEASE = f"{PREFIX}/releases/r1"
 LIBRARY = f"{RELEASE}/lib/python3.13/site-packages/grpc/_cython.so"
@@ -113,3 +118,30 @@ def test_a_half_made_release_leaves_nothing() -> None:
     with pytest.raises((KeyboardInterrupt, NodeError)):
         deploy(machine, "r1")
     assert machine.listdir(f"{PREFIX}/releases") == []
+
+
+@pytest.mark.parametrize(
+    ("program", "offered", "python"),
+    [
+        ("python3", "", "3.13"),
+        ("", "python3.12", "3.12"),
+        ("", "python311", "3.11"),
+    ],
+    ids=["there", "offered-by-dnf", "offered-by-zypper"],
+)
+def test_whose_wheels_an_environment_takes(program: str, offered: str, python: str) -> None:
+    host = FakeHost(commands={("python3", "-c"): "3.13.5\n", ("uname", "-m"): "aarch64\n"})
+    found = wheels(t.cast("t.Any", host), program, offered)
+    assert found == {"python": python, "machine": "aarch64"}
+
+
+def test_a_release_that_is_not_there_is_asked_for_with_whose_wheels_it_takes() -> None:
+    machine = AgentHost()
+    machine.commands["python3", "-c", SAY] = "3.13.5\n"
+    machine.commands["uname",] = "x86_64\n"
+    one = DevicePluginCapability(
+        machine, {**parameters("r1", 0), "payload": None}, check_mode=False
+    )
+    with pytest.raises(NodeError) as caught:
+        one.plan(one.observe())
+    assert caught.value.details == {"payload_needed": {"python": "3.13", "machine": "x86_64"}}

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpu.node.plugins.action.device_plugin import ActionModule
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import (
@@ -182,3 +183,59 @@ def test_where_wheels_come_from_makes_no_other_release(
     assert given["units"] == without["units"]
     listed.write_text(f"{listed.read_text()}# other libraries make another release\n")
     assert asked_of_the_node(package=str(package))["digest"] != without["digest"]
+
+
+ANY, STABLE = (
+    "requests-2.34.2-py3-none-any.whl",
+    "protobuf-7.36.2-cp310-abi3-manylinux2014_x86_64.whl",
+)
+LINUX = "manylinux2014_{0}.manylinux_2_17_{0}"
+OWN = f"pyyaml-6.0.3-cp313-cp313-{LINUX.format('x86_64')}.whl"
+OTHERS = (
+    f"pyyaml-6.0.3-cp311-cp311-{LINUX.format('x86_64')}.whl",
+    f"pyyaml-6.0.3-cp313-cp313t-{LINUX.format('x86_64')}.whl",
+    f"pyyaml-6.0.3-cp313-cp313-{LINUX.format('aarch64')}.whl",
+    "protobuf-7.36.2-cp314-abi3-manylinux2014_x86_64.whl",
+    "protobuf-7.36.2-cp310-abi3-manylinux2014_aarch64.whl",
+)
+
+
+def sent_to_the_node(folder: Path, wheels: tuple[str, ...], **python: str) -> set[str]:
+    """Return which wheels the action sends where the module answers that the release is missing."""
+    lines: dict[str, str] = {}
+    (folder / "wheels").mkdir()
+    for name in wheels:
+        (folder / "wheels" / name).write_text(name)
+        project, version = name.split("-")[:2]
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        start = lines.get(project, f"{project}=={version}")
+        lines[project] = f"{start} --hash=sha256:{digest}"
+    root = folder / "package"
+    shutil.copytree(REPOSITORY / "files/gpu_plugin/systemd", root / "systemd")
+    (root / "pyproject.toml").touch()
+    (root / "requirements.txt").write_text("\n".join(lines.values()) + "\n")
+    action, sent = object.__new__(ActionModule), set()
+    args = {"package": str(root), "wheelhouse": str(folder / "wheels")}
+    action._task = SimpleNamespace(args=args)
+    action._module = lambda *_given: {"failed": True, "payload_needed": python}
+    action._send = lambda files, *_given: sent.update(files)
+    action.run(None, {})
+    return {Path(name).name for name in sent if name.startswith("wheels/")}
+
+
+def test_a_node_is_sent_the_wheels_of_its_own_python_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
+    sent = sent_to_the_node(tmp_path, (ANY, STABLE, OWN, *OTHERS), python="3.13", machine="x86_64")
+    assert sent == {ANY, STABLE, OWN}
+
+
+def test_a_wheelhouse_without_a_wheel_for_the_nodes_python_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nothing sent, the node would ask an index."""
+    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
+    with pytest.raises(AnsibleActionFail, match=r"no wheel for Python 3\.13 on x86_64") as caught:
+        sent_to_the_node(tmp_path, OTHERS, python="3.13", machine="x86_64")
+    assert "Next step: " in str(caught.value)
