@@ -13,7 +13,7 @@ import pytest
 from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
-from gpu_plugin.dra.prepare.claims import beside, gone
+from gpu_plugin.dra.prepare.claims import ClaimApi
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import Users
 from gpu_plugin.dra.values import Claim
@@ -67,14 +67,14 @@ def held(cluster: Administered, kubelet: Access, name: str) -> Held:
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     devices = (Device("gpu", NODE, "gpu-0", "GPU-0", 0),)
     found = Held(made["metadata"]["uid"], "default", name, PREPARED, devices)
-    eventually(lambda: gone(kubelet, found), False)
+    eventually(lambda: ClaimApi(kubelet, NODE).gone(found), False)
     return found
 
 
 def end_pod(cluster: Administered, kubelet: Access, one: Held) -> None:
     """Let a pod be gone, and the server know that."""
     cluster.admin.ask("ending a pod", "DELETE", f"{PODS}/{one.name}", AT_ONCE)
-    eventually(lambda: gone(kubelet, one))
+    eventually(lambda: ClaimApi(kubelet, NODE).gone(one))
 
 
 def test_a_claim_of_a_pod_that_is_gone_is_given_back_whether_it_lives_on_or_not(
@@ -82,11 +82,11 @@ def test_a_claim_of_a_pod_that_is_gone_is_given_back_whether_it_lives_on_or_not(
 ) -> None:
     one = held(cluster, kubelet, "train")
     end_pod(cluster, kubelet, one)
-    assert gone(kubelet, one)
-    assert not gone(cluster.admin, one)  # to whom the server tells more
+    assert ClaimApi(kubelet, NODE).gone(one)
+    assert not ClaimApi(cluster.admin, NODE).gone(one)  # to whom the server tells more
     cluster.admin.ask("deleting", "DELETE", f"{CLAIMS}/train")
-    assert gone(kubelet, one)
-    assert gone(cluster.admin, one)
+    assert ClaimApi(kubelet, NODE).gone(one)
+    assert ClaimApi(cluster.admin, NODE).gone(one)
 
 
 def test_a_named_claim_that_is_allocated_elsewhere_is_given_back(
@@ -94,7 +94,7 @@ def test_a_named_claim_that_is_allocated_elsewhere_is_given_back(
 ) -> None:
     one = held(cluster, kubelet, "named")
     allocate(cluster, "named")
-    assert gone(kubelet, one)
+    assert ClaimApi(kubelet, NODE).gone(one)
     for device, pool, found in (
         ("gpu-0", NODE, False),
         ("gpu-1", NODE, True),
@@ -102,7 +102,7 @@ def test_a_named_claim_that_is_allocated_elsewhere_is_given_back(
     ):
         allocate(cluster, "named")
         allocate(cluster, "named", device, pool)
-        assert gone(kubelet, one) is found, (device, pool)
+        assert ClaimApi(kubelet, NODE).gone(one) is found, (device, pool)
 
 
 def test_claims_of_one_container_are_told_by_its_pod(
@@ -118,7 +118,7 @@ def test_claims_of_one_container_are_told_by_its_pod(
     meta = {"name": "both", "namespace": "default"}
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     claim = Claim("uid", "default", "claim-a", (), ("pod-uid",), ("both",))
-    eventually(lambda: beside(kubelet, claim), {"claim-b"})
+    eventually(lambda: ClaimApi(kubelet, NODE).beside(claim), {"claim-b"})
 
 
 def test_what_the_kubelet_has_forgotten_is_given_back_with_its_own_credential(
@@ -130,7 +130,7 @@ def test_what_the_kubelet_has_forgotten_is_given_back_with_its_own_credential(
         checkpoint.put(one)
     end_pod(cluster, kubelet, lost)
     forgotten = Forgotten(
-        Users(tmp_path), checkpoint, lambda one: gone(kubelet, one), undone.append, clock.time
+        Users(tmp_path), checkpoint, ClaimApi(kubelet, NODE).gone, undone.append, clock.time
     )
     forgotten.look()
     clock.now += PATIENCE

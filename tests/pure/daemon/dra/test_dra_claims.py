@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
 from gpu_plugin.cluster.errors import ApiError
-from gpu_plugin.dra.prepare.claims import beside, check_uid, parameters, parse, quantity
+from gpu_plugin.dra.prepare.claims import ClaimApi, check_uid, parameters, parse, quantity
 from gpu_plugin.dra.values import Claim
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
@@ -75,9 +75,10 @@ def test_claims_of_one_container_are_known_by_its_pod() -> None:
             return pod
 
     access: Any = Access()
-    assert beside(access, claim()) == {"other", "p-made"}
+    api = ClaimApi(access, "n")
+    assert api.beside(claim()) == {"other", "p-made"}
     assert asked == ["/api/v1/namespaces/ns/pods/p"]
-    assert beside(access, claim()) == set()  # what is not told is nothing
+    assert api.beside(claim()) == set()  # what is not told is nothing
 
 
 def test_quantities_are_whole_numbers() -> None:

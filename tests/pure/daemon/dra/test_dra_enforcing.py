@@ -37,10 +37,9 @@ class Scene:
     """Enforcements over a checkpoint, whose configuration a test changes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.checkpoint, self.asked = Checkpoint(folder / "checkpoint.json"), Dra("dra")
+        self.checkpoint = Checkpoint(folder / "checkpoint.json")
         monkeypatch.setattr(enforcing, "choose", lambda _asked, _places: Made())
-        live = self.checkpoint.shares
-        self.enforcements = Enforcements(lambda: self.asked, Places(folder), live)
+        self.enforcements = Enforcements(Dra("dra"), Places(folder), self.checkpoint)
 
     def hold(self, number: int, state: str, enforcement: str) -> str:
         uid = UID.format(number)
@@ -84,6 +83,6 @@ def test_an_enforcement_stays_unless_what_it_was_made_with_changes(
     }
     for key, value in changes.items():
         before = scene.of(name)
-        scene.asked = replace(scene.asked, **{key: value})
+        scene.enforcements.dra = replace(scene.enforcements.dra, **{key: value})
         assert (scene.of(name) is not before) is (key in own), key
         assert scene.of(name) is scene.of(name)

@@ -16,7 +16,7 @@ from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
-from gpu_plugin.dra.prepare.claims import UNRELATED, gone, moved
+from gpu_plugin.dra.prepare.claims import UNRELATED, ClaimApi
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import STATE, Users
 
@@ -122,6 +122,10 @@ class Answering:
         return self._answer
 
 
+def api(answer: Any) -> ClaimApi:
+    return ClaimApi(Answering(answer), "n")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("answer", "found"),
     [
@@ -139,7 +143,7 @@ class Answering:
 def test_a_claim_is_gone_where_the_api_no_longer_gives_it_what_it_holds(
     answer: Any, found: bool
 ) -> None:
-    assert gone(Answering(answer), HELD) is found  # type: ignore[arg-type]
+    assert api(answer).gone(HELD) is found
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,7 @@ def test_a_claim_is_gone_where_the_api_no_longer_gives_it_what_it_holds(
 )
 def test_a_claim_is_not_gone_where_the_api_does_not_say_so(answer: Any) -> None:
     with pytest.raises(ApiError):
-        gone(Answering(answer), HELD)  # type: ignore[arg-type]
+        api(answer).gone(HELD)
 
 
 @pytest.mark.parametrize(
@@ -171,4 +175,4 @@ def test_a_claim_is_prepared_anew_only_where_the_api_gives_it_something_else(
     answer: Any, found: bool
 ) -> None:
     """A server that has just begun knows of no pods yet, and the claim's pod may be at work."""
-    assert moved(Answering(answer), HELD) is found  # type: ignore[arg-type]
+    assert api(answer).moved(HELD) is found

@@ -39,13 +39,13 @@ from tests.fakes.daemon.gpu_builders import gpu, inventory
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 GIB = 1 << 30
-LIMITS = plan.Limits(32 * GIB, 10)
+LIMITS = {"GPU-0": plan.Limits(32 * GIB, 10)}
 SHARE = {"memory": 10 * GIB, "cores": 30, "shares": 1}
 
 
 def resolved(result: Result, *views: GpuView, **more: Any) -> Device:
     found = Inventory("550", views or (GpuView(gpu(0)),), **more)
-    return plan.resolve(Claim(UID, "ns", "c", (result,)), found, lambda _gpu: LIMITS)[0]
+    return plan.resolve(Claim(UID, "ns", "c", (result,)), found, LIMITS)[0]
 
 
 def held(*devices: Device, uid: str = UID, state: str = PREPARED) -> Held:
@@ -68,9 +68,9 @@ def test_the_share_that_fills_a_card_is_always_prepared(
     (_counters, part) = build(inventory(GpuView(card)), Config(dra=dra), {}, {}, node="n")
     published = part["devices"][1]["capacity"]["memory"]["value"]
     one = replace(share(quantity(published, "memory")), gpu=card.uuid)
-    limits = plan.limits(card, dra)
-    assert limits is not None
-    plan.check_room(held(one), (), lambda _gpu: limits)
+    limits = plan.limits([card], dra)
+    assert [*limits] == [card.uuid]
+    plan.check_room(held(one), (), limits)
 
 
 def test_what_claims_have_stays_published() -> None:
@@ -134,7 +134,7 @@ def test_nothing_is_given_while_the_driver_is_away() -> None:
 def test_a_gpu_of_the_device_plugin_is_not_given() -> None:
     claim = Claim(UID, "ns", "c", (Result("r", "n", "gpu-0"),))
     with pytest.raises(NodeError, match="leaves its GPU to the device plugin"):
-        plan.resolve(claim, inventory(GpuView(gpu(0))), lambda _gpu: None)
+        plan.resolve(claim, inventory(GpuView(gpu(0))), {})
 
 
 def test_what_other_claims_have_is_not_given_again() -> None:
@@ -144,11 +144,11 @@ def test_what_other_claims_have_is_not_given_again() -> None:
         (Device("r", "n", "gpu-0", "GPU-0", 0), "gpu-0 is not free: claim ns/c-1 has gpu-0-share"),
     ):
         others = [held(share(cores=30), uid=f"{n}{UID[1:]}") for n in (1, 2)]
-        plan.check_room(held(share(memory=12 * GIB, cores=40)), others, lambda _uuid: LIMITS)
+        plan.check_room(held(share(memory=12 * GIB, cores=40)), others, LIMITS)
         with pytest.raises(NodeError, match=words):
-            plan.check_room(held(new), others, lambda _uuid: LIMITS)
+            plan.check_room(held(new), others, LIMITS)
         with pytest.raises(NodeError, match="not enough shares"):
-            plan.check_room(held(share(memory=1)), others, lambda _uuid: plan.Limits(99 * GIB, 2))
+            plan.check_room(held(share(memory=1)), others, {"GPU-0": plan.Limits(99 * GIB, 2)})
 
 
 def test_an_administrators_claim_takes_nothing_from_others() -> None:
@@ -162,7 +162,7 @@ def test_an_administrators_claim_takes_nothing_from_others() -> None:
         (share(), for_admin),
         (whole, for_admin),
     ):
-        plan.check_room(held(new), [held(there, uid=other)], lambda _uuid: LIMITS)
+        plan.check_room(held(new), [held(there, uid=other)], LIMITS)
 
 
 def test_two_shares_of_one_container_are_refused_where_it_has_one_daemon() -> None:

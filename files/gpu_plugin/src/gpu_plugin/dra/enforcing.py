@@ -6,40 +6,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from .._shared._core.errors import NodeError
 from ..config.allocation import Dra
 from .enforcement.choice import Places, choose, own
-from .values import Enforcement, Share
+from .prepare.checkpoint import Checkpoint
+from .values import Enforcement
 
 
 class Enforcements:
-    """Each is made when it is first wanted. Any thread may ask; tick() is the main loop's."""
+    """Each is made when it is first wanted, by ``dra``, which the main loop keeps up to date. Any thread may ask."""
 
-    def __init__(
-        self, asked: Callable[[], Dra], places: Places, live: Callable[[str], Sequence[Share]]
-    ) -> None:
-        """``live`` returns the shares that an enforcement has, also those that are being prepared."""
-        self._asked, self._places, self._live = asked, places, live
+    def __init__(self, dra: Dra, places: Places, checkpoint: Checkpoint) -> None:
+        self.dra, self._places, self._checkpoint = dra, places, checkpoint
         self._lock = threading.Lock()
         self._made: dict[str, tuple[object, Enforcement]] = {}
 
     def of(self, name: str) -> Enforcement:
         """Return an enforcement by its name, a new one where it would be made otherwise by now. NodeError."""
-        asked = replace(self._asked(), enforcement=name)
+        asked = replace(self.dra, enforcement=name)
         with self._lock:
             if name not in self._made or self._made[name][0] != own(asked):
                 made = choose(asked, self._places)
-                made.restore(self._live(name))
+                made.restore(self._checkpoint.shares(name))
                 self._made[name] = own(asked), made
             return self._made[name][1]
 
     def problems(self, gpus: Iterable[str]) -> dict[str, str]:
         """Return why shares can't be enforced as the configuration asks, for each GPU where that is so."""
         try:
-            wanted = self.of(self._asked().enforcement)
+            wanted = self.of(self.dra.enforcement)
             found = {uuid: wanted.problem(uuid) for uuid in gpus}
         except NodeError as error:
             return dict.fromkeys(gpus, str(error))

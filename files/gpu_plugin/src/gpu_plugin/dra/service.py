@@ -30,7 +30,7 @@ from ..gpus.watch import GpuWatch
 from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
 from ..observer import REFUSALS, Observer
-from ..offer.devices import Faults, Inventory, judged
+from ..offer.devices import Faults, judged
 from ..report.state import Telemetry
 from ..slices import build
 from ..status import DRA_FOLDER
@@ -44,13 +44,13 @@ from .enforcement.choice import Places
 from .enforcing import Enforcements
 from .health import HealthNews, health
 from .made import Made
-from .prepare import claims
-from .prepare.apply import Now, Preparer
+from .prepare.apply import Preparer, Snapshot
 from .prepare.cdi import ClaimFiles
 from .prepare.checkpoint import Checkpoint
+from .prepare.claims import ClaimApi
 from .prepare.forgotten import Forgotten
 from .prepare.mig import Instances
-from .prepare.plan import Limits, check_published, limits
+from .prepare.plan import check_published
 from .publish import Publisher
 from .server import Driver
 from .slice_api import SliceApi
@@ -102,22 +102,17 @@ class Service:
         self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self._wakeup.set)
         users, config = Users(kubelet), self._configuration.config
         places = Places(root, run, config.mps_root, paths.mps_managers, users)
-        self._enforcements = Enforcements(
-            lambda: self._configuration.config.dra, places, self._checkpoint.shares
-        )
+        self._enforcements = Enforcements(config.dra, places, self._checkpoint)
         self._access = Access(paths.kubeconfig, NO_LIMIT)
         self._files = ClaimFiles(root)
+        api = ClaimApi(self._access, paths.node)
         self._preparer = Preparer(
             self._checkpoint,
-            lambda namespace, name, uid: claims.read(
-                self._access, namespace, name, uid, paths.node
-            ),
-            lambda held: claims.moved(self._access, held),
-            lambda claim: claims.beside(self._access, claim),
+            api,
             self._files,
             Instances(root, paths.mig_lock),
-            self._now,
-            self._enforcements.of,
+            self._enforcements,
+            Snapshot(config, self._gpus.inventory),
         )
         self._publisher = Publisher(SliceApi(self._access, paths.node), paths.node)
         self._slices: tuple[dict[str, Any], ...] = ()
@@ -142,7 +137,7 @@ class Service:
         forgotten = Forgotten(
             users,
             self._checkpoint,
-            lambda held: claims.gone(self._access, held),
+            api.gone,
             self._preparer.unprepare,
         )
         self._forgotten = Chore("forgotten", "forgotten claims are not given back", forgotten.look)
@@ -208,6 +203,9 @@ class Service:
         if self._gpus.tick(config, at_once=asked) or not self._restored:
             self._faults = self._gpus.faults()
         self._configuration.judge(self._check_start)
+        config = self._configuration.config
+        self._enforcements.dra = config.dra
+        self._preparer.snapshot = Snapshot(config, judged(self._gpus.inventory, self._faults))
         self._telemetry.chore.run(self._paths.metrics)
         if not self._restored:
             self._restore.run()
@@ -274,16 +272,6 @@ class Service:
         before = self._configuration.config.dra
         return self._handover.check(self._gpus.inventory, config.dra, before)
 
-    def _now(self) -> Now:
-        config = self._configuration.config
-        return Now(config, self._judged(), self._limit, config.dra.enforcement)
-
-    def _judged(self) -> Inventory:
-        return judged(self._gpus.inventory, self._faults)
-
-    def _limit(self, gpu: Gpu) -> Limits | None:
-        return limits(gpu, self._configuration.config.dra)
-
     def _took(self, call: str, seconds: float, failed: bool) -> None:
         self._observer.took(seconds, names.DRIVER, call)
         if failed:
@@ -294,7 +282,7 @@ class Service:
         held = self._checkpoint.claims
         devices = [one for claim in held.values() for one in claim.devices]
         published = [one["name"] for part in self._slices for one in part.get("devices", ())]
-        self._health.put(health(self._pool, published, devices, self._judged()))
+        self._health.put(health(self._pool, published, devices, self._preparer.snapshot.inventory))
         state = self._state()
         self._observer.round(state)
         if self._written.run(state):

@@ -9,10 +9,9 @@ One claim is one thread's at a time; different claims go on side by side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
 
 from ..._shared._core.dra.checkpoint import (
     PREPARED,
@@ -27,28 +26,21 @@ from ..._shared._core.errors import NodeError
 from ...config.configuration import Config
 from ...offer.devices import Inventory
 from ...tools import logs
-from ..values import Claim, Edits, Enforcement
+from ..enforcing import Enforcements
+from ..values import Claim, Edits
 from . import cdi, plan
 from .cdi import ClaimFiles
 from .checkpoint import Checkpoint
-from .claims import check_uid
+from .claims import ClaimApi, check_uid
 from .mig import Instances
-from .plan import Limit, Limits
-
-EVERYTHING: Final = Limits(
-    1 << 62, 1 << 30
-)  # of a GPU that the configuration no longer gives to the driver
-Read = Callable[[str, str, str], Claim]  # namespace, name, UID
 
 
 @dataclass(frozen=True)
-class Now:
-    """What holds at the moment: published as one by the main loop."""
+class Snapshot:
+    """What holds at the moment, with what is wrong with each GPU: published as one by the main loop."""
 
     config: Config
     inventory: Inventory
-    limit: Limit
-    enforcement: str
 
 
 @dataclass(frozen=True)
@@ -86,77 +78,81 @@ class Locks:
 
 
 class Preparer:
-    """``read`` gets a claim from the API, ``moved`` tells whether that gives one other devices than it holds.
-
-    ``beside`` returns the claims that a claim's containers have besides it.
-    ``now`` returns what holds, ``enforcement`` those by their names.
-    """
+    """What is written down of a claim goes by one ``snapshot``, as does what is done for it then."""
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        read: Read,
-        moved: Callable[[Held], bool],
-        beside: Callable[[Claim], Collection[str]],
+        api: ClaimApi,
         files: ClaimFiles,
         instances: Instances,
-        now: Callable[[], Now],
-        enforcement: Callable[[str], Enforcement],
+        enforcements: Enforcements,
+        snapshot: Snapshot,
     ) -> None:
-        self._checkpoint, self._read, self._moved, self._beside = checkpoint, read, moved, beside
-        self._files, self._instances = files, instances
-        self._now, self._enforcement = now, enforcement
+        self._checkpoint, self._api, self._files = checkpoint, api, files
+        self._instances, self._enforcements = instances, enforcements
+        self.snapshot = snapshot
         self._claims, self._room = Locks(), threading.Lock()
-        self._steps: dict[str, Callable[[Held], None]] = {
-            plan.UNDO: self._undo,
-            plan.INSTANCES: self._instance,
-            plan.GIVE: self._give,
-            plan.DONE: self._done,
-        }
 
     # --- prepare ---
 
     def prepare(self, namespace: str, name: str, uid: str) -> tuple[Given, ...]:
         """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
         with self._claims.of(check_uid(uid)):
-            held = self._checkpoint.get(uid)
-            moved = held is not None and self._moved(held)
-            intact = held is not None and self._intact(held)
+            held, now = self._checkpoint.get(uid), self.snapshot
+            moved = intact = False
+            if held is not None and held.state != UNPREPARING:
+                moved = self._api.moved(held)
+                intact = held.state == PREPARED and not moved and self._intact(held)
             for step in plan.steps(held, intact=intact, moved=moved):
                 if held is None or step == plan.NOTE:
-                    held = self._note(self._read(namespace, name, uid))
+                    claim = self._api.read(namespace, name, uid)
+                    now = self.snapshot  # the API may have taken its time
+                    held = self._note(claim, now)
+                elif step == plan.UNDO:
+                    self._undo(held)
+                elif step == plan.INSTANCES:
+                    held = self._with_instances(held)
+                elif step == plan.GIVE:
+                    self._give(held, now.config)
                 else:
-                    self._steps[step](held)
-                    held = self._checkpoint.get(uid) or held
+                    self._done(held)
             if held is None:
                 raise NodeError(f"nothing is known of claim {namespace}/{name}")
             return tuple(_given(held, one) for one in held.devices)
 
-    def _note(self, claim: Claim) -> Held:
+    def _note(self, claim: Claim, now: Snapshot) -> Held:
         """Write down what is about to be prepared, if there is room for it."""
-        now = self._now()
-        devices = plan.resolve(claim, now.inventory, now.limit)
-        name = now.enforcement if any(map(plan.is_share, devices)) else ""
+        dra = now.config.dra
+        limits = plan.limits((view.gpu for view in now.inventory.gpus), dra)
+        devices = plan.resolve(claim, now.inventory, limits)
+        name = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
         held = Held(*where, PREPARING, devices, claim.pods, name)
-        limits = {view.gpu.uuid: now.limit(view.gpu) for view in now.inventory.gpus}
-        beside = self._beside(claim) if name == MPS else frozenset()
+        beside = self._api.beside(claim) if name == MPS else frozenset()
         with self._room:  # of two claims that race for what is left one gets it
             others = self._checkpoint.claims.values()
-            plan.check_room(held, others, lambda gpu: limits.get(gpu) or EVERYTHING)
+            plan.check_room(held, others, limits)
             plan.check_apart(held, others, beside)
             self._checkpoint.put(held)
         return held
 
-    def _instance(self, held: Held) -> None:
-        """See that the MIG instances of a claim are there."""
+    def _with_instances(self, held: Held) -> Held:
+        """See that the MIG instances of a claim are there; return the claim with them."""
         for number, device in enumerate(held.devices):
             if device.instance is not None:
                 held = self._with_instance(held, number)
+        return held
 
-    def _give(self, held: Held) -> None:
+    def _give(self, held: Held, config: Config) -> None:
         """Set up what enforces the shares of a claim, and describe it to container runtimes."""
-        self._describe(held, self._enforced(held))
+        edits = self._enforced(held)
+        nodes = {
+            one.instance.uuid: self._instances.nodes(one) for one in held.devices if one.instance
+        }
+        node = self._files.node(config)
+        spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
+        self._files.write(held.uid, spec)
 
     def _done(self, held: Held) -> None:
         self._checkpoint.put(replace(held, state=PREPARED))
@@ -180,15 +176,7 @@ class Preparer:
     def _enforced(self, held: Held) -> Edits:
         """Return what a claim's containers get, once its shares can be enforced."""
         found = plan.shares(held)
-        return self._enforcement(held.enforcement).prepare(found) if found else Edits()
-
-    def _describe(self, held: Held, edits: Edits) -> None:
-        nodes = {
-            one.instance.uuid: self._instances.nodes(one) for one in held.devices if one.instance
-        }
-        node = self._files.node(self._now().config)
-        spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
-        self._files.write(held.uid, spec)
+        return self._enforcements.of(held.enforcement).prepare(found) if found else Edits()
 
     def _intact(self, held: Held) -> bool:
         """Tell whether all that a claim was given is there, as it is not after a boot."""
@@ -216,7 +204,7 @@ class Preparer:
         self._files.remove(held.uid)
         shares = plan.shares(held)
         if shares:
-            self._enforcement(held.enforcement).unprepare(shares)
+            self._enforcements.of(held.enforcement).unprepare(shares)
         for device in held.devices:
             if device.instance is not None:
                 self._instances.destroy(device)
@@ -229,8 +217,8 @@ class Preparer:
         claims = self._checkpoint.claims.values()
         self._files.sweep(one.uid for one in claims if one.state == PREPARED)
         names = {one.enforcement for one in claims if one.enforcement}
-        for name in sorted({*names, self._now().enforcement}):
-            self._enforcement(name)  # which takes up what is live
+        for name in sorted({*names, self.snapshot.config.dra.enforcement}):
+            self._enforcements.of(name)  # which takes up what is live
 
     def refresh(self) -> None:
         """Follow the node's own specification, such as that of another driver, in those of the claims."""
@@ -238,7 +226,7 @@ class Preparer:
             if held.state == PREPARED:
                 with self._claims.of(uid):
                     if self._checkpoint.get(uid) == held and self._intact(held):
-                        self._give(held)
+                        self._give(held, self.snapshot.config)
 
 
 def _given(held: Held, device: Device) -> Given:

@@ -12,7 +12,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from ..._shared._core.dra.checkpoint import Held
@@ -43,6 +43,7 @@ MOST_RESULTS: Final = 32  # of a claim, as the API has it
 QUANTITY: Final = re.compile(r"[0-9]{1,18}(?:[KMGTPE]i|[kMGTPE]|[eE][0-9]{1,2})?")
 CONSUMED: Final = (MEMORY, CORES, SHARES)
 Json = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def check_uid(uid: str) -> str:
@@ -52,46 +53,63 @@ def check_uid(uid: str) -> str:
     return uid
 
 
-def read(access: Access, namespace: str, name: str, uid: str, node: str) -> Claim:
-    """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
-    doing = f"reading the claim {namespace}/{name}"
-    path = PATH.format(quote(namespace, safe=""), quote(name, safe=""))
-    try:
-        found = access.ask(doing, "GET", path, rights=RIGHTS)
-    except ApiError as error:
-        if error.status == MISSING:
-            cause = "there is no such claim any more"
-            raise ApiError(doing, cause, status=MISSING) from error
-        raise
-    return understood(doing, lambda: parse(found, uid, node))
+class ClaimApi:
+    """The claims of a node, and their pods, in the API."""
 
+    def __init__(self, access: Access, node: str) -> None:
+        self._access, self._node = access, node
 
-def gone(access: Access, held: Held) -> bool:
-    """Tell whether a claim no longer has what it holds here. ApiError: that is not known.
+    def read(self, namespace: str, name: str, uid: str) -> Claim:
+        """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
+        return self._ask(namespace, name, lambda found: parse(found, uid, self._node))
 
-    A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
-    """
-    try:
-        return _ask(access, held, lambda found: not _is(found, held) or _differs(found, held))
-    except ApiError as error:
-        if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.told):
-            return True
-        raise
+    def gone(self, held: Held) -> bool:
+        """Tell whether a claim no longer has what it holds here. ApiError: that is not known.
 
+        A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
+        """
+        where = held.namespace, held.name
+        try:
+            return self._ask(*where, lambda found: not _is(found, held) or _differs(found, held))
+        except ApiError as error:
+            if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.told):
+                return True
+            raise
 
-def moved(access: Access, held: Held) -> bool:
-    """Tell whether the API says that a claim is allocated other devices than it holds, or none."""
-    try:
-        return _ask(access, held, lambda found: _is(found, held) and _differs(found, held))
-    except ApiError:
-        return False
+    def moved(self, held: Held) -> bool:
+        """Tell whether the API says that a claim is allocated other devices than it holds, or none."""
+        where = held.namespace, held.name
+        try:
+            return self._ask(*where, lambda found: _is(found, held) and _differs(found, held))
+        except ApiError:
+            return False
 
+    def beside(self, claim: Claim) -> frozenset[str]:
+        """Return the claims that containers have beside this one, by name.
 
-def _ask(access: Access, held: Held, look: Callable[[Json], bool]) -> bool:
-    doing = f"reading the claim {held.namespace}/{held.name}"
-    path = PATH.format(quote(held.namespace, safe=""), quote(held.name, safe=""))
-    found = access.ask(doing, "GET", path, rights=RIGHTS)
-    return understood(doing, lambda: look(found))
+        None where the API tells nothing of its pods.
+        """
+        found: set[str] = set()
+        for name in claim.pod_names:
+            doing = f"reading the pod {claim.namespace}/{name}"
+            path = POD.format(quote(claim.namespace), quote(name))
+            with contextlib.suppress(ApiError):
+                pod = self._access.ask(doing, "GET", path)
+                for together in understood(doing, partial(_together, pod)):
+                    found |= together if claim.name in together else set()
+        return frozenset(found - {claim.name})
+
+    def _ask(self, namespace: str, name: str, look: Callable[[Json], T]) -> T:
+        doing = f"reading the claim {namespace}/{name}"
+        path = PATH.format(quote(namespace, safe=""), quote(name, safe=""))
+        try:
+            found = self._access.ask(doing, "GET", path, rights=RIGHTS)
+        except ApiError as error:
+            if error.status == MISSING:
+                cause = "there is no such claim any more"
+                raise ApiError(doing, cause, status=MISSING) from error
+            raise
+        return understood(doing, lambda: look(found))
 
 
 def _is(found: Json, held: Held) -> bool:
@@ -101,18 +119,6 @@ def _is(found: Json, held: Held) -> bool:
 def _differs(found: Json, held: Held) -> bool:
     there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
     return there != {(one.pool, one.device, one.share_id) for one in held.devices}
-
-
-def beside(access: Access, claim: Claim) -> frozenset[str]:
-    """Return the claims that containers have beside this one, by name; none where the API tells nothing of its pods."""
-    found: set[str] = set()
-    for name in claim.pod_names:
-        doing = f"reading the pod {claim.namespace}/{name}"
-        with contextlib.suppress(ApiError):
-            pod = access.ask(doing, "GET", POD.format(quote(claim.namespace), quote(name)))
-            for together in understood(doing, partial(_together, pod)):
-                found |= together if claim.name in together else set()
-    return frozenset(found - {claim.name})
 
 
 def _together(pod: Json) -> list[set[str]]:

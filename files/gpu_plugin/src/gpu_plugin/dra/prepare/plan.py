@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,25 +36,24 @@ class Limits:
     cores: int = 100
 
 
-Limit = Callable[[Gpu], Limits | None]  # None where the driver does not have the GPU
+EVERYTHING: Final = Limits(1 << 62, 1 << 30)  # of a GPU that the driver no longer has
 
 
-def limits(gpu: Gpu, dra: Dra) -> Limits | None:
-    """Return what the shares of a GPU may come to as it is published, None where the driver does not have it."""
-    if owner(gpu, dra) != DRA:
-        return None
-    return Limits(share_memory(gpu, dra), dra.split_count)
+def limits(gpus: Iterable[Gpu], dra: Dra) -> dict[str, Limits]:
+    """Return what the shares of each GPU that the driver has may come to, as it is published; by UUID."""
+    ours = (one for one in gpus if owner(one, dra) == DRA)
+    return {one.uuid: Limits(share_memory(one, dra), dra.split_count) for one in ours}
 
 
-def resolve(claim: Claim, inventory: Inventory, limit: Limit) -> tuple[Device, ...]:
+def resolve(claim: Claim, inventory: Inventory, limits: Mapping[str, Limits]) -> tuple[Device, ...]:
     """Return where the devices of a claim are. NodeError: one is not there, or must not be used now."""
     if inventory.absent:
         raise NodeError(f"the driver does not answer: {inventory.absent}", hint=AGAIN)
     views = {view.gpu.minor: view for view in inventory.gpus}
-    return tuple(_resolved(one, views, limit) for one in claim.results)
+    return tuple(_resolved(one, views, limits) for one in claim.results)
 
 
-def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device:
+def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Limits]) -> Device:
     match = NAME.fullmatch(one.device)
     view = views.get(int(match["minor"])) if match else None
     if match is None or view is None:
@@ -62,7 +61,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
             f"{one.device} is not on this node", cause="no GPU has that number", hint=AGAIN
         )
     gpu, is_mig = view.gpu, match["id"] is not None
-    if limit(gpu) is None:
+    if gpu.uuid not in limits:
         cause = "gpuNode.allocation of this node leaves its GPU to the device plugin"
         raise NodeError(f"{one.device} is not given by {DRIVER}", cause=cause)
     if view.problem:
@@ -101,7 +100,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limit: Limit) -> Device
     )
 
 
-def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits]) -> None:
+def check_room(held: Held, others: Iterable[Held], limits: Mapping[str, Limits]) -> None:
     """Refuse a claim for which there is no room beside the others, which the kubelet has not given back.
 
     The scheduler sees to that; a claim of a pod that was deleted by force it takes for gone.
@@ -124,7 +123,7 @@ def check_room(held: Held, others: Iterable[Held], limit: Callable[[str], Limits
     for gpu in dict.fromkeys(one.gpu for one in held.devices if is_share(one)):
         shares = [each for _one, each in there if each.gpu == gpu and is_share(each)]
         shares += [one for one in held.devices if one.gpu == gpu and is_share(one)]
-        _check_sum(gpu, shares, limit(gpu))
+        _check_sum(gpu, shares, limits.get(gpu, EVERYTHING))
 
 
 def check_published(dra: Dra, claims: Iterable[Held]) -> None:

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a claim is prepared by: one snapshot, and no more questions than its state leaves open."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_plugin._shared._core.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Held
+from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.config.allocation import Dra
+from gpu_plugin.config.configuration import Config
+from gpu_plugin.dra.prepare.apply import Preparer, Snapshot
+from gpu_plugin.dra.prepare.cdi import ClaimFiles
+from gpu_plugin.dra.prepare.checkpoint import Checkpoint
+from gpu_plugin.dra.prepare.claims import ClaimApi
+from gpu_plugin.dra.values import Edits
+from gpu_plugin.offer.devices import GpuView
+
+from tests.fakes.daemon.gpu_builders import gpu, inventory
+
+UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
+CONFIG = Config(dra=Dra("dra", enforcement="none"))
+SHARE = {"memory": "10Gi", "cores": "30", "shares": "1"}
+
+
+class Scene:
+    """A checkpoint, claims' files, and an API: ``asked`` has what was asked of them, in turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asked: list[str] = []
+        self.device = "gpu-0-share"
+        self.checkpoint = Checkpoint(folder / "checkpoint.json")
+        described = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}
+        devices = [{"name": "GPU-0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}]
+        self.files = ClaimFiles(folder, lambda: {**described, "devices": devices})
+        self.there = self.files.there
+        self.files.there = self.is_there  # type: ignore[method-assign]
+        scene: Any = self
+        self.preparer = Preparer(
+            self.checkpoint,
+            ClaimApi(scene, "n"),
+            self.files,
+            scene,  # its instances, of which there are none
+            scene,  # its enforcements
+            Snapshot(CONFIG, inventory(GpuView(gpu(0)))),
+        )
+
+    def is_there(self, uid: str) -> bool:
+        self.asked.append("intact")
+        return self.there(uid)
+
+    def ask(self, doing: str, *_words: str, **_more: str) -> Any:
+        """Answer as the API."""
+        self.asked.append(doing)
+        result = {"request": "r", "driver": "gpu.node", "pool": "gpu.node/n", "device": self.device}
+        result = {**result, "shareID": UID, "consumedCapacity": SHARE}  # type: ignore[dict-item]
+        meta = {"namespace": "ns", "name": "c", "uid": UID}
+        return {
+            "metadata": meta,
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        }
+
+    def of(self, name: str) -> Any:
+        """Return an enforcement that has nothing to do."""
+        self.asked.append(f"enforcement {name}")
+        return self
+
+    def prepare(self, _shares: object) -> Edits:
+        return Edits()
+
+    def unprepare(self, _shares: object) -> None:
+        pass
+
+    def left(self, state: str) -> list[str]:
+        """Let an earlier process have left the claim so; return what is asked when it is prepared again."""
+        held = self.checkpoint.get(UID)
+        if held is None:
+            self.preparer.prepare("ns", "c", UID)
+            held = self.checkpoint.get(UID)
+        assert isinstance(held, Held)
+        self.checkpoint.put(replace(held, state=state))
+        self.asked.clear()
+        self.preparer.prepare("ns", "c", UID)
+        return self.asked
+
+
+READ = "reading the claim ns/c"
+NONE = "enforcement none"
+
+
+def test_no_more_is_asked_than_the_state_of_a_claim_leaves_open(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    assert scene.left(PREPARED) == [READ, "intact"]
+    assert scene.left(PREPARING) == [READ, NONE]
+    assert scene.left(UNPREPARING) == [NONE, READ, NONE]
+    scene.files.remove(UID)
+    assert scene.left(PREPARED) == [READ, "intact", NONE]
+
+
+def test_a_claim_that_was_moved_is_not_looked_for_where_it_was(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.preparer.prepare("ns", "c", UID)
+    assert [one.device for one in scene.checkpoint.claims[UID].devices] == ["gpu-0-share"]
+    scene.device = "gpu-1-share"
+    scene.preparer.snapshot = Snapshot(CONFIG, inventory(GpuView(gpu(0)), GpuView(gpu(1))))
+    scene.asked.clear()
+    with pytest.raises(NodeError, match="GPU-1"):  # the node describes no such GPU
+        scene.preparer.prepare("ns", "c", UID)
+    assert scene.asked == [READ, NONE, READ, NONE]
+
+
+def test_a_claim_is_written_down_by_what_holds_when_the_api_has_answered(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    answer = scene.ask
+
+    def late(doing: str, *words: str, **more: str) -> Any:
+        scene.preparer.snapshot = Snapshot(Config(), scene.preparer.snapshot.inventory)
+        return answer(doing, *words, **more)
+
+    scene.ask = late  # type: ignore[method-assign]
+    with pytest.raises(NodeError, match="leaves its GPU to the device plugin"):
+        scene.preparer.prepare("ns", "c", UID)
+    assert scene.checkpoint.claims == {}
+
+
+def test_containers_get_what_the_snapshot_has(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (given,) = scene.preparer.prepare("ns", "c", UID)
+    assert (given.pool, given.device, given.share_id) == ("gpu.node/n", "gpu-0-share", UID)
+    spec = json.loads(scene.files.path(UID).read_text())
+    assert [one["name"] for one in spec["devices"]] == [given.cdi.rpartition("=")[2]]
