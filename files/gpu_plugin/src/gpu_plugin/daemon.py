@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +17,6 @@ from .config.last_good import LastGood
 from .config.reload import InForce
 from .config.sources import Source
 from .config.strict_yaml import ConfigError
-from .gpus.driver import DriverReplaced
 from .gpus.health import QUIET
 from .gpus.time_slices import TimeSlices
 from .gpus.watch import GpuWatch
@@ -32,10 +29,11 @@ from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
 from .offer.decide import MpsState, Offered, decide, narrow, time_slices
-from .report.state import Report, Telemetry, daemons_pages, state
+from .process import Process
+from .report.state import Telemetry, daemons_pages, state, summary
 from .tools import logs
-from .tools.chores import Chore, Wakeup, errors
-from .tools.logs import notify
+from .tools.chores import Chore, errors
+from .tools.state import StateFile
 
 TICK: Final = 0.5
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for six times as long
@@ -54,7 +52,7 @@ class Paths:
     state_directory: Path | None = None
 
 
-class Daemon:
+class Daemon(Process):
     """The main loop decides and publishes. It never waits for NVML, which has a thread of its own.
 
     NodeError: the configuration can't be used.
@@ -62,78 +60,62 @@ class Daemon:
 
     def __init__(self, paths: Paths, source: Source) -> None:
         root, run = paths.host_root, paths.status_file.parent
-        observer, self._wakeup = Observer(), Wakeup()
+        feed = logs.watchdog(FEED)
+        super().__init__(StateFile(paths.status_file), min(TICK, paths.rescan), feed)
+        self._observer = observer = Observer()
         last_good = LastGood(source, paths.state_directory)
         self._configuration = InForce(source, last_good, root, observer)
-        wake = self._wakeup.set
-        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, wake)
+        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self.wake)
         self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._offered, self._published = Offered(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
         kubelet = paths.kubelet_socket.parent.parent
         kept_in = paths.state_directory or run
-        self._holders, self._vanished = HolderWatch(kubelet, kept_in, wake), Vanished()
+        self._holders, self._vanished = HolderWatch(kubelet, kept_in, self.wake), Vanished()
         self._handover = Handover(kubelet, kept(checkpoint_of(root)))
         self._telemetry = Telemetry(
             lambda: daemons_pages(observer, lambda: self._configuration.config.mps_root)
         )
-        self._report = Report(paths.status_file, observer)
-        self._stopping = self._asked = False
-        self._tick, self._feed = min(TICK, paths.rescan), logs.watchdog(FEED)
-        self._fed_at = 0.0
         self._reconcile = Chore("mps", "MPS daemons can't be looked after", self._mps.tick)
         self._advertise = Chore("devices", "devices can't be brought up to date", self._decide)
         self._register = Chore("kubelet", "the kubelet can't be served", self._manager.tick)
         self._chores = (
             *(*self._gpus.chores, *self._host.chores, self._reconcile, self._advertise),
-            *(self._register, self._slices.chore, self._report.chore, self._telemetry.chore),
+            *(self._register, self._slices.chore, self.written, self._telemetry.chore),
             *(last_good.chore, *self._holders.chores),
         )
 
-    def run(self) -> int:
-        """Run until a signal ends it. Returns the exit status. DriverReplaced: start another process."""
+    def begin(self) -> int:
+        """Look at the GPUs, and serve them."""
         os.umask(0o077)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
         self._configuration.log("started", version=__version__)
-        try:
-            self._gpus.first_look(self._configuration.config, self._pause)
-            self._holders.first_answer(self._pause)
-            self._round()
-            problem = self._gpus.inventory.absent or self._offered.refusal
-            if problem and self._configuration.config.fail_on_init_error:
-                logs.error("ends, since failOnInitError is set", cause=problem)
-                return 1
-            notify("READY=1")
-            while not self._stopping:
-                self._telemetry.chore.run(self._configuration.config.metrics)
-                self._wakeup.wait(self._tick)
-                self._round()
-        finally:
-            if self._stopping:
-                notify("STOPPING=1")
-            self._telemetry.stop()
-            self._manager.stop()
-            self._mps.close()
-            self._report.remove()
-        logs.info("stopped")
+        self._gpus.first_look(self._configuration.config, super().pause)
+        self._holders.first_answer(super().pause)
+        self.round()
+        problem = self._gpus.inventory.absent or self._offered.refusal
+        if problem and self._configuration.config.fail_on_init_error:
+            logs.error("ends, since failOnInitError is set", cause=problem)
+            return 1
         return 0
 
-    def _pause(self) -> bool:
-        self._wakeup.wait(self._tick)
-        return not self._stopping
+    def pause(self) -> bool:
+        """Serve the metrics, which are loaded once all else is there, and wait for the next round."""
+        self._telemetry.chore.run(self._configuration.config.metrics)
+        return super().pause()
 
-    def _round(self) -> None:
-        asked, self._asked = self._asked, False
-        if asked:
-            notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        before = self._configuration.config
+    def close(self) -> None:
+        """Stop serving."""
+        self._telemetry.stop()
+        self._manager.stop()
+        self._mps.close()
+        self.status.remove()
+
+    def round(self) -> None:
+        """Decide and publish. DriverReplaced: start another process."""
+        asked = self.reloading()
         news = self._configuration.reload(self._check_change, asked=asked)
-        config = self._configuration.config
-        if config.driver_roots != before.driver_roots:
-            raise DriverReplaced  # a library that is loaded stays for the life of a process
-        news |= self._gpus.tick(config, at_once=asked)
+        news |= self._gpus.tick(self._configuration.config, at_once=asked)
         waiting = bool(self._offered.held or self._vanished.found)
         news |= self._holders.tick(waiting=waiting)
         if self._reconcile.run() or news or not self._advertise.ran:
@@ -143,8 +125,8 @@ class Daemon:
             self._vanished.look(self._holders.answer, self._gpus.inventory)
         if self._manager.folder.lost():
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
-            self._stopping = True
-        self._report_state(*(["READY=1"] if asked else []))
+            self.stopping = True
+        self._tell()
 
     def _check_start(self, config: Config) -> bool:
         """Refuse a configuration that the node does not allow. Returns whether that is known."""
@@ -200,27 +182,16 @@ class Daemon:
         without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
         return MpsState(self._mps.problems(), without_shm)
 
-    def _report_state(self, *lines: str) -> None:
+    def _tell(self) -> None:
         """Report to the status file, the metrics and systemd."""
-        lines += self._report.write(
-            state(
-                self._configuration,
-                self._gpus,
-                self._offered,
-                self._manager,
-                self._vanished.describe(),
-                self._mps.describe(),
-                errors(self._chores),
-            )
+        found = state(
+            self._configuration,
+            self._gpus,
+            self._offered,
+            self._manager,
+            self._vanished.describe(),
+            self._mps.describe(),
+            errors(self._chores),
         )
-        if time.monotonic() - self._fed_at >= self._feed:  # the loop goes round: all else may hang
-            self._fed_at = time.monotonic()
-            self._report.still_true()
-            lines += ("WATCHDOG=1",)
-        if lines:
-            notify(*lines)
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        self._asked |= number == signal.SIGHUP
-        self._stopping |= number != signal.SIGHUP
-        self._wakeup.set()
+        self._observer.round(found)
+        self.report(found, summary(found))

@@ -156,6 +156,19 @@ def test_a_configuration_changes_labels_while_it_runs(labeller: Start) -> None:
     one.wait(gpu_replicas="1", gpu_product="NVIDIA-H100-80GB-HBM3")
 
 
+def test_another_output_needs_a_new_process_of_which_systemd_sees_no_end(labeller: Start) -> None:
+    """What has said that it ends is killed a while later, also where another program has taken its place."""
+    one = labeller(1)
+    one.start(FAST)
+    one.wait(gpu_count="1")
+    one.node.config.write_text(FAST.replace("flags: {", "flags: {useNodeFeatureAPI: false, "))
+    eventually(one.file)
+    assert "restarting" in one.node.logged()
+    assert "STOPPING=1" not in one.node.notifications()
+    assert one.end() == 0
+    eventually(lambda: "STOPPING=1" in one.node.notifications())
+
+
 def test_a_driver_and_an_api_that_come_late_go_and_come_back(labeller: Start) -> None:
     one = labeller(1, driver=None)
     one.api.stop()

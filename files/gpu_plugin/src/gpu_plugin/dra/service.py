@@ -24,19 +24,18 @@ from ..config.configuration import Config
 from ..config.last_good import LastGood
 from ..config.reload import InForce
 from ..config.sources import Source
-from ..gpus.driver import DriverReplaced
 from ..gpus.health import QUIET
 from ..gpus.watch import GpuWatch
 from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
 from ..observer import REFUSALS, Observer
 from ..offer.devices import Faults, judged
+from ..process import Process
 from ..report.state import Telemetry
 from ..slices import build
 from ..status import DRA_FOLDER
 from ..tools import logs
-from ..tools.chores import Chore, Wakeup, Worker, errors
-from ..tools.logs import notify
+from ..tools.chores import Chore, Worker, errors
 from ..tools.state import StateFile
 from . import report
 from .calls import Calls
@@ -82,16 +81,22 @@ class Paths:
     rescan: float = 5.0
 
 
-class Service:
+class Service(Process):
     """The main loop looks and publishes; claims are prepared in threads of their own.
 
     NodeError: the configuration or the checkpoint can't be used.
     """
 
+    SIGNALS = (
+        *Process.SIGNALS,
+        signal.SIGUSR1,
+    )  # after which the end is for good: the slices go first
+
     def __init__(self, paths: Paths, source: Source) -> None:
+        super().__init__(StateFile(paths.status_file, compact=True), TICK, FEED)
         self._paths = paths
         root, run = paths.host_root, paths.status_file.parent
-        self._observer, self._wakeup = Observer(), Wakeup()
+        self._observer = Observer()
         last_good = LastGood(source, paths.checkpoint.parent)
         self._configuration = InForce(source, last_good, root, self._observer)
         self._checkpoint = Checkpoint(paths.checkpoint)
@@ -99,7 +104,7 @@ class Service:
         self._handover = Handover(kubelet, self._held)
         # Beside the daemon's own: each keeps what it knows of faults.
         folder = run / DRA_FOLDER
-        self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self._wakeup.set)
+        self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self.wake)
         users, config = Users(kubelet), self._configuration.config
         places = Places(root, run, config.mps_root, paths.mps_managers, users)
         self._enforcements = Enforcements(config.dra, places, self._checkpoint)
@@ -124,10 +129,8 @@ class Service:
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
         self._folders = tuple(Folder(one.parent) for one in (paths.registration, paths.socket))
         self._telemetry = Telemetry(lambda: report.pages(self._observer))
-        self._status = StateFile(paths.status_file, compact=True)
-        self._stopping = self._asked = self._restored = self._leaving = False
+        self._restored = False
         self._faults: Faults = {}
-        self._fed_at = 0.0
         self._described = self._files.seen
         self._refreshing = Worker("refresh")
         self._restore = Chore("restore", "what claims hold can't be taken up", self._take_up)
@@ -143,64 +146,46 @@ class Service:
         self._forgotten = Chore("forgotten", "forgotten claims are not given back", forgotten.look)
         self._looking, self._looked = Worker("forgotten"), time.monotonic()
         self._refresh = Chore("refresh", "claims' specifications are old", self._preparer.refresh)
-        self._written = Chore("status_file", "the status file can't be written", self._status.write)
         self._chores = (
             *(*self._gpus.chores, self._restore, self._serve, self._enforce, self._publish),
             *(
                 self._refresh,
                 self._forgotten,
-                self._written,
+                self.written,
                 self._telemetry.chore,
                 last_good.chore,
             ),
         )
 
-    def run(self) -> int:
-        """Run until a signal ends it. Returns the exit status. DriverReplaced: start another process.
-
-        After SIGUSR1 the end is for good, and the slices go first.
-        """
+    def begin(self) -> int:
+        """Look at the GPUs, publish them, and serve the kubelet."""
         os.umask(0o077)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(number, self._on_signal)
         self._configuration.log("started", version=__version__, node=self._paths.node)
-        try:
-            self._publisher.start()
-            self._gpus.first_look(self._configuration.config, self._pause)
-            self._round()
-            notify("READY=1")
-            while not self._stopping:
-                self._wakeup.wait(TICK)
-                self._round()
-        finally:
-            notify("STOPPING=1")
-            if self._leaving and not self._publisher.withdraw(LEAVE):
-                logs.warning("ResourceSlices are left, until the kubelet removes them")
-            self._publisher.stop()
-            self._driver.stop()
-            self._telemetry.stop()
-            self._status.remove()
-            self._access.close()
-        logs.info("stopped")
+        self._publisher.start()
+        self._gpus.first_look(self._configuration.config, self.pause)
+        self.round()
         return 0
+
+    def close(self) -> None:
+        """Stop serving."""
+        leaving = signal.SIGUSR1 in self.signals
+        if leaving and not self._publisher.withdraw(LEAVE):
+            logs.warning("ResourceSlices are left, until the kubelet removes them")
+        self._publisher.stop()
+        self._driver.stop()
+        self._telemetry.stop()
+        self.status.remove()
+        self._access.close()
 
     def _held(self) -> Iterable[Held]:
         return self._checkpoint.claims.values()
 
-    def _pause(self) -> bool:
-        self._wakeup.wait(TICK)
-        return not self._stopping
-
-    def _round(self) -> None:
-        asked, self._asked = self._asked, False
-        if asked:
-            notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-        before = self._configuration.config
+    def round(self) -> None:
+        """Publish what is known, and give claims what they go by. DriverReplaced: start another process."""
+        asked = self.reloading()
         self._configuration.reload(self._check_change, asked=asked)
-        config = self._configuration.config
-        if config.driver_roots != before.driver_roots:
-            raise DriverReplaced  # a library that is loaded stays for the life of a process
-        if self._gpus.tick(config, at_once=asked) or not self._restored:
+        news = self._gpus.tick(self._configuration.config, at_once=asked)
+        if news or not self._restored:
             self._faults = self._gpus.faults()
         self._configuration.judge(self._check_start)
         config = self._configuration.config
@@ -218,8 +203,8 @@ class Service:
             self._look_for_forgotten()
         if any(one.lost() for one in self._folders):
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
-            self._stopping = True
-        self._report(*(["READY=1"] if asked else []))
+            self.stopping = True
+        self._tell()
 
     def _take_up(self) -> None:
         self._preparer.restore()
@@ -277,7 +262,7 @@ class Service:
         if failed:
             self._observer.count(REFUSALS, names.DRIVER, call, "failed")
 
-    def _report(self, *lines: str) -> None:
+    def _tell(self) -> None:
         """Report to the status file, the metrics, the kubelet and systemd."""
         held = self._checkpoint.claims
         devices = [one for claim in held.values() for one in claim.devices]
@@ -285,14 +270,7 @@ class Service:
         self._health.put(health(self._pool, published, devices, self._preparer.snapshot.inventory))
         state = self._state()
         self._observer.round(state)
-        if self._written.run(state):
-            lines += (f"STATUS={state['problem'] or state['state']}",)
-        if time.monotonic() - self._fed_at >= FEED:
-            self._fed_at = time.monotonic()
-            self._status.still_true()
-            lines += ("WATCHDOG=1",)
-        if lines:
-            notify(*lines)
+        self.report(state, state["problem"] or state["state"])
 
     def _state(self) -> dict[str, Any]:
         inventory, held = self._gpus.inventory, self._checkpoint.claims.values()
@@ -324,9 +302,3 @@ class Service:
             "gpus": report.gpus({one.uuid: one.index for one in ours}, held),
             "chores": errors(self._chores),
         }
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        self._asked |= number == signal.SIGHUP
-        self._leaving |= number == signal.SIGUSR1
-        self._stopping |= number in (signal.SIGTERM, signal.SIGINT)
-        self._wakeup.set()

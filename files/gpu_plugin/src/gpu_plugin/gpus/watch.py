@@ -88,6 +88,9 @@ class GpuWatch:
         self._worker = Worker("nvml")
         self._found = self.inventory  # the worker's, as is whether the driver was replaced
         self._replaced = False
+        self._roots: tuple[
+            str, ...
+        ] = ()  # where the library is from, which stays that of the process
         self._looks = self.taken = 0  # how many looks ended, and of how many that is known
         self._begun, self._hurry = -math.inf, False
         self._faults: Faults = {}
@@ -123,9 +126,10 @@ class GpuWatch:
     def tick(self, config: Config, *, at_once: bool = False) -> bool:
         """Take what is new and ask again when it is time. Returns whether anything is new.
 
-        DriverReplaced: no look by this process can find the driver.
+        DriverReplaced: no look by this process can find the driver, such as one in another folder.
         """
-        if self._replaced:
+        self._roots = self._roots or config.driver_roots
+        if self._replaced or config.driver_roots != self._roots:
             raise DriverReplaced
         self._health.overrides = config.xids
         self._driver.asking.wait(config.nvml_timeout)

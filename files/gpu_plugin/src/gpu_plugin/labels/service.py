@@ -8,20 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import signal
 import time
 from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
 from .._shared._core.mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
-from ..cluster.errors import ApiError
 from ..cluster.rate import jittered
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..gpus.driver import library_deleted
+from ..process import Process
 from ..tools import logs
-from ..tools.chores import Backoff, Chore
+from ..tools.chores import Backoff
 from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import reading, rows
@@ -30,33 +29,29 @@ from .inforce import InForce, Plugin, Source
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import NodeState, change
 from .settings import API, FEATURE, FILE, Settings
-from .watching import NodeWatch, Watched
+from .watching import NodeWatch, Told, Watched
 
 TICK: Final = 1.0  # seconds between two looks at files
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-STOP, RELOAD = "stop", "reload"
-Message = NodeState | ApiError | str
 
 
 class RestartNeeded(Exception):
     """Only a new process can go on, such as after the driver on disk was replaced."""
 
 
-class Service:
+class Service(Process):
     """All is done by the main thread; the thread that follows the node only reports to it."""
 
     def __init__(self, settings: Settings, source: Source) -> None:
+        super().__init__(StateFile(settings.status_file), TICK, 0.0)  # each round may be a long one
         self._settings = settings
         self._source = source
         self._watch = ConfigWatch(settings.config)
-        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
-        self._status = StateFile(settings.status_file)
-        trouble = "the status file can't be written"
-        self._written = Chore("status_file", trouble, self._status.write)
         self._node: NodeState | None = None
         self._cluster: Cluster | None = None
-        self._watched = Watched(lambda: NodeWatch(self._connected().node, self._messages.put))
+        self._watched = Watched(lambda: NodeWatch(self._connected().node, self._hear))
         self._reporter = reporter(settings, self._connected)
         self._beside: dict[str, str] = {}  # problems that are none of labels
         self._wanted: rows.Labels | None = None
@@ -82,26 +77,20 @@ class Service:
 
     def run(self) -> int:
         """Run until a signal ends it, or once where the configuration says so. Returns the status."""
-        if self._config.gfd.oneshot:
-            return self._once()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+        return self._once() if self._config.gfd.oneshot else super().run()
+
+    def begin(self) -> int:
+        """Be ready at once, whatever the driver and the API do."""
         logs.info("started", output=self._output, node=self._settings.node)
-        notify("READY=1")
-        try:
-            going = True
-            while going:
-                self._step()
-                self._report()
-                going = self._handle_messages()
-        finally:
-            notify("STOPPING=1")
-            if self._output == FILE and self._config.gfd.sleep is not None:
-                self._file.remove()
-            with contextlib.suppress(OSError):
-                self._status.remove()
-        logs.info("stopped")
+        self.wake()
         return 0
+
+    def close(self) -> None:
+        """Remove the files."""
+        if self._output == FILE and self._config.gfd.sleep is not None:
+            self._file.remove()
+        with contextlib.suppress(OSError):
+            self.status.remove()
 
     def _once(self) -> int:
         """Look and write once. NodeError: it could not be done."""
@@ -131,27 +120,27 @@ class Service:
 
     # --- one round ---
 
-    def _handle_messages(self) -> bool:
-        """Wait for news, at most a tick. Returns whether to go on."""
-        with contextlib.suppress(queue.Empty):
-            message = self._messages.get(timeout=TICK)
-            while message != STOP:
-                if isinstance(message, NodeState):
-                    self._node = message
-                    self._write_at = 0.0
-                    if self._problems.pop("node", None):
-                        logs.info("the node can be read again")
-                elif isinstance(message, ApiError):
-                    self._note("node", message)
-                else:
-                    self._reload()
-                message = self._messages.get_nowait()
-            return False
-        return True
+    def _hear(self, message: Told) -> None:
+        self._messages.put(message)
+        self.wake()
 
-    def _step(self) -> None:
+    def _handle_messages(self) -> None:
+        while not self._messages.empty():
+            message = self._messages.get()
+            if isinstance(message, NodeState):
+                self._node = message
+                self._write_at = 0.0
+                if self._problems.pop("node", None):
+                    logs.info("the node can be read again")
+            else:
+                self._note("node", message)
+
+    def round(self) -> None:
+        """Look at the GPUs and the node where it is time, and write what is to be written."""
+        self._handle_messages()
         now = time.monotonic()
-        if self._watch.changed():
+        asked = self.asked()
+        if self._watch.changed() or asked:
             self._reload()
         self._follow()
         if now >= self._read_at and self._in_force.known:
@@ -164,9 +153,10 @@ class Service:
         if now >= self._write_at:
             self._try_to_write(now)
         notify("WATCHDOG=1")  # each of the two may wait for the API
+        self._tell_health()
         self._tell()
 
-    def _tell(self) -> None:
+    def _tell_health(self) -> None:
         """Tell the cluster of the GPUs' health."""
         told = self._settings.tells(self._config.gfd)
         wants = self._settings.condition
@@ -311,10 +301,7 @@ class Service:
         self._cluster = self._cluster or connect(self._settings)
         return self._cluster
 
-    def _on_signal(self, number: int, _frame: object) -> None:
-        self._messages.put(RELOAD if number == signal.SIGHUP else STOP)
-
-    def _report(self) -> None:
+    def _tell(self) -> None:
         """Write the status file, and keep the service manager informed."""
         problem = next(iter(self._problems.values()), None)
         waiting = self._wanted is None or (self._output == API and self._node is None)
@@ -328,7 +315,4 @@ class Service:
             "labels": self._wanted or {},
             "mig": self._shown_mig(),
         }
-        lines = ["WATCHDOG=1"]
-        if self._written.run(state):
-            lines.append(f"STATUS={problem or state['state']}")
-        notify(*lines)
+        self.report(state, problem or str(state["state"]))

@@ -15,10 +15,10 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._nvml.real import open_nvml
+from ..process import Process
 from ..tools import logs
 from ..tools.chores import Worker
 from ..tools.followed import Events
-from ..tools.logs import notify
 from ..tools.state import StateFile
 from . import folders, state
 from .paths import UUID, Names, settings_file
@@ -69,49 +69,57 @@ class SettingsFolder:
             logs.error("settings are not used", device=device, cause=error)
 
 
-class Manager:
-    """``linger``: so many seconds after the last device was given back it ends."""
+class Manager(Process):
+    """Runs until SIGTERM, which leaves all daemons to the next manager, or SIGINT, which ends them.
+
+    ``linger``: so many seconds after the last device was given back it ends.
+    """
+
+    SIGNALS, ENDS = (signal.SIGTERM, signal.SIGINT), (signal.SIGTERM,)
 
     def __init__(self, folder: Path, options: Options, linger: float) -> None:
+        super().__init__(StateFile(folder / state.MANAGER), TICK, FEED)
         self._folder, self._options, self._linger = SettingsFolder(folder), options, linger
         self._events = Events()
         self._supervisors: dict[str, Supervisor] = {}
         self._versions: dict[str, Stamp] = {}
-        self._state = StateFile(folder / state.MANAGER)
         self._modes = Worker("modes")
-        self._leaving = self._ending = False
-        self._fed = self._moded = 0.0
-        self._told = ""
+        self._moded, self._idle_since = 0.0, time.monotonic()
 
     def run(self) -> int:
-        """Run until SIGTERM, which leaves all daemons to the next manager, or SIGINT, which ends them.
-
-        Returns the exit status. NodeError: there is another manager.
-        """
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._take)
+        """Run until it is to end. Returns the exit status. NodeError: there is another manager."""
         with folders.the_manager(self._folder.path):
-            self._find_left()
-            self._round()
-            notify("READY=1")
-            idle_since = time.monotonic()
-            while not self._leaving:
-                self._events.wait(TICK)
-                self._round()
-                if not all(one.given_up for one in self._supervisors.values()):
-                    idle_since = time.monotonic()
-                elif self._ending or time.monotonic() - idle_since >= self._linger:
-                    break
-            for one in self._supervisors.values():
-                one.leave()
-            notify("STOPPING=1")
-            if not self._supervisors:
-                self._state.remove()
+            return super().run()
+
+    def begin(self) -> int:
+        """Take up what an earlier manager left."""
+        self._find_left()
+        self._look()
         return 0
 
-    def _take(self, number: int, _frame: object) -> None:
-        self._ending |= number == signal.SIGINT
-        self._leaving |= number == signal.SIGTERM
+    def pause(self) -> bool:
+        """Wait for what the daemons tell, at most a tick."""
+        self._events.wait(TICK)
+        return not self.stopping
+
+    def round(self) -> None:
+        """Look after all devices, and end where there is none any more."""
+        self._look()
+        if not all(one.given_up for one in self._supervisors.values()):
+            self._idle_since = time.monotonic()
+        elif self._ending or time.monotonic() - self._idle_since >= self._linger:
+            self.stopping = True
+
+    def close(self) -> None:
+        """Leave what there is to the next manager."""
+        for one in self._supervisors.values():
+            one.leave()
+        if not self._supervisors:
+            self.status.remove()
+
+    @property
+    def _ending(self) -> bool:
+        return signal.SIGINT in self.signals
 
     def _find_left(self) -> None:
         """Have a supervisor for each device that an earlier manager had, also if nobody wants it any more."""
@@ -139,7 +147,7 @@ class Manager:
         self._versions[names.device] = self._folder.versions.get(names.device, (0, 0))
         one.start()
 
-    def _round(self) -> None:
+    def _look(self) -> None:
         for device in [device for device, one in self._supervisors.items() if one.done]:
             del self._supervisors[device]
         for one in self._supervisors.values():
@@ -176,19 +184,10 @@ class Manager:
 
     def _tell(self) -> None:
         found = [one.ready for one in self._supervisors.values()]
-        words = f"STATUS={sum(found)} of {len(found)} devices are ready"
-        fed = time.monotonic() - self._fed >= FEED
-        if fed or words != self._told:
-            self._fed = time.monotonic()
-            notify("WATCHDOG=1", words)  # the loop goes round, whatever any daemon does
-        self._told = words
         devices = {device: one.names.root for device, one in self._supervisors.items()}
         release = os.environ.get("GPU_NODE_RELEASE", "")
-        try:
-            self._state.write({"devices": devices, "release": release})
-        except OSError as error:
-            if fed:
-                logs.warning("the state of the manager can't be written", cause=error)
+        text = f"{sum(found)} of {len(found)} devices are ready"
+        self.report({"devices": devices, "release": release}, text)
 
 
 def _keep_modes(supervisors: Sequence[Supervisor]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -20,7 +19,6 @@ from ..observer import Observer
 from ..offer.decide import Offered
 from ..tools import logs
 from ..tools.chores import Chore
-from ..tools.state import StateFile
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint, Page
@@ -77,27 +75,11 @@ def state(
     }
 
 
-class Report:
-    """Keeps the status file, and gives the same to the metrics."""
-
-    def __init__(self, path: Path, observer: Observer) -> None:
-        self._observer = observer
-        self._last: Mapping[str, Any] = {}
-        file = StateFile(path)
-        self.still_true, self.remove = file.still_true, file.remove
-        self.chore = Chore("status_file", "the status file can't be written", file.write)
-
-    def write(self, found: dict[str, Any]) -> tuple[str, ...]:
-        """Take over a state, which must not change any more. Returns the lines that systemd needs."""
-        self._observer.round(found)
-        self.chore.run(found)
-        if found == self._last:
-            return ()
-        self._last = found
-        resources = found["resources"]
-        devices = sum(count(one) for one in resources.values())
-        summary = f"{found['state']}: {devices} devices of {len(resources)} resources"
-        return (f"STATUS={found['problem'] or summary}",)
+def summary(found: Mapping[str, Any]) -> str:
+    """Return a state in words: its problem, or how much is served."""
+    resources = found["resources"]
+    devices = sum(count(one) for one in resources.values())
+    return found["problem"] or f"{found['state']}: {devices} devices of {len(resources)} resources"
 
 
 def daemons_pages(observer: Observer, mps_root: Callable[[], str]) -> Mapping[str, Page]:
