@@ -144,9 +144,10 @@ class Daemon(Process):
 
         Returns whether that is known.
         """
-        inventory = self._gpus.inventory
-        offered = decide(inventory, {}, config)
-        if inventory.absent or offered.refusal:
+        if self._gpus.inventory.absent:
+            return False
+        offered = decide(self._gpus.inventory, {}, config)
+        if offered.refusal:
             return False
         if why := offered.crowded:
             raise ConfigError(f"sharing can't be as it is: {why}", hint="choose fewer replicas")
@@ -159,13 +160,13 @@ class Daemon(Process):
         self._configuration.judge(self._check_start)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
-        mps = self._mps_state(self._offered)
-        holders = self._holders.holders
-        offered = decide(inventory, faults, config, mps, host, holders)
-        if not inventory.absent and not offered.refusal:
+        offered = decide(inventory, faults, config, host, self._holders.holders)
+        serves = not inventory.absent and not offered.refusal
+        if serves:
             self._mps.want(offered.mps, config.mps_root, offered.held)
-            if (now := self._mps_state(offered)) != mps:
-                offered = decide(inventory, faults, config, now, host, holders)
+        without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
+        offered = offered.judged(MpsState(self._mps.problems(), without_shm))
+        if serves:
             self._slices.begin(time_slices(offered.resources), inventory, offered.held)
             self._holders.offered(offered, inventory)
             notes = narrow(offered, self._offered, inventory)
@@ -177,10 +178,6 @@ class Daemon(Process):
                 logs.warning(note)
         self._offered = offered
         self._published.put(Snapshot(offered.resources, config, host, self._gpus.topology))
-
-    def _mps_state(self, offered: Offered) -> MpsState:
-        without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
-        return MpsState(self._mps.problems(), without_shm)
 
     def _tell(self) -> None:
         """Report to the status file, the metrics and systemd."""

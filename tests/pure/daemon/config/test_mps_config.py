@@ -188,7 +188,7 @@ def test_one_share_is_a_share() -> None:
 def test_problems_hold_devices_back() -> None:
     config = parsed({"name": "gpu", "replicas": 2})
     mps = MpsState({UUIDS[1]: "starting"}, frozenset(UUIDS[2:]))
-    found = share(NODE, config.sharing, config.mps_root, mps)[GPU]
+    found = Offered(share(NODE, config.sharing, config.mps_root)).judged(mps).resources[GPU]
     assert [str(one.problem or "") for one in found] == ["", "", "starting", "starting", "", ""]
     assert [one.mps.own_shm for one in found if one.mps] == [True] * 4 + [False] * 2
 

@@ -71,7 +71,7 @@ def test_a_mode_that_refuses_processes_is_told_of(mode: int | None, words: str) 
     assert narrow(whole, whole, node) == wanted
     by_mps = decide(node, {}, parse("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"))
     assert narrow(by_mps, by_mps, node) == []  # it is MPS' own
-    leaving = decide(node, {}, parse(""), MpsState({SECOND: "it is about to end"}))
+    leaving = decide(node, {}, parse("")).judged(MpsState({SECOND: "it is about to end"}))
     assert narrow(whole, leaving, node) == []  # what MPS has just given back is read again
     assert narrow(shared, whole, node) == wanted
 
@@ -96,10 +96,10 @@ def test_without_its_driver_a_node_offers_devices_that_nobody_gets() -> None:
 @given(PROBLEMS, PROBLEMS)
 def test_mps_holds_back_its_own_shares_and_changes_no_other_problem(one: str, other: str) -> None:
     mps = MpsState({uuid: why for uuid, why in ((FIRST, one), ("GPU-9", other)) if why})
-    (devices,) = decide(NODE, {}, SHARED, mps).resources.values()
+    (devices,) = decide(NODE, {}, SHARED).judged(mps).resources.values()
     told = {device.id: str(device.problem or "") for device in devices}
     assert told == {f"{FIRST}::0": one, f"{FIRST}::1": one, SECOND: ""}
-    (devices,) = decide(replace(NODE, absent="gone"), {}, SHARED, mps).resources.values()
+    (devices,) = decide(replace(NODE, absent="gone"), {}, SHARED).judged(mps).resources.values()
     assert {str(device.problem) for device in devices} == {"gone"}
 
 

@@ -46,8 +46,14 @@ class MpsState:
     problems: Mapping[str, str] = field(default_factory=dict)
     without_shm: frozenset[str] = frozenset()
 
-    def judge(self, device: Device) -> Device:
-        """Return the device with what there is to say of it."""
+    def judge(self, devices: Devices) -> Devices:
+        """Return devices with what there is to say of them."""
+        concerned = {*self.problems, *self.without_shm}
+        if concerned.isdisjoint(one.uuid for one in devices):
+            return devices
+        return Devices(self._judged(one) if one.uuid in concerned else one for one in devices)
+
+    def _judged(self, device: Device) -> Device:
         uuid = device.uuid
         if uuid in self.problems and not device.problem:
             device = replace(device, problem=Problem(Kind.MPS, self.problems[uuid]))
@@ -60,15 +66,12 @@ NARROW: Final[Mapping[int | None, str]] = {
     PROHIBITED: "PROHIBITED, which refuses every process",
     EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS, which refuses a second process",
 }
-NO_MPS: Final = MpsState()
 MOST_DEVICES: Final = (
     50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
 )
 
 
-def share(
-    resources: Resources, sharing: Sharing, mps_root: str = ROOT, mps: MpsState = NO_MPS
-) -> dict[str, Devices]:
+def share(resources: Resources, sharing: Sharing, mps_root: str = ROOT) -> dict[str, Devices]:
     """Return the resources with what is shared as replicas, under the names that these have.
 
     A device goes to the first share that asks for it; what no share asks for stays as it is. One
@@ -82,8 +85,8 @@ def share(
                 taken = _taken(rest, one)
                 rest = [device for device in rest if device not in taken]
                 for device in taken:
-                    found.setdefault(one.offered_as, []).extend(_shared(device, one, mps_root, mps))
-        found.setdefault(name, []).extend(map(mps.judge, rest))
+                    found.setdefault(one.offered_as, []).extend(_shared(device, one, mps_root))
+        found.setdefault(name, []).extend(rest)
     return {
         name: Devices(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
         for name in sorted(found)
@@ -156,10 +159,10 @@ def _names(device: Device) -> set[str]:
     return names
 
 
-def _shared(device: Device, one: Share, root: str, mps: MpsState) -> tuple[Device, ...]:
+def _shared(device: Device, one: Share, root: str) -> tuple[Device, ...]:
     if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
-        return (mps.judge(device),)
-    return _replicas(mps.judge(_offered(device, one, root)), one.replicas)
+        return (device,)
+    return _replicas(_offered(device, one, root), one.replicas)
 
 
 def _offered(device: Device, one: Share, root: str) -> Device:
@@ -198,6 +201,11 @@ class Offered:
     forms: Mapping[str, Form] = field(default_factory=dict)
     held: Mapping[str, Problem] = field(default_factory=dict)
 
+    def judged(self, mps: MpsState) -> Offered:
+        """Return the same with what MPS has against devices, which it is asked once these are what it is to share."""
+        found = {name: mps.judge(Devices.of(those)) for name, those in self.resources.items()}
+        return replace(self, resources=found)
+
     @property
     def crowded(self) -> str:
         """Which resource has more devices than the kubelet can be told of, empty where none has."""
@@ -228,7 +236,6 @@ def decide(
     inventory: Inventory,
     faults: Faults,
     config: Config,
-    mps: MpsState = NO_MPS,
     host: HostState | None = None,
     holders: Holders = NOBODY,
 ) -> Offered:
@@ -252,7 +259,7 @@ def decide(
             name: tuple(_reachable(device, config, host, divided) for device in devices)
             for name, devices in found.items()
         }
-    shared = share(found, sharing, config.mps_root, mps)
+    shared = share(found, sharing, config.mps_root)
     mps_offers, as_offered = offers(shared), forms(shared)
     waiting = held(shared, holders, now, as_offered)
     if waiting:
@@ -262,11 +269,9 @@ def decide(
 
 
 def _held_back(devices: Devices, waiting: Mapping[str, Problem]) -> Devices:
-    """Return devices with what keeps them from others than those who hold them, before what MPS says."""
+    """Return devices with what keeps them from others than those who hold them."""
     return Devices(
-        replace(one, problem=waiting[one.uuid])
-        if one.uuid in waiting and (one.problem is None or one.problem.kind is Kind.MPS)
-        else one
+        replace(one, problem=waiting[one.uuid]) if one.uuid in waiting and not one.problem else one
         for one in devices
     )
 
