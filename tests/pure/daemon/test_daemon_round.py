@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from gpu_plugin.offer.devices import GpuView, Inventory
 from gpu_plugin.offer.held import NOBODY
 from gpu_plugin.offer.preference import Topology
 
+from tests.fakes.clock import Clock
 from tests.fakes.daemon.gpu_builders import gpu, inventory
 from tests.fakes.mps.mps_builders import state
 
@@ -141,6 +143,8 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    still = partial(daemon.InForce, clock=Clock().time)  # no time passes until a file has settled
+    monkeypatch.setattr(daemon, "InForce", still)
     monkeypatch.setattr(daemon, "GpuWatch", Gpus)
     for name in ("Handover", "HolderWatch", "Manager"):
         monkeypatch.setattr(daemon, name, Kubelet)

@@ -14,7 +14,7 @@ from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.offer.allocation import grant, qualified
 from gpu_plugin.offer.decide import MpsState, decide, narrow
-from gpu_plugin.offer.devices import Inventory, Kind, Place
+from gpu_plugin.offer.devices import Inventory, Kind, Place, Problem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,7 +189,10 @@ NAMES = st.frozensets(st.sampled_from(["0", "1", "GPU-0", "GPU-1", "MIG-1-0", "M
     st.sampled_from(["uuid", "index"]),
     st.builds(HostState, imex_channels=st.sampled_from([(), ("0",)]), cdi_devices=NAMES),
     st.booleans(),
-    st.dictionaries(st.sampled_from([("GPU-0", None, None), ("GPU-1", 7, 0)]), st.just("XID 79")),
+    st.dictionaries(
+        st.sampled_from([("GPU-0", None, None), ("GPU-1", 7, 0)]),
+        st.just(Problem(Kind.FAULT, "XID 79")),
+    ),
 )
 def test_what_is_advertised_as_healthy_is_granted(
     strategies: tuple[str, ...],
@@ -197,7 +200,7 @@ def test_what_is_advertised_as_healthy_is_granted(
     ids: str,
     host: HostState,
     required: bool,
-    faults: dict[Place, str],
+    faults: dict[Place, Problem],
 ) -> None:
     """Allocate has no refusal of its own for a device without a problem."""
     config = Config(

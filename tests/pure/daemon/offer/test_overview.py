@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from gpu_plugin.kubelet.client import KubeletSilent
-from gpu_plugin.offer.devices import WAY_BACK
+from gpu_plugin.offer.devices import Devices, Kind, Problem
 from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
 from gpu_plugin.report import survey
+
+from tests.fakes.daemon.gpu_builders import device
 
 GPU = "nvidia.com/gpu"
 CARD = [Hardware("0", "H100", "GPU-a"), Hardware("1", "H100", "GPU-b")]
@@ -26,7 +29,7 @@ def test_whole_gpus_have_their_health_and_users() -> None:
     offered = {GPU: resource("GPU-a", "GPU-b", **{"GPU-b": "XID 48"})}
     assert rows(CARD, offered, {"GPU-a": [HOLDER]}, []) == [
         Row("0", "H100", "GPU-a", GPU, 1, "Healthy", used_by=[Use("default", "one", "main", 1)]),
-        Row("1", "H100", "GPU-b", GPU, 1, "Unhealthy", "XID 48"),
+        Row("1", "H100", "GPU-b", GPU, 1, "Unhealthy", "XID 48", "XID 48"),
     ]
 
 
@@ -51,11 +54,21 @@ def test_shares_are_counted_by_device_and_container() -> None:
 
 
 def test_what_mends_a_fault_does_not_widen_the_table() -> None:
-    why = f"XID 48{WAY_BACK}a reset of the GPU"
+    for reason in ("XID 48", "it says. Way back: none"):
+        why = Problem(Kind.FAULT, reason, recovery="a reset of the GPU")
+        those = Devices((replace(device(0, problem="x"), problem=why),))
+        offered = {**resource("GPU-0"), "devices": those.health}
+        offered |= {"problems": those.problems, "causes": those.causes}
+        (row,) = rows([Hardware("0", "H100", "GPU-0")], {GPU: offered}, {}, [])
+        assert row.problem == f"{reason}. Way back: a reset of the GPU"
+        assert f"Unhealthy: {reason}  " in table([row])
+        assert "a reset" not in table([row])
+
+
+def test_a_daemon_of_an_earlier_release_tells_of_its_problems_as_a_whole() -> None:
+    why = "XID 48. Way back: a reset of the GPU"
     (row,) = rows(CARD[:1], {GPU: resource("GPU-a", **{"GPU-a": why})}, {}, [])
-    assert row.problem == why
-    assert "Unhealthy: XID 48  " in table([row])
-    assert "a reset" not in table([row])
+    assert f"Unhealthy: {why}" in table([row])
 
 
 def test_what_the_driver_does_not_know_is_there_too() -> None:

@@ -251,11 +251,15 @@ def test_a_sick_gpu_is_tainted() -> None:
 
 def test_a_fault_is_tainted_with_its_xid() -> None:
     whole: Place = ("GPU-0", None, None)
-    found = devices(view(0), faults={whole: "XID 79 (it has fallen off the bus)"})
+    found = devices(
+        view(0), faults={whole: Problem(Kind.FAULT, "XID 79 (it has fallen off the bus)")}
+    )
     assert found["gpu-0"]["taints"] == [
         {"key": "gpu.node/xid", "value": "79", "effect": "NoSchedule"}
     ]
-    found = devices(view(0), faults={whole: "a memory row could not be replaced"})
+    found = devices(
+        view(0), faults={whole: Problem(Kind.FAULT, "a memory row could not be replaced")}
+    )
     assert found["gpu-0"]["taints"] == [{"key": "gpu.node/fault", "effect": "NoSchedule"}]
 
 
@@ -263,7 +267,7 @@ def test_a_fault_of_an_instance_taints_that_one() -> None:
     by_name = {one.name: one for one in GRIDS["h100-80"]}
     places = [(by_name["1g.10gb"], 6), (by_name["2g.20gb"], 4)]
     one = mig_grids.view(GRIDS["h100-80"], places)
-    faults = {("GPU-0", one.mig[1].gi_id, 0): "XID 94 (contained)"}
+    faults = {("GPU-0", one.mig[1].gi_id, 0): Problem(Kind.FAULT, "XID 94 (contained)")}
     for made in ((), {("GPU-0", by_name["2g.20gb"].id, 4)}):
         found = devices(one, faults=faults, made=made)
         assert [name for name, each in found.items() if "taints" in each] == [

@@ -53,7 +53,7 @@ def _one(pool: str, name: str, views: Mapping[int, GpuView], mig: str, absent: s
     problem = view.problem or view.mig_problems.get(mig)
     if not problem and match and match["id"] is None:
         problem = next(iter(view.mig_problems.values()), None)
-    return DeviceHealth(pool, name, problem is None, cut(problem.text, LONGEST) if problem else "")
+    return DeviceHealth(pool, name, problem is None, cut(str(problem), LONGEST) if problem else "")
 
 
 class HealthNews:

@@ -27,7 +27,7 @@ from ..config.xids import (
     action,
     describe,
 )
-from ..offer.devices import WAY_BACK, Faults, GpuView, Inventory, Kind, Place
+from ..offer.devices import Faults, GpuView, Inventory, Kind, Place, Problem
 from .signs import Signs
 from .unfit import BY_ITSELF, Standing
 
@@ -121,7 +121,10 @@ class Health:
             self._look(view)
         self._pass()
         self._keep_signs(inventory)
-        return {one.place: f"{one.reason}{WAY_BACK}{one.way_back}" for one in self.standing()}
+        return {
+            one.place: Problem(Kind.FAULT, one.reason, recovery=one.way_back)
+            for one in self.standing()
+        }
 
     def standing(self) -> list[Standing]:
         """Return the faults that make something unfit, as they were judged last."""
@@ -214,7 +217,7 @@ class Health:
         if view.problem and view.problem.kind is Kind.LOST:
             if uuid not in self._away:
                 self._away.add(uuid)
-                self._note((uuid, None, None), view.problem.text, Action.FATAL)
+                self._note((uuid, None, None), view.problem.reason, Action.FATAL)
             return
         if view.problem:
             return

@@ -65,9 +65,9 @@ def hindrances(inventory: Inventory) -> Iterator[tuple[GpuView, Kind, str]]:
     """Return what keeps GPUs from being used besides faults."""
     for view in inventory.gpus:
         if view.problem:
-            yield view, view.problem.kind, view.problem.text
+            yield view, view.problem.kind, view.problem.reason
         elif view.gpu.uuid in inventory.hung:
-            yield view, inventory.no_answer.kind, inventory.no_answer.text
+            yield view, inventory.no_answer.kind, inventory.no_answer.reason
 
 
 def unfit(

@@ -261,7 +261,7 @@ def _log(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> 
     old = {device.uuid: device.problem for device in before}
     for one, problem in {device.uuid: device.problem for device in now}.items():
         if problem and problem != old.get(one):
-            logs.warning("device is unhealthy", device=one, cause=problem.text)
+            logs.warning("device is unhealthy", device=one, cause=problem)
         elif not problem and old.get(one):
             logs.info("device is healthy again", device=one)
     return changed

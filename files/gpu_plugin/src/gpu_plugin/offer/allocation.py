@@ -60,7 +60,7 @@ def grant(
     chosen = known(devices, ids)
     for device in chosen:
         if device.problem:
-            raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=device.problem.text)
+            raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=str(device.problem))
     _check_shares(chosen, one_each=config.sharing.one_each)
     mps = _mps(chosen)
     by_index = config.device_id_strategy == "index"

@@ -22,7 +22,6 @@ from ..mps.settings import Offer
 
 # A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
 Place = tuple[str, int | None, int | None]
-Faults = Mapping[Place, str]  # what XIDs and GPUs reported, in words
 
 
 class Kind(Enum):
@@ -44,17 +43,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem in words for people, and what it is about; ``code`` is NVML's where it is an error of it."""
+    """What is wrong, its ``reason`` in words; ``code`` is NVML's where it is an error of it.
+
+    ``recovery`` is what mends it, where something does.
+    """
 
     kind: Kind
-    text: str
+    reason: str
     code: int = 0
+    recovery: str = ""
 
     def __str__(self) -> str:
-        return self.text
+        return f"{self.reason}. Way back: {self.recovery}" if self.recovery else self.reason
 
 
-WAY_BACK: Final = ". Way back: "  # between what is wrong and what mends it
+Faults = Mapping[Place, Problem]  # what XIDs and GPUs reported
 SLOW: Final = (
     4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
 )
@@ -117,7 +120,12 @@ class Devices(tuple[Device, ...]):
     @cached_property
     def problems(self) -> Mapping[str, str]:
         """Why devices must not be used, by UUID, as all shares of one have the same problem."""
-        return {device.uuid: device.problem.text for device in self if device.problem}
+        return {device.uuid: str(device.problem) for device in self if device.problem}
+
+    @cached_property
+    def causes(self) -> Mapping[str, str]:
+        """The same without what mends it."""
+        return {device.uuid: device.problem.reason for device in self if device.problem}
 
     @cached_property
     def shares(self) -> Mapping[str, int]:
@@ -253,9 +261,7 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
         return view
     if uuid in inventory.hung:
         return replace(view, problem=inventory.no_answer)
-    ours = {
-        place[1:]: Problem(Kind.FAULT, why) for place, why in faults.items() if place[0] == uuid
-    }
+    ours = {place[1:]: problem for place, problem in faults.items() if place[0] == uuid}
     parts = {
         mig.uuid: problem
         for mig in view.mig

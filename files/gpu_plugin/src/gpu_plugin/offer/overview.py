@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from .devices import WAY_BACK
-
 HEADINGS: Final = ("DEVICE", "NAME", "UUID", "RESOURCE", "SHARES", "HEALTH", "MPS", "USED BY")
 NOTHING: Final = "-"
 
@@ -51,13 +49,15 @@ class Use(Holder):
 class Row(Hardware):
     """A device. ``shares`` is how many it has, 1 for a whole one, and 0 where it is not offered.
 
-    ``health`` is "Healthy", "Unhealthy" or empty. ``mps`` is the state of its MPS daemon, if any.
+    ``health`` is "Healthy", "Unhealthy" or empty; ``problem`` says why and what mends it, ``cause`` why alone.
+    ``mps`` is the state of its MPS daemon, if any.
     """
 
     resource: str = ""
     shares: int = 0
     health: str = ""
     problem: str = ""
+    cause: str = ""
     mps: str = ""
     mps_clients: int = 0
     used_by: list[Use] = field(default_factory=list)
@@ -74,11 +74,12 @@ def rows(
     ``resources`` are those of the daemon's state, ``mps`` the states of the MPS daemons.
     """
     daemons = {str(one["device"]): one for one in mps}
-    offered: dict[str, list[tuple[str, int, str, str]]] = {}
+    offered: dict[str, list[tuple[str, int, str, str, str]]] = {}
     for name, resource in resources.items():
         for uuid, health in resource["devices"].items():
             shares, why = resource["shares"].get(uuid, 1), resource["problems"].get(uuid, "")
-            offered.setdefault(uuid, []).append((name, shares, health, why))
+            cause = resource.get("causes", {}).get(uuid, why)  # earlier releases do not say it
+            offered.setdefault(uuid, []).append((name, shares, health, why, cause))
     known = list(hardware)
     seen, by_uuid = {one.uuid for one in known}, _by_uuid(holders)
     known += [Hardware("", "", uuid) for uuid in offered if uuid not in seen]
@@ -86,7 +87,7 @@ def rows(
     for one in known:
         daemon = daemons.get(one.uuid, {})
         mps_state, clients = daemon.get("state", ""), daemon.get("clients", 0)
-        for offer in offered.get(one.uuid, [("", 0, "", "")]):
+        for offer in offered.get(one.uuid, [("", 0, "", "", "")]):
             rest = (mps_state, clients, by_uuid.get(one.uuid, []))
             found.append(Row(one.index, one.name, one.uuid, *offer, *rest))
     return found
@@ -126,9 +127,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.uuid,
         row.resource or NOTHING,
         f"{used}/{row.shares}" if shared else NOTHING,
-        f"{row.health}: {row.problem.partition(WAY_BACK)[0]}"
-        if row.problem
-        else row.health or NOTHING,
+        f"{row.health}: {row.cause}" if row.cause else row.health or NOTHING,
         f"{row.mps}{clients}" if row.mps else NOTHING,
         ", ".join(map(str, row.used_by)) or NOTHING,
     )

@@ -52,6 +52,7 @@ def state(
             name: {
                 "devices": those.health,
                 "problems": those.problems,
+                "causes": those.causes,
                 "shares": those.shares,
                 "registered": registered.get(name, False),
             }

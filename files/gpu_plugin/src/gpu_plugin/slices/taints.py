@@ -40,7 +40,7 @@ def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]
 
 
 def _taint(problem: Problem) -> dict[str, str]:
-    xid = XID.match(problem.text) if problem.kind is Kind.FAULT else None
+    xid = XID.match(problem.reason) if problem.kind is Kind.FAULT else None
     if xid:
         return {"key": f"{DRIVER}/xid", "value": xid[1], "effect": EFFECT}
     return {"key": f"{DRIVER}/{KEYS.get(problem.kind, 'fault')}", "effect": EFFECT}

@@ -65,7 +65,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Li
         cause = "gpuNode.allocation of this node leaves its GPU to the device plugin"
         raise NodeError(f"{one.device} is not given by {DRIVER}", cause=cause)
     if view.problem:
-        raise NodeError(f"{one.device} can't be used", cause=view.problem.text, hint=AGAIN)
+        raise NodeError(f"{one.device} can't be used", cause=str(view.problem), hint=AGAIN)
     if is_mig != gpu.mig_current:
         cause = f"MIG mode of GPU {gpu.index} is {'on' if gpu.mig_current else 'off'}"
         raise NodeError(f"{one.device} is not there", cause=f"{cause} by now")

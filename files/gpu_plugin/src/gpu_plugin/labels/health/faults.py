@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._shared._core.text.shown import cut, printable
+from ...offer.devices import Kind, Problem
 
 MOST: Final = 256  # devices
 LONGEST: Final = 400  # characters of one fault
@@ -55,7 +56,7 @@ def _device(one: Mapping[str, Any]) -> str:
 
 def _text(one: Mapping[str, Any]) -> str:
     reason, way = _words(one.get("reason")) or "it is unfit", _words(one.get("way_back"))
-    return f"{reason}. Way back: {way}" if way else reason
+    return str(Problem(Kind.FAULT, reason, recovery=way))
 
 
 def _words(value: object) -> str:
