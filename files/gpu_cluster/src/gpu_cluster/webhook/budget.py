@@ -21,6 +21,7 @@ ALIKE: Final = (
     "let pods ask for the same amounts, which share a template; unused ones go by themselves"
 )
 AGAIN: Final = "the pod's controller tries again, or try again yourself"
+MOST: Final = {"looked for": limits.LOOKED_AT, "made": limits.MADE}  # a second, and at once
 
 
 class Late(Exception):
@@ -55,12 +56,12 @@ class Budget:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._rates: OrderedDict[str, tuple[Rate, Rate]] = OrderedDict()
+        self._rates: OrderedDict[str, dict[str, Rate]] = OrderedDict()
         self._counts: Counter[str] = Counter()
 
     def look(self, namespace: str) -> None:
         """Take the right to look for a template. OverLimit."""
-        self._take(namespace, 0, "looked for", limits.LOOKED_AT)
+        self._take(namespace, "looked for")
 
     def make(self, namespace: str) -> None:
         """Take the right to make a template. OverLimit."""
@@ -71,7 +72,7 @@ class Budget:
                 cause=f"it gets at most {limits.MOST_IN_NAMESPACE}",
                 hint=ALIKE,
             )
-        self._take(namespace, 1, "made", limits.MADE)
+        self._take(namespace, "made")
 
     def made(self, namespace: str) -> None:
         """Count one more template."""
@@ -83,19 +84,19 @@ class Budget:
         with self._lock:
             self._counts = Counter(found)
 
-    def _take(self, namespace: str, which: int, done: str, rate: tuple[float, int]) -> None:
+    def _take(self, namespace: str, done: str) -> None:
         with self._lock:
-            rates = self._rates.pop(namespace, None) or (
-                Rate(*limits.LOOKED_AT, self._clock),
-                Rate(*limits.MADE, self._clock),
-            )
+            rates = self._rates.pop(namespace, None) or {
+                name: Rate(*most, self._clock) for name, most in MOST.items()
+            }
             self._rates[namespace] = rates  # the last one that was asked for
             if len(self._rates) > limits.MOST_NAMESPACES:
                 self._rates.popitem(last=False)
-        if not rates[which].ready():
+        if not rates[done].ready():
+            second, once = MOST[done]
             raise OverLimit(
                 f"too many ResourceClaimTemplates are {done} for namespace {namespace}",
                 HTTPStatus.TOO_MANY_REQUESTS,
-                cause=f"at most {rate[0]:.0f} a second, and {rate[1]} at once",
+                cause=f"at most {second:.0f} a second, and {once} at once",
                 hint=AGAIN,
             )
