@@ -21,10 +21,11 @@ import grpc
 from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.model.devices import Devices
+from gpu_plugin.model.topology import Topology
 from gpu_plugin.offer.allocation import grant
 from gpu_plugin.offer.decide import share
-from gpu_plugin.offer.devices import Devices
-from gpu_plugin.offer.preference import Topology, prefer
+from gpu_plugin.offer.preference import prefer
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim import testing
 from wire import Wire

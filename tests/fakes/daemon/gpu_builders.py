@@ -11,7 +11,8 @@ from gpu_plugin._shared._core.gpu import Gpu, MigDevice
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.server import Snapshot
-from gpu_plugin.offer.devices import Device, Devices, GpuView, Inventory, Kind, Problem, Resources
+from gpu_plugin.model.devices import Device, Devices, Resources
+from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Problem
 
 
 def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gpu_plugin._shared._core.gpu import ComputeInstance, GiProfile, GpuInstance, MigDevice
 from gpu_plugin._shared._core.mig.profile import parse
-from gpu_plugin.offer.devices import GpuView, Layout
+from gpu_plugin.model.inventory import GpuView, Layout
 from nvsim.catalog import product
 
 from tests.fakes.daemon.gpu_builders import gpu

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from gpu_plugin.mps.settings import Settings
+from gpu_plugin.model.mps.settings import Settings
 from nvsim.testing import client
 
 from tests.fakes.mps.mps_running import Mps

@@ -10,8 +10,8 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from gpu_plugin.mps.paths import Names
-from gpu_plugin.mps.settings import Offer, Settings
+from gpu_plugin.model.mps.paths import Names
+from gpu_plugin.model.mps.settings import Offer, Settings
 from gpu_plugin.mps.state import EMPTY, Observed, settings_of
 from gpu_plugin.tools.state import started
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin.mps.paths import PROGRAM
-from gpu_plugin.mps.settings import Settings, parse_memory, parse_percent
+from gpu_plugin.model.mps.paths import PROGRAM
+from gpu_plugin.model.mps.settings import Settings, parse_memory, parse_percent
 from gpu_plugin.tools import files
 from nvsim.testing import Sim
 

@@ -17,7 +17,7 @@ from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.dra.publish import GateOff, Publisher
 from gpu_plugin.dra.slice_api import PATH, SliceApi
-from gpu_plugin.offer.devices import GpuView, Kind, Problem
+from gpu_plugin.model.inventory import GpuView, Kind, Problem
 from gpu_plugin.slices import build
 from gpu_plugin.slices.changes import changes
 

@@ -19,11 +19,12 @@ import pytest
 from gpu_plugin import daemon
 from gpu_plugin.config.sources import Source
 from gpu_plugin.daemon import Daemon, Paths
-from gpu_plugin.mps import folders, paths
-from gpu_plugin.mps.settings import Offer
-from gpu_plugin.offer.devices import GpuView, Inventory
+from gpu_plugin.model.inventory import GpuView, Inventory
+from gpu_plugin.model.mps import paths
+from gpu_plugin.model.mps.settings import Offer
+from gpu_plugin.model.topology import Topology
+from gpu_plugin.mps import folders
 from gpu_plugin.offer.held import NOBODY
-from gpu_plugin.offer.preference import Topology
 
 from tests.fakes.clock import Clock
 from tests.fakes.daemon.gpu_builders import gpu, inventory

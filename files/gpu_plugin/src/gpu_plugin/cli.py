@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__, status
-from .mps.paths import ROOT as MPS_ROOT
+from .model.mps.paths import ROOT as MPS_ROOT
 from .tools import commands, logs, sole
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpu_plugin._shared._core.dra.checkpoint import Device, Instance
 from gpu_plugin.dra.health import DeviceHealth, HealthNews, health
-from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Problem
+from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Problem
 from gpu_plugin.proto.dra_health_v1alpha1 import api_pb2
 
 from tests.fakes.daemon.gpu_builders import gpu

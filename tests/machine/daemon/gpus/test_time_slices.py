@@ -18,8 +18,9 @@ from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.gpus.time_slices import LONGEST_PAUSE, TimeSlices
+from gpu_plugin.model.inventory import Inventory
 from gpu_plugin.offer.decide import not_shared, share, time_slices
-from gpu_plugin.offer.devices import Inventory, enumerate_devices
+from gpu_plugin.offer.devices import enumerate_devices
 from nvsim import genuine
 from nvsim.testing import start
 

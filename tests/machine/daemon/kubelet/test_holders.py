@@ -11,8 +11,8 @@ import pytest
 from gpu_plugin._shared._core.allocated import SOCKET
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.kubelet.holders import AGAIN, FILE, SELDOM, SETTLED, HolderWatch
+from gpu_plugin.model.inventory import Inventory
 from gpu_plugin.offer.decide import Offered, decide
-from gpu_plugin.offer.devices import Inventory
 from standin_kubelet.devices import Ledger
 
 from tests.fakes.daemon.gpu_builders import inventory, view

@@ -13,7 +13,7 @@ from gpu_plugin._shared._core.allocated import SOCKET, Allocation
 from gpu_plugin.kubelet.client import PodResources as Client
 from gpu_plugin.kubelet.holders import Answer
 from gpu_plugin.kubelet.vanished import Vanished, gone
-from gpu_plugin.offer.devices import Inventory, Kind, Problem
+from gpu_plugin.model.inventory import Inventory, Kind, Problem
 
 from tests.fakes.daemon.gpu_builders import view
 from tests.fakes.daemon.scraping import Metrics

@@ -13,10 +13,11 @@ from gpu_plugin import status
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.memory import BOOT_ID, HealthFile
-from gpu_plugin.mps import protocol, settings, state
+from gpu_plugin.model.mps import settings
+from gpu_plugin.model.mps.paths import problem_of_root
+from gpu_plugin.model.mps.settings import Bounds, parse_memory, parse_percent
+from gpu_plugin.mps import protocol, state
 from gpu_plugin.mps.clients import look
-from gpu_plugin.mps.paths import problem_of_root
-from gpu_plugin.mps.settings import Bounds, parse_memory, parse_percent
 from gpu_plugin.mps.state import ManagerFiles
 from gpu_plugin.tools.state import started
 

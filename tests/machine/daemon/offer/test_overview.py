@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from gpu_plugin.mps.paths import Names
+from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.mps.state import READY, Report
 
 from tests.support.waiting import eventually

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin import __version__
-from gpu_plugin.mps.paths import Names
-from gpu_plugin.mps.settings import Shares
+from gpu_plugin.model.mps.paths import Names
+from gpu_plugin.model.mps.settings import Shares
 from gpu_plugin.mps.state import READY, Report
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import Families

@@ -13,8 +13,8 @@ import pytest
 from gpu_plugin.cdi.files import CdiFile, content
 from gpu_plugin.cdi.specification import HostState, needed
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.model.inventory import Kind
 from gpu_plugin.offer.decide import decide
-from gpu_plugin.offer.devices import Kind
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 

@@ -14,10 +14,10 @@ import pytest
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.mps.settings import Percent, Settings
+from gpu_plugin.model.devices import Device
+from gpu_plugin.model.mps.settings import Percent, Settings
 from gpu_plugin.offer.allocation import AllocationRefused, grant
 from gpu_plugin.offer.decide import MpsState, Offered, offers, share
-from gpu_plugin.offer.devices import Device
 from gpu_plugin.offer.preference import prefer
 
 from tests.fakes.daemon.gpu_builders import device

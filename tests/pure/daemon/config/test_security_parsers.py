@@ -19,7 +19,7 @@ from gpu_plugin.config.schema import address, interval
 from gpu_plugin.config.sharing import Rule, qualified
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.labels.settings import extra
-from gpu_plugin.mps.settings import parse_memory, parse_percent
+from gpu_plugin.model.mps.settings import parse_memory, parse_percent
 
 from tests.support.hostile import Thrown, counts, inputs
 

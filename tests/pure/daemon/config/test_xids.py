@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from gpu_plugin.config.xids import (
+from gpu_plugin.config.xids import overrides
+from gpu_plugin.model.xids import (
     APPLICATION,
     ASK_DRIVER,
     COPED,
@@ -15,7 +16,6 @@ from gpu_plugin.config.xids import (
     Overrides,
     action,
     describe,
-    overrides,
 )
 
 # "Resolution Bucket (Immediate Action)" of docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
@@ -34,7 +34,7 @@ CATALOG = {
     "UPDATE_SWFW": "78",
     "CHECK_UVM": "159",
 }
-# Where this plugin is of another opinion; config/xids.py says why.
+# Where this plugin is of another opinion; model/xids.py says why.
 STRICTER = {32, 63, 92, 94, 121}
 MILDER = {109}
 

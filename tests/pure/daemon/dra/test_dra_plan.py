@@ -30,7 +30,7 @@ from gpu_plugin.dra.prepare import plan
 from gpu_plugin.dra.prepare.cdi import specification
 from gpu_plugin.dra.prepare.claims import quantity
 from gpu_plugin.dra.values import Claim, Edits, Mount, Result
-from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Problem
+from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Problem
 from gpu_plugin.slices import build
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -20,7 +20,7 @@ from gpu_plugin.dra.prepare.cdi import ClaimFiles
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import ClaimApi
 from gpu_plugin.dra.values import Edits
-from gpu_plugin.offer.devices import GpuView
+from gpu_plugin.model.inventory import GpuView
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory
 

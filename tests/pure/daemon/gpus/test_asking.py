@@ -10,10 +10,9 @@ from collections.abc import Callable, Collection
 
 import pytest
 from gpu_plugin._shared._nvml.calls import HEARD
-from gpu_plugin.config.configuration import HUNG
 from gpu_plugin.gpus import asking as module
 from gpu_plugin.gpus.asking import EVERY, IN_TIME, LONGEST, Asking
-from gpu_plugin.offer.devices import SLOW
+from gpu_plugin.model.inventory import HUNG, SLOW
 
 from tests.support.waiting import LIMIT
 

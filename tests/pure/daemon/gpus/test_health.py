@@ -12,7 +12,8 @@ import pytest
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.gpus.health import FORGET, STRIKES, Health
-from gpu_plugin.offer.devices import Inventory, enumerate_devices, judged
+from gpu_plugin.model.inventory import Inventory, judged
+from gpu_plugin.offer.devices import enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 

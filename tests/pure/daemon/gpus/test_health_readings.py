@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.gpu import Condition
-from gpu_plugin.config.xids import RECOVERIES, overrides
+from gpu_plugin.config.xids import overrides
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.memory import HealthFile
-from gpu_plugin.offer.devices import Inventory, judged, left_out
+from gpu_plugin.model.inventory import Inventory, judged
+from gpu_plugin.model.xids import RECOVERIES
+from gpu_plugin.offer.devices import left_out
 from gpu_plugin.tools.chores import Chore
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.gpus.health import Health
-from gpu_plugin.offer.devices import GpuView
+from gpu_plugin.model.inventory import GpuView
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.unfit import Onsets, Unfit, unfit
-from gpu_plugin.offer.devices import Inventory
+from gpu_plugin.model.inventory import Inventory
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from gpu_plugin._shared._nvml.readings import MigAttributes
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.labels.rows import Facts, Vgpu, labels, models, vgpu
-from gpu_plugin.offer.devices import GpuView
+from gpu_plugin.model.inventory import GpuView
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory, view
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.mps.settings import (
+from gpu_plugin.model.mps.settings import (
     ON_BUSY,
     OWNERS,
     PIPE_ACCESS,

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._core.errors import InputError, NodeError
-from gpu_plugin.mps import protocol
-from gpu_plugin.mps.paths import Names, daemon_environment, settings_file
-from gpu_plugin.mps.settings import (
+from gpu_plugin.model.mps.paths import Names, daemon_environment, settings_file
+from gpu_plugin.model.mps.settings import (
     MIB,
     Bounds,
     Offer,
@@ -24,6 +23,7 @@ from gpu_plugin.mps.settings import (
     parse_memory,
     parse_percent,
 )
+from gpu_plugin.mps import protocol
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin.mps import device, folders, paths, supervisor
+from gpu_plugin.model.mps import paths
+from gpu_plugin.model.mps.paths import Names, settings_file
+from gpu_plugin.model.mps.settings import Settings
+from gpu_plugin.mps import device, folders, supervisor
 from gpu_plugin.mps.manager import SettingsFolder
-from gpu_plugin.mps.paths import Names, settings_file
-from gpu_plugin.mps.settings import Settings
 from gpu_plugin.mps.supervisor import Options, Supervisor
 from gpu_plugin.tools.followed import Events
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin.mps.paths import SETTINGS
+from gpu_plugin.model.mps.paths import SETTINGS
 from gpu_plugin.mps.units import UNIT
 
 from tests.support.paths import REPOSITORY

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
+from gpu_plugin.model.mps.settings import Settings
 from gpu_plugin.mps import state as mps_state
 from gpu_plugin.mps.clients import Client, look
-from gpu_plugin.mps.settings import Settings
 from gpu_plugin.mps.state import devices, roots
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import pages

@@ -12,9 +12,9 @@ import pytest
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.model.inventory import Inventory, Kind, Place, Problem
 from gpu_plugin.offer.allocation import grant, qualified
 from gpu_plugin.offer.decide import MpsState, decide, narrow
-from gpu_plugin.offer.devices import Inventory, Kind, Place, Problem
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,15 +8,9 @@ from __future__ import annotations
 import pytest
 from gpu_plugin._shared._core.gpu import parse_minors
 from gpu_plugin.config.sharing import LONGEST_PATTERN, Naming, Rule, resource_name
-from gpu_plugin.offer.devices import (
-    EnumerationRefused,
-    GpuView,
-    Inventory,
-    Resources,
-    enumerate_devices,
-    left_out,
-    remember,
-)
+from gpu_plugin.model.devices import Resources
+from gpu_plugin.model.inventory import GpuView, Inventory, remember
+from gpu_plugin.offer.devices import EnumerationRefused, enumerate_devices, left_out
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory, view
 from tests.support.alarm import alarm

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from gpu_plugin._shared._core.allocated import Allocation
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.model.inventory import GpuView, Kind
 from gpu_plugin.offer.decide import Offered, decide
-from gpu_plugin.offer.devices import GpuView, Kind
 from gpu_plugin.offer.held import WAITS, Form, Holders, dump, in_force, load
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

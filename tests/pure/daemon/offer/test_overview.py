@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gpu_plugin.kubelet.client import KubeletSilent
-from gpu_plugin.offer.devices import Devices, Kind, Problem
+from gpu_plugin.model.devices import Devices
+from gpu_plugin.model.inventory import Kind, Problem
 from gpu_plugin.offer.overview import Hardware, Holder, Row, Use, rows, table
 from gpu_plugin.report import survey
 

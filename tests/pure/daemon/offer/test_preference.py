@@ -8,10 +8,12 @@ from __future__ import annotations
 import pytest
 from gpu_plugin._shared._core.gpu import Links
 from gpu_plugin.config.sharing import Share, Sharing
+from gpu_plugin.model.devices import Device
+from gpu_plugin.model.topology import Topology
 from gpu_plugin.offer.allocation import AllocationRefused, UnknownDevice
 from gpu_plugin.offer.decide import share
-from gpu_plugin.offer.devices import Device, enumerate_devices
-from gpu_plugin.offer.preference import Topology, prefer
+from gpu_plugin.offer.devices import enumerate_devices
+from gpu_plugin.offer.preference import prefer
 from hypothesis import given
 from hypothesis import strategies as st
 

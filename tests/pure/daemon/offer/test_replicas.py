@@ -9,9 +9,11 @@ import pytest
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
+from gpu_plugin.model.devices import Resources
+from gpu_plugin.model.inventory import GpuView
 from gpu_plugin.offer.allocation import AllocationRefused, grant
 from gpu_plugin.offer.decide import not_shared, share
-from gpu_plugin.offer.devices import GpuView, Resources, enumerate_devices
+from gpu_plugin.offer.devices import enumerate_devices
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from typing import Any
 from gpu_plugin._shared._core.dra.names import pool_name
 from gpu_plugin.cluster import quantity
 from gpu_plugin.config.configuration import Config, parse
-from gpu_plugin.offer.devices import GpuView, Inventory, Kind, Place, Problem
+from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Place, Problem
 from gpu_plugin.slices import build
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..mps.paths import ROOT, problem_of_root
+from ..model.inventory import HUNG
+from ..model.mps.paths import ROOT, problem_of_root
+from ..model.xids import Overrides
 from .allocation import KEYS as ALLOCATION
 from .allocation import Dra, allocation
 from .schema import Key, absolute, address, dashed, interval, keys_of
 from .sharing import KEYS as SECTIONS
 from .sharing import Naming, Sharing, naming, sharing
 from .strict_yaml import invalid, read
-from .xids import DISABLE, ENABLE, Overrides, overrides
+from .xids import DISABLE, ENABLE, overrides
 
-HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 CDI: Final = ("cdi-annotations", "cdi-cri")
 MOST_NOTES: Final = 20

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
-from ..mps import settings as mps
+from ..model.mps import settings as mps
 from .strict_yaml import ConfigError, Found, Value
 
 SECTION: Final = "sharing.mps"

@@ -13,7 +13,7 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from .._shared._core.text.json_data import is_whole
 from .._shared._core.text.shown import cut, shown
-from ..mps.settings import Settings
+from ..model.mps.settings import Settings
 from . import mps as entry
 from .strict_yaml import ConfigError, Found, Value
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from .._shared._core.dra.checkpoint import Device
 from .._shared._core.text.shown import cut
-from ..offer.devices import GpuView, Inventory
+from ..model.inventory import GpuView, Inventory
 from .prepare.plan import NAME
 
 AGAIN: Final = 10.0  # seconds; a kubelet that hears nothing for 30 takes all for unknown

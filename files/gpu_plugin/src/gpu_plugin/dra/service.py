@@ -28,8 +28,8 @@ from ..gpus.health import QUIET
 from ..gpus.watch import GpuWatch
 from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
+from ..model.inventory import Faults, judged
 from ..observer import REFUSALS, Observer
-from ..offer.devices import Faults, judged
 from ..process import Process
 from ..report.state import Telemetry
 from ..slices import build

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 from .._shared._nvml.calls import HEARD
 from .._shared._nvml.within import LATE, begin, outcome
-from ..config.configuration import HUNG
-from ..offer.devices import SLOW
+from ..model.inventory import HUNG, SLOW
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
 IN_TIME: Final = 3  # answers in a row that must come in time from who was late

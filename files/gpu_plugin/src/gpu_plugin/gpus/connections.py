@@ -11,7 +11,7 @@ from typing import Final
 
 from .._shared._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
 from .._shared._nvml import readings
-from ..offer.preference import Topology
+from ..model.topology import Topology
 from .asking import Asking
 
 ANEW: Final = 600.0  # seconds until NVLinks are asked for again: they may train late

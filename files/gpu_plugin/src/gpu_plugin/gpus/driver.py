@@ -31,7 +31,7 @@ from .._shared._host.api import Host
 from .._shared._host.driver_files import DriverFiles
 from .._shared._nvml.readings import Xid, brand, condition
 from .._shared._nvml.real import Nvml, open_nvml
-from ..offer.devices import GpuView, Inventory, Kind, Layout, Problem
+from ..model.inventory import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking
 from .connections import Connections

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..config.xids import (
+from ..model.inventory import Faults, GpuView, Inventory, Kind, Place, Problem
+from ..model.xids import (
     CONTAINED,
     NOT_CORRECTED,
     RECOVERIES,
@@ -27,7 +28,6 @@ from ..config.xids import (
     action,
     describe,
 )
-from ..offer.devices import Faults, GpuView, Inventory, Kind, Place, Problem
 from .signs import Signs
 from .unfit import BY_ITSELF, Standing
 

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..offer.devices import GpuView
+from ..model.inventory import GpuView
 
 FALL: Final = 2  # by which it is less at least after it began again
 GROWTH: Final = 1.1  # by which the energy has to grow to be kept anew, since that writes a file

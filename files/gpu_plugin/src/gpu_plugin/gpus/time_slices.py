@@ -14,7 +14,7 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from .._shared._host.api import Host
 from ..config.sharing import TIME_SLICES
-from ..offer.devices import Inventory
+from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Backoff, Chore, Worker
 from ..tools.state import VERSION, StateFile, StateUnusable, read

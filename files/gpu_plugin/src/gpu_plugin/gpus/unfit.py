@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..offer.devices import GpuView, Inventory, Kind, Place
+from ..model.inventory import GpuView, Inventory, Kind, Place
 
 BY_ITSELF: Final = "it passes by itself"
 WAYS_BACK: Final = {

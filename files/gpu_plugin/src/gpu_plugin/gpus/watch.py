@@ -16,10 +16,10 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import NvmlError
 from .._shared._nvml.readings import Xid
 from ..config.configuration import Config
-from ..config.xids import ASK_DRIVER, action
+from ..model.inventory import Faults, Inventory, remember
+from ..model.topology import Topology
+from ..model.xids import ASK_DRIVER, action
 from ..observer import NVML_ERRORS, XIDS, Observer
-from ..offer.devices import Faults, Inventory, remember
-from ..offer.preference import Topology
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from .asking import EVERY

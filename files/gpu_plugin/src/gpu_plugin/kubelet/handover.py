@@ -17,7 +17,7 @@ from .._shared._core.gpu import Gpu
 from .._shared._core.text.shown import counted
 from ..config.allocation import ALLOCATION, Dra, owner
 from ..config.strict_yaml import ConfigError
-from ..offer.devices import Inventory
+from ..model.inventory import Inventory
 from ..offer.owners import moved, taken
 from ..tools import bounded
 from .client import KubeletSilent, allocations, sockets

@@ -14,8 +14,8 @@ from typing import Final
 from .._shared._capability.allocated import of_pods_that_run
 from .._shared._core.allocated import Allocation
 from .._shared._host.api import Host
+from ..model.inventory import Inventory
 from ..offer.decide import Offered
-from ..offer.devices import Inventory
 from ..offer.held import Form, Holders, dump, in_force, load
 from ..tools import logs
 from ..tools.chores import Chore, Worker

@@ -19,10 +19,11 @@ import grpc
 
 from ..cdi.specification import HostState
 from ..config.configuration import Config
+from ..model.devices import Device, Devices
+from ..model.topology import Topology
 from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
 from ..offer.allocation import AllocationRefused, Grant, UnknownDevice, grant
-from ..offer.devices import Device, Devices
-from ..offer.preference import Topology, prefer
+from ..offer.preference import prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
 from .client import options

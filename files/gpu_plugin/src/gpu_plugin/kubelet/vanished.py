@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from .._shared._core.allocated import NAMED, Allocation
-from ..offer.devices import Inventory
+from ..model.inventory import Inventory
 from ..tools import logs
 from .holders import Answer
 

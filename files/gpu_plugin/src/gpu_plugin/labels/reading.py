@@ -16,7 +16,7 @@ from .._shared._nvml.real import inventory, open_nvml
 from .._shared._nvml.within import outcome
 from ..config.configuration import Config
 from ..gpus.driver import preload
-from ..offer.devices import GpuView, Inventory, Kind, Problem
+from ..model.inventory import GpuView, Inventory, Kind, Problem
 from ..tools.chores import Worker
 from .rows import Facts, readable, vgpu
 

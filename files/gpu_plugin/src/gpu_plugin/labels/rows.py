@@ -15,17 +15,10 @@ from .._shared._core.gpu import MigDevice
 from .._shared._nvml.readings import MigAttributes
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
+from ..model.devices import Device
+from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, Kind
 from ..offer.decide import share
-from ..offer.devices import (
-    DISPLAY_ONLY,
-    Device,
-    EnumerationRefused,
-    GpuView,
-    Inventory,
-    Kind,
-    check_single,
-    enumerate_devices,
-)
+from ..offer.devices import EnumerationRefused, check_single, enumerate_devices
 from .owned import value
 
 MIB: Final = 1024**2

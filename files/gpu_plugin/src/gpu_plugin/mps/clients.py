@@ -17,9 +17,9 @@ from typing import Final
 
 from .._shared._core import pods
 from .._shared._core.text.shown import cut, printable
+from ..model.mps.paths import Names
 from ..tools.bounded import peek
 from ..tools.state import started, stat_fields
-from .paths import Names
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._core.errors import InputError
+from ..model.mps.paths import PROGRAM, SETTINGS
 from . import state
-from .paths import PROGRAM, SETTINGS
 
 SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
 INTERVAL_VARIABLE: Final = "GPU_MPS_INTERVAL"

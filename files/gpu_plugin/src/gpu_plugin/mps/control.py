@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import IO, Final
 
 from .._shared._core.errors import NodeError
+from ..model.mps.paths import PROGRAM, Names, daemon_environment
 from ..tools import bounded, logs
 from ..tools.followed import Child, Events, Followed, Lines
 from . import folders, protocol
 from .folders import failing
-from .paths import PROGRAM, Names, daemon_environment
 from .protocol import ControlError, Silent
 
 MULTI_USER: Final = "-multiuser-server"

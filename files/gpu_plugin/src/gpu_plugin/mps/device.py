@@ -17,11 +17,11 @@ from .._shared._core.errors import NodeError
 from .._shared._core.gpu import DEFAULT, EXCLUSIVE_PROCESS, NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
 from .._shared._nvml import readings
 from .._shared._nvml.real import Nvml, open_nvml
+from ..model.mps.paths import SHM_IN_CONTAINER, Names
+from ..model.mps.settings import Settings, Shares
 from ..tools import logs
 from ..tools.state import VERSION, StateFile, StateUnusable, read, started
 from . import clients, control, folders
-from .paths import SHM_IN_CONTAINER, Names
-from .settings import Settings, Shares
 
 if TYPE_CHECKING:
     from .supervisor import Options

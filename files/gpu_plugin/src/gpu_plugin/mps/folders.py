@@ -16,9 +16,9 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._host.api import Host
+from ..model.mps.paths import Names
+from ..model.mps.settings import SMALLEST_SHM
 from ..tools import logs
-from .paths import Names
-from .settings import SMALLEST_SHM
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"

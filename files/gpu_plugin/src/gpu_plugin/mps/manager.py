@@ -15,14 +15,14 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._nvml.real import open_nvml
+from ..model.mps.paths import UUID, Names, settings_file
+from ..model.mps.settings import Settings
 from ..process import Process
 from ..tools import logs
 from ..tools.chores import Worker
 from ..tools.followed import Events
 from ..tools.state import StateFile
 from . import folders, state
-from .paths import UUID, Names, settings_file
-from .settings import Settings
 from .supervisor import Options, Supervisor
 
 TICK: Final = 0.25

@@ -12,7 +12,7 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut, shown
-from .settings import Bounds
+from ..model.mps.settings import Bounds
 
 # The daemon sees one device only. A UUID here is taken without a word and without effect.
 DEVICE: Final = 0

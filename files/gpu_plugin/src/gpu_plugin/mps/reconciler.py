@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
 from .._shared._core.errors import NodeError
+from ..model.mps.paths import ROOT
+from ..model.mps.settings import REFUSE, Offer, Settings
 from ..tools import files, logs
 from . import control, folders, state
-from .paths import ROOT
-from .settings import REFUSE, Offer, Settings
 from .state import ManagerFiles, Observed
 from .units import Units
 from .verdict import KILLED, Verdict, judge

@@ -20,12 +20,12 @@ from typing import Any, Final
 from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
 from .._shared._core.errors import NodeError
 from .._shared._core.text import json_data
+from ..model.mps.paths import ROOT, UUID, Names, problem_of_root, settings_file
+from ..model.mps.settings import Settings, Shares, from_json
 from ..tools import bounded, logs
 from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
 from ..tools.state import read as read_file
 from .clients import Client, look
-from .paths import ROOT, UUID, Names, problem_of_root, settings_file
-from .settings import Settings, Shares, from_json
 
 STARTING, READY, FAILED, STOPPING = "starting", "ready", "failed", "stopping"
 MANAGER: Final = "manager.json"

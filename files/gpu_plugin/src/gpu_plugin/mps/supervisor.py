@@ -15,6 +15,8 @@ from typing import Final
 
 from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import cut
+from ..model.mps.paths import PROGRAM, Names
+from ..model.mps.settings import DRAIN, READ_WRITE, TERMINATE, Bounds, Settings
 from ..tools import logs
 from ..tools.chores import Backoff
 from ..tools.followed import Events
@@ -22,9 +24,7 @@ from . import clients, device, folders, protocol
 from . import state as states
 from .control import ANSWER_SECONDS, MULTI_USER, Control
 from .device import Rollback, SharedMemory
-from .paths import PROGRAM, Names
 from .protocol import ControlError, Silent
-from .settings import DRAIN, READ_WRITE, TERMINATE, Bounds, Settings
 from .state import FAILED, READY, STARTING, STOPPING, Report
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .settings import TERMINATE, Offer
+from ..model.mps.settings import TERMINATE, Offer
 from .state import FAILED, READY, STOPPING, Observed
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from .._shared._core.errors import NodeError
 from ..cdi.specification import KIND, VENDOR, HostState, asked, extras
 from ..config.configuration import Config
-from ..mps.settings import Mount, Part
-from .devices import Device, Devices
+from ..model.devices import Device, Devices
+from ..model.mps.settings import Mount, Part
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 VOLUMES: Final = "/var/run/nvidia-container-devices"

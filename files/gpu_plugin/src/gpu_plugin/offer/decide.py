@@ -16,22 +16,12 @@ from .._shared._core.gpu import EXCLUSIVE_PROCESS, PROHIBITED
 from ..cdi.specification import IMEX_FOLDER, HostState, asked
 from ..config.configuration import Config
 from ..config.sharing import Share, Sharing
-from ..mps.paths import ROOT, Names
-from ..mps.settings import Offer
+from ..model.devices import Device, Devices, Resources
+from ..model.inventory import Faults, Inventory, Kind, Problem, judged
+from ..model.mps.paths import ROOT, Names
+from ..model.mps.settings import Offer
 from .allocation import qualified
-from .devices import (
-    Device,
-    Devices,
-    EnumerationRefused,
-    Faults,
-    Inventory,
-    Kind,
-    Problem,
-    Resources,
-    enumerate_devices,
-    judged,
-    left_out,
-)
+from .devices import EnumerationRefused, enumerate_devices, left_out
 from .held import NOBODY, Form, Holders, forms, held
 from .owners import misnamed, owned
 

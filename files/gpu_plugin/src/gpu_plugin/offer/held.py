@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 from .._shared._core.allocated import Allocation, Place, places
 from .._shared._core.allocated import Devices as OfGpu
 from .._shared._core.text.shown import counted
-from .devices import Device, Devices, Inventory, Kind, Problem, Resources
+from ..model.devices import Device, Devices, Resources
+from ..model.inventory import Inventory, Kind, Problem
 
 WHOLE, TIME_SLICING, MPS = "whole", "timeSlicing", "mps"
 WAITS: Final = "it waits for who holds it in another form: "

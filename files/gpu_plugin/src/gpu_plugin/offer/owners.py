@@ -13,7 +13,7 @@ from .._shared._core.dra.checkpoint import Held
 from .._shared._core.dra.names import DEVICE_PLUGIN, DRA, DRIVER
 from .._shared._core.gpu import Gpu
 from ..config.allocation import DEVICES, Dra, owner, unknown
-from .devices import Inventory
+from ..model.inventory import Inventory
 
 
 def owned(inventory: Inventory, dra: Dra, who: str) -> Inventory:

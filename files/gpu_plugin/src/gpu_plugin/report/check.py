@@ -20,13 +20,13 @@ from ..config.strict_yaml import LONGEST, ConfigError
 from ..gpus.driver import Driver
 from ..kubelet.client import KubeletSilent
 from ..kubelet.holders import FILE, given, kept
+from ..model.inventory import Inventory, Kind
+from ..model.mps.paths import PROGRAM as CONTROL
+from ..model.mps.paths import SETTINGS
 from ..mps import state as mps
-from ..mps.paths import PROGRAM as CONTROL
-from ..mps.paths import SETTINGS
 from ..mps.reconciler import Reconciler
 from ..mps.units import Systemd
 from ..offer.decide import decide
-from ..offer.devices import Inventory, Kind
 from ..offer.held import Holders
 from ..tools import logs
 

@@ -19,7 +19,7 @@ from .._shared._core.errors import NodeError
 from .._shared._core.text.shown import shown
 from ..gpus.memory import FILE, ClearRequests, HealthFile
 from ..gpus.unfit import Unfit
-from ..offer.devices import Kind
+from ..model.inventory import Kind
 from ..offer.overview import NOTHING, aligned
 from ..tools.state import StateUnusable
 

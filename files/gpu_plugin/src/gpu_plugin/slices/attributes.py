@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .._shared._core.dra.names import MIG, NVIDIA, SHARE
 from .._shared._core.text.shown import printable
-from ..offer.devices import Inventory
+from ..model.inventory import Inventory
 from .targets import Target
 
 STANDARD: Final = "resource.kubernetes.io"

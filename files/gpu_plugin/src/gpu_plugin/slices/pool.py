@@ -25,8 +25,8 @@ from .._shared._core.dra.quantities import MIB, count, size
 from .._shared._core.gpu import Gpu
 from ..config.allocation import Dra
 from ..config.configuration import Config
-from ..mps.settings import client_limit
-from ..offer.devices import Faults, GpuView, Inventory, judged
+from ..model.inventory import Faults, GpuView, Inventory, judged
+from ..model.mps.settings import client_limit
 from .attributes import attributes
 from .taints import taints
 from .targets import Made, Target, grid, targets

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .._shared._core.dra.names import DRIVER, SHARE
-from ..offer.devices import Kind, Problem
+from ..model.inventory import Kind, Problem
 from .targets import Target
 
 EFFECT: Final = "NoSchedule"

@@ -12,7 +12,7 @@ from .._shared._core.dra.names import ALL, DRA, GPU, MIG, SHARE, gpu_name, mig_n
 from .._shared._core.gpu import GiProfile, GpuInstance, MigDevice
 from .._shared._core.mig.profile import parse
 from ..config.allocation import Dra
-from ..offer.devices import DISPLAY_ONLY, GpuView, Inventory, divided
+from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, divided
 from ..offer.owners import owned
 from .grid import Grid
 

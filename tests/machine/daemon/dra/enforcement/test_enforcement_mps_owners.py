@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.mps.paths import Names
+from gpu_plugin.model.mps.paths import Names
+from gpu_plugin.model.mps.settings import Offer, Settings
 from gpu_plugin.mps.reconciler import Reconciler
-from gpu_plugin.mps.settings import Offer, Settings
 from gpu_plugin.mps.state import owner_of
 
 from tests.fakes.dra.enforcing import share

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.mps import folders
-from gpu_plugin.mps.paths import Names
 from nvsim.testing import client
 
 from tests.fakes.daemon.running import kill

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.mps.settings import Settings
+from gpu_plugin.model.mps.settings import Settings
 from nvsim.testing import PROJECT, start
 
 from tests.fakes.mps.mps_running import DEFAULT, STANDIN, MakeMps, Mps, living

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.mps import folders
-from gpu_plugin.mps.paths import Names
 
 from tests.fakes.mps.mps_running import unmount_below
 from tests.support.folder import elsewhere

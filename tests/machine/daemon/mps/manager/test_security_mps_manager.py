@@ -15,9 +15,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from gpu_plugin.model.mps.paths import Names, daemon_environment
+from gpu_plugin.model.mps.settings import Settings
 from gpu_plugin.mps import clients
-from gpu_plugin.mps.paths import Names, daemon_environment
-from gpu_plugin.mps.settings import Settings
 from gpu_plugin.tools.state import started
 from nvsim.testing import client
 

@@ -11,8 +11,8 @@ import pytest
 from gpu_plugin._shared._core.errors import NodeError
 from gpu_plugin.dra.enforcement.mps_share import edits, only, problem_of, settings
 from gpu_plugin.dra.values import Share
-from gpu_plugin.mps.paths import Names
-from gpu_plugin.mps.settings import MIB, Offer, Shares, client_limit, from_json
+from gpu_plugin.model.mps.paths import Names
+from gpu_plugin.model.mps.settings import MIB, Offer, Shares, client_limit, from_json
 from hypothesis import given
 from hypothesis import strategies as st
 

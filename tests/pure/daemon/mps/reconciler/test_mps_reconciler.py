@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.mps import folders, paths, reconciler
+from gpu_plugin.model.mps import paths
+from gpu_plugin.model.mps.settings import Offer, Settings, from_json
+from gpu_plugin.mps import folders, reconciler
 from gpu_plugin.mps import state as state_module
 from gpu_plugin.mps.reconciler import ADOPTION, AGAIN, BLIP, Reconciler
-from gpu_plugin.mps.settings import Offer, Settings, from_json
 from gpu_plugin.tools import state as tools_state
 from gpu_plugin.tools.state import started
 

@@ -17,7 +17,7 @@ from gpu_plugin._shared._core.text.shown import cut
 from gpu_plugin.cluster import quantity
 from gpu_plugin.config import configuration, plain_yaml
 from gpu_plugin.config.sharing import GPU_RESOURCE
-from gpu_plugin.offer.devices import GpuView, Inventory, Layout
+from gpu_plugin.model.inventory import GpuView, Inventory, Layout
 from gpu_plugin.slices import build
 
 from ...placement import slices

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from ..._shared._core.dra.names import CGROUP, ENFORCEMENTS, HAMI_CORE, MPS, NONE
 from ..._shared._core.errors import InputError
+from ...model.mps.paths import ROOT
 from ...mps import units
-from ...mps.paths import ROOT
 from ..users import Users
 from ..values import Enforcement
 from .cgroup import Cgroup

@@ -16,10 +16,10 @@ from typing import Final
 from ..._shared._core.dra.names import DRA, MPS
 from ..._shared._core.errors import NodeError
 from ..._shared._nvml.real import open_nvml
+from ...model.mps.paths import PROGRAM, Names
+from ...model.mps.settings import MIB, Offer, Settings, Shares
 from ...mps import control, device, folders
-from ...mps.paths import PROGRAM, Names
 from ...mps.reconciler import Reconciler
-from ...mps.settings import MIB, Offer, Settings, Shares
 from ...mps.state import ManagerFiles
 from ...mps.units import Units
 from ...tools import logs

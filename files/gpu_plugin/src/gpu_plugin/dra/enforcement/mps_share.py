@@ -10,7 +10,7 @@ from typing import Final
 
 from ..._shared._core.dra.names import DRA
 from ..._shared._core.errors import NodeError
-from ...mps.settings import MIB, VOLTA, Offer, Percent, Settings, client_limit
+from ...model.mps.settings import MIB, VOLTA, Offer, Percent, Settings, client_limit
 from ..values import Edits, Mount, Share
 
 PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"

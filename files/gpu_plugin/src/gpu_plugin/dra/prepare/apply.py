@@ -24,7 +24,7 @@ from ..._shared._core.dra.checkpoint import (
 from ..._shared._core.dra.names import MPS
 from ..._shared._core.errors import NodeError
 from ...config.configuration import Config
-from ...offer.devices import Inventory
+from ...model.inventory import Inventory
 from ...tools import logs
 from ..enforcing import Enforcements
 from ..values import Claim, Edits

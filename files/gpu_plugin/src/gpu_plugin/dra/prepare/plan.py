@@ -16,7 +16,7 @@ from ..._shared._core.errors import NodeError
 from ..._shared._core.gpu import Gpu
 from ...config.allocation import PUBLISH, Dra, owner
 from ...config.strict_yaml import ConfigError
-from ...offer.devices import GpuView, Inventory
+from ...model.inventory import GpuView, Inventory
 from ...slices.pool import share_memory
 from ..values import Claim, Result, Share
 

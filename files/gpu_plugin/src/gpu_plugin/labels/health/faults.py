@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._shared._core.text.shown import cut, printable
-from ...offer.devices import Kind, Problem
+from ...model.inventory import Kind, Problem
 
 MOST: Final = 256  # devices
 LONGEST: Final = 400  # characters of one fault

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node's GPUs as the last look saw them, and what is wrong with them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from .._shared._core.agent import held
+from .._shared._core.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
+
+HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
+SLOW: Final = (
+    4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
+)
+DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
+
+# A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
+Place = tuple[str, int | None, int | None]
+
+
+class Kind(Enum):
+    """What a problem is about, whatever its words are."""
+
+    NO_DRIVER = "no_driver"
+    HUNG = "hung"  # NVML has not answered for it for a long while
+    UNREADABLE = "unreadable"
+    LOST = "lost"  # off the bus, or in want of a reset
+    FAULT = "fault"  # an XID, or what the GPU says of its memory
+    NO_CAPABILITY = "no_capability"
+    UNSHARABLE = "unsharable"  # not as MPS is asked to
+    MPS = "mps"  # its MPS daemon is not ready
+    HELD = held.HELD  # pods have it as something else than it is to be offered as
+    ASKS = held.ASKS  # whether they have is not known yet
+    NO_CDI = "no_cdi"  # no container runtime knows it
+    NO_CHANNEL = "no_channel"  # a required IMEX channel is missing
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, its ``reason`` in words; ``code`` is NVML's where it is an error of it.
+
+    ``recovery`` is what mends it, where something does.
+    """
+
+    kind: Kind
+    reason: str
+    code: int = 0
+    recovery: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}. Way back: {self.recovery}" if self.recovery else self.reason
+
+
+Faults = Mapping[Place, Problem]  # what XIDs and GPUs reported
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a GPU in MIG mode can be divided into, and the GPU instances that there are."""
+
+    profiles: tuple[GiProfile, ...] = ()
+    instances: tuple[GpuInstance, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
+
+    ``mig_problems`` are those of MIG devices by UUID. ``entries`` are the inodes of its entries in
+    /proc and /sys, None for one that is not there. ``unnamed`` are the UUIDs of MIG devices of which
+    NVML names no profile. ``brand`` is NVML's number, ``pcie_root`` is such as pci0000:16, empty where
+    sysfs does not tell.
+    """
+
+    gpu: Gpu
+    mig: tuple[MigDevice, ...] = ()
+    numa_node: int | None = None
+    problem: Problem | None = None
+    condition: Condition = field(default_factory=Condition)
+    mig_problems: Mapping[str, Problem] = field(default_factory=dict)
+    entries: tuple[int | None, ...] = ()
+    unnamed: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
+    brand: int | None = None
+    pcie_root: str = ""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name.
+
+    ``unreadable`` says by NVML's index why each other GPU could not be read, ``strangers`` are those of
+    them that were never read. ``addresses`` are those of the driver's GPUs on the PCI bus, as far as
+    they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes long over
+    those that are ``slow``, by UUID, and has not answered for those that are ``hung`` for ``patience`` seconds.
+    ``generation`` differs after the driver was loaded again. ``cuda_version`` is the newest that the driver serves,
+    such as 12.4.
+    """
+
+    driver_version: str
+    gpus: tuple[GpuView, ...] = ()
+    caps: Mapping[str, int] = field(default_factory=dict)
+    unreadable: Mapping[int, Problem] = field(default_factory=dict)
+    strangers: tuple[Problem, ...] = ()
+    addresses: frozenset[str] = frozenset()
+    absent: str = ""
+    slow: frozenset[str] = frozenset()
+    hung: frozenset[str] = frozenset()
+    patience: float = HUNG
+    generation: tuple[int | None, ...] = ()
+    cuda_version: str = ""
+
+    @property
+    def mig_uuids(self) -> list[str]:
+        """UUIDs of all MIG devices."""
+        return [mig.uuid for view in self.gpus for mig in view.mig]
+
+    @property
+    def no_answer(self) -> Problem:
+        """What is wrong with those that are hung."""
+        return Problem(Kind.HUNG, f"NVML has not answered for it for {self.patience:g} seconds")
+
+
+def remember(before: Inventory | None, now: Inventory) -> Inventory:
+    """Keep GPUs that were there before and can't be read now, as GPUs with a problem.
+
+    Without that a broken GPU would vanish, and with it the word that its containers need to hear.
+    """
+    if not now.unreadable:
+        return now
+    present = {view.gpu.uuid for view in now.gpus}
+    missing = [
+        view
+        for view in (before.gpus if before else ())
+        if view.gpu.uuid not in present and _may_be_there(view, now.addresses)
+    ]
+    problems = dict(now.unreadable)
+    found = [(view, problems.pop(view.gpu.index, None)) for view in missing]
+    rest = iter(
+        list(problems.values()) if now.addresses else ()
+    )  # the indices may be other ones now
+    pairs = [(view, problem or next(rest, None)) for view, problem in found]
+    kept = [
+        view if view.problem else replace(view, problem=problem)
+        for view, problem in pairs
+        if problem
+    ]
+    known = [problem for _view, problem in pairs]
+    strangers = tuple(one for one in now.unreadable.values() if one not in known)
+    everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
+    return replace(now, gpus=tuple(everything), strangers=strangers)
+
+
+def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
+    """Tell whether the driver still has a GPU; one that was taken from it is not there any more."""
+    return not addresses or view.gpu.pci_bus_id in addresses
+
+
+def judged(inventory: Inventory, faults: Faults) -> Inventory:
+    """Return the inventory with what makes GPUs and MIG devices unfit."""
+    return replace(inventory, gpus=tuple(_judged(one, inventory, faults) for one in inventory.gpus))
+
+
+def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
+    uuid = view.gpu.uuid
+    if inventory.absent:
+        return replace(view, problem=Problem(Kind.NO_DRIVER, inventory.absent))
+    if view.problem:
+        return view
+    if uuid in inventory.hung:
+        return replace(view, problem=inventory.no_answer)
+    ours = {place[1:]: problem for place, problem in faults.items() if place[0] == uuid}
+    parts = {
+        mig.uuid: problem
+        for mig in view.mig
+        for (gi, ci), problem in ours.items()
+        if gi == mig.gi_id and ci in (None, mig.ci_id)
+    }
+    return replace(view, problem=ours.get((None, None)), mig_problems=parts) if ours else view
+
+
+def divided(device: MigDevice) -> bool:
+    """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
+    return "c." in device.profile
