@@ -38,9 +38,9 @@ class Scene:
         self.checkpoint = Checkpoint(folder / "checkpoint.json")
         described = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}
         devices = [{"name": "GPU-0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}]
-        self.files = ClaimFiles(folder, lambda: {**described, "devices": devices})
+        self.files: Any = ClaimFiles(folder, lambda: {**described, "devices": devices})
         self.there = self.files.there
-        self.files.there = self.is_there  # type: ignore[method-assign]
+        self.files.there = self.is_there
         scene: Any = self
         self.preparer = Preparer(
             self.checkpoint,
@@ -58,8 +58,13 @@ class Scene:
     def ask(self, doing: str, *_words: str, **_more: str) -> Any:
         """Answer as the API."""
         self.asked.append(doing)
-        result = {"request": "r", "driver": "gpu.node", "pool": "gpu.node/n", "device": self.device}
-        result = {**result, "shareID": UID, "consumedCapacity": SHARE}  # type: ignore[dict-item]
+        result: dict[str, Any] = {
+            "request": "r",
+            "driver": "gpu.node",
+            "pool": "gpu.node/n",
+            "device": self.device,
+        }
+        result = {**result, "shareID": UID, "consumedCapacity": SHARE}
         meta = {"namespace": "ns", "name": "c", "uid": UID}
         return {
             "metadata": meta,
@@ -116,14 +121,14 @@ def test_a_claim_that_was_moved_is_not_looked_for_where_it_was(tmp_path: Path) -
 
 
 def test_a_claim_is_written_down_by_what_holds_when_the_api_has_answered(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
+    scene: Any = Scene(tmp_path)
     answer = scene.ask
 
     def late(doing: str, *words: str, **more: str) -> Any:
         scene.preparer.snapshot = Snapshot(Config(), scene.preparer.snapshot.inventory)
         return answer(doing, *words, **more)
 
-    scene.ask = late  # type: ignore[method-assign]
+    scene.ask = late
     with pytest.raises(NodeError, match="leaves its GPU to the device plugin"):
         scene.preparer.prepare("ns", "c", UID)
     assert scene.checkpoint.claims == {}
