@@ -5,28 +5,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi.generated import NVIDIA_CTK
-from .._core.errors import NodeError, checked_timeout
 from .._core.packages.apt import upstream
-from .._core.packages.package import Change, still_there
 from .._core.packages.presets import TOOLKIT_PRESETS
 from .._core.packages.repository import Known, Repository
 from .._core.packages.repository import parse as parse_repository
-from .._core.steps import Plan, Step
-from .._core.toolkit import plan as toolkit
-from .._core.toolkit.plan import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
-from .._core.toolkit.version import MINIMUM_TEXT
+from .._core.software.toolkit import plan as toolkit
+from .._core.software.toolkit.plan import (
+    ALL,
+    BASE,
+    DROP_IN,
+    PLACE,
+    VENDOR_FILE,
+    Desired,
+    Observed,
+    Record,
+)
+from .._core.software.toolkit.version import MINIMUM_TEXT
+from .._core.steps import Plan
 from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
-from .._host.packages.api import PackageManager
-from .nodeinfo import os_release
 from .own_files import OwnFiles
-from .recorded import REPOSITORY_SPEC, Additions, existing, named, package_manager
+from .recorded import REPOSITORY_SPEC, existing, named
 from .runtimes.record import Records
+from .software import Software
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
@@ -50,30 +55,29 @@ SPEC: t.Dict[str, t.Any] = {
 }
 
 
-class ToolkitCapability:
+class ToolkitCapability(Software[Observed, Record]):
     """Keeps the NVIDIA container toolkit of a node installed and held at a safe version."""
 
-    name = "container_toolkit"
+    name, title, purpose = (
+        "container_toolkit",
+        "the NVIDIA container toolkit",
+        "the container toolkit",
+    )
+    instead = "use mode cdi of gpu.node.container_runtime, which needs none of it"
+    rivals = "", "look at what they need, and remove them yourself or ask for another version"
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
-        self._timeout = checked_timeout(values.pop("lock_timeout"))
+        super().__init__(host, RECORD, Record, values.pop("lock_timeout"))
         toolkit.check_version(values["version"])
-        self._host, self._check_mode = host, check_mode
-        self._added = Additions(host, RECORD, Record)
-        self._family = _family(host)
+        self._check_mode = check_mode
         self._desired = Desired(
             repository=self._repository(values.pop("repository"), values["state"]), **values
         )
-        self._refreshed, self._note = False, ""
-        self._actions: t.Dict[str, t.Callable[[t.Mapping[str, t.Any]], None]] = {
-            "repair": lambda _params: self._manager.repair(),
-            "refresh": self._refresh,
+        self._actions |= {
             "repository": lambda params: self._added.write_repository(self._manager, params),
             "vendor": self._vendor,
-            "install": self._install,
-            "hold": self._hold,
-            "release": lambda _params: self._added.release(self._manager, self._added.record.holds),
+            "release": self._hold,
             "purge": self._purge,
             "remove": self._remove,
         }
@@ -87,17 +91,6 @@ class ToolkitCapability:
         found = named(self._host, values, TOOLKIT_PRESETS, self._family)
         return None if found is None else parse_repository(found)
 
-    @property
-    def _manager(self) -> PackageManager:
-        if not self._family:
-            raise NodeError(
-                "the NVIDIA container toolkit cannot be installed on this system",
-                cause=f"/etc/os-release names none of {', '.join(toolkit.FAMILIES)}",
-                hint="install it by other means, or use mode cdi of gpu.node.container_runtime, which needs none of it",
-            )
-        purpose = "the container toolkit"
-        return package_manager(self._family, self._host, self._timeout, purpose, self.name)
-
     # --- observe ---
 
     def observe(self) -> Observed:
@@ -106,30 +99,20 @@ class ToolkitCapability:
         present = wanted.state == "present"
         files = existing(host, PLACE.paths)
         if not (present or record or files):
-            return Observed(self._family, {}, {}, Known(), record)
-        manager = self._manager
-        packages = manager.packages()
+            return Observed(self._family, {}, {}, record)
         path = wanted.repository.key_path if wanted.repository else ""
-        observed = Observed(
-            family=self._family,
-            packages={name: packages[name] for name in ALL if name in packages},
-            policies=manager.policies(ALL) if present else {},
-            repository=Known(
-                files, host.read(path) if path and present else None, manager.trusted()
-            ),
-            record=record,
+        key = host.read(path) if path and present else None
+        manager = self._manager
+        return self._observed(
+            Observed,
+            ALL,
+            present=present,
+            repository=Known(files, key, manager.trusted()),
             sources=manager.sources() if wanted.repository else (),
             drop_in=host.read(DROP_IN),
             vendor_file=_is_vendors(host.read(VENDOR_FILE)),
             users=() if present else self._users(),
-            interrupted=manager.interrupted(),
-            refreshed=self._refreshed,
-            note=self._note,
         )
-        if present or not record.packages or observed.unfinished:
-            return observed
-        ours = still_there(record.packages, packages)
-        return dataclasses.replace(observed, removal=manager.removal(ours))
 
     def _users(self) -> t.Tuple[str, ...]:
         """Name the configurations of ours that would stop containers from starting without it."""
@@ -152,8 +135,8 @@ class ToolkitCapability:
         return tuple(found)
 
     def plan(self, state: Observed) -> Plan:
-        """Plan with pure functions; NodeError also where packages could not be held afterwards."""
-        found = toolkit.plan(state, self._desired, check_mode=self._check_mode)
+        """Plan with pure functions; NodeError also where packages could not be installed, or held afterwards."""
+        found = self._possible(toolkit.plan(state, self._desired, check_mode=self._check_mode))
         if any(step.action == "hold" for step in found.steps):
             self._manager.check_hold()
         return found
@@ -166,14 +149,6 @@ class ToolkitCapability:
 
     # --- apply ---
 
-    def apply(self, step: Step) -> None:
-        """Carry out one step."""
-        self._actions[step.action](step.params)
-
-    def _refresh(self, _params: t.Mapping[str, t.Any]) -> None:
-        self._note = self._manager.update()
-        self._refreshed = True
-
     def _vendor(self, params: t.Mapping[str, t.Any]) -> None:
         if params["text"] is None:
             self._remove_drop_in()
@@ -184,33 +159,13 @@ class ToolkitCapability:
         if params["file"]:
             self._host.remove(VENDOR_FILE)
 
-    def _install(self, params: t.Mapping[str, t.Any]) -> None:
-        record = self._added.record
-        change = Change(params["packages"], (), {}, record.holds)
-        simulation = self._manager.simulate(change)
-        if simulation.removed:
-            raise NodeError(
-                f"the installation would remove {', '.join(simulation.removed)}; nothing was changed",
-                hint="look at what they need, and remove them yourself or ask for another version",
-            )
-        self._added.remember(packages=record.packages | set(simulation.new))
-        self._manager.change(change)
-
-    def _hold(self, params: t.Mapping[str, t.Any]) -> None:
-        packages = self._manager.packages()
-        free = [name for name in params["hold"] if not packages[name].held]
-        if free:
-            self._added.hold(self._manager, free)
-
     def _purge(self, params: t.Mapping[str, t.Any]) -> None:
         self._added.release(self._manager, params["packages"])
         self._manager.purge(params["packages"])
         self._added.remember(packages=self._added.record.packages - set(params["packages"]))
 
     def _remove(self, params: t.Mapping[str, t.Any]) -> None:
-        self._added.release(self._manager, self._added.record.holds)
-        if params["packages"]:
-            self._manager.purge(params["packages"])
+        self._take_back(params["packages"])
         self._added.forget_repository(self._manager, params["files"])
         if self._added.record.drop_in:
             self._remove_drop_in()
@@ -233,15 +188,8 @@ class ToolkitCapability:
         return {
             "toolkit_version": upstream(version) if version else None,
             "minimum_version": MINIMUM_TEXT,
-            "packages": {name: state.version(name) for name in ALL if state.version(name)},
+            "packages": state.there(ALL),
         }
-
-
-def _family(host: Host) -> str:
-    """Return whose package manager a system has; nothing for one that is not known."""
-    release = os_release(host)
-    words = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
-    return next((toolkit.FAMILIES[word] for word in words if word in toolkit.FAMILIES), "")
 
 
 def _is_vendors(text: t.Optional[str]) -> bool:

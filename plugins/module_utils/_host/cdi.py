@@ -16,7 +16,7 @@ from .._core.cdi.rivals import rivals
 from .._core.cdi.rules import HOOK_PROGRAMS, check
 from .._core.errors import NodeError
 from .._core.gpu import CONTROL_NODES, Inventory
-from .._core.toolkit.version import MINIMUM_TEXT, described, is_safe, number
+from .._core.software.toolkit.version import MINIMUM_TEXT, described, is_safe, number
 from .api import Host
 from .driver_files import DriverFiles
 

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm import exporter
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.desired import Exporter
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm import exporter
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.desired import Exporter
 from gpu_plugin._shared._core.cdi import boot as cdi_boot
 from gpu_plugin._shared._core.mig import boot as mig_boot
 from gpu_plugin._shared._core.mig import label as mig_label

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import time
 import typing as t
 
-from ..._core.dcgm.desired import parse
-from ..._core.dcgm.exporter import (
+from ..._core.packages.apt import upstream
+from ..._core.software.dcgm.desired import parse
+from ..._core.software.dcgm.exporter import (
     COUNTERS,
     DCGM_UNIT,
     PROGRAM,
@@ -20,21 +20,17 @@ from ..._core.dcgm.exporter import (
     UNIT_FILE,
     VENDOR_UNIT,
 )
-from ..._core.dcgm.plan import EVERY, describe
-from ..._core.dcgm.plan import plan as plan_dcgm
-from ..._core.dcgm.state import Observed, Record
-from ..._core.driver import distributions
-from ..._core.errors import NodeError, checked_timeout
-from ..._core.packages.apt import upstream
-from ..._core.packages.package import Change, still_there
-from ..._core.steps import Plan, Step
+from ..._core.software.dcgm.plan import EVERY, describe
+from ..._core.software.dcgm.plan import plan as plan_dcgm
+from ..._core.software.dcgm.state import Observed, Record
+from ..._core.steps import Plan
 from ..._host.api import Host, properties
-from ..._host.packages.api import PackageManager
 from ..._host.units import failure, systemctl
 from ..download import bring
-from ..nodeinfo import environment, library_versions, loaded_driver, os_release
+from ..nodeinfo import environment, library_versions, loaded_driver
 from ..own_files import OwnFiles
-from ..recorded import Additions, existing, package_manager
+from ..recorded import existing
+from ..software import Software
 from .services import RECORD
 
 EXPORTER_SPEC: t.Dict[str, t.Any] = {
@@ -72,24 +68,21 @@ Params = t.Mapping[str, t.Any]
 START_SECONDS, LOOK_SECONDS = 30.0, 1.5
 
 
-class DcgmCapability:
+class DcgmCapability(Software[Observed, Record]):
     """Keeps DCGM, and its exporter where one is named, installed and running."""
 
-    name = "dcgm"
+    name, title, purpose = "dcgm", "DCGM", "DCGM"
+    instead = "leave dcgm_state out"
+    rivals = (
+        "DCGM 4 does not go with DCGM 3, whose package is datacenter-gpu-manager",
+        "remove what is in the way yourself: {}",
+    )
 
     def __init__(self, host: Host, params: Params, *, check_mode: bool) -> None:
         values = dict(params)
-        self._timeout = checked_timeout(values.pop("lock_timeout"))
-        self._desired = parse(values)
-        self._host, self._check_mode = host, check_mode
-        self._added = Additions(host, RECORD, Record)
-        self._refreshed, self._note = False, ""
-        self._family = _family(host)
-        self._actions: t.Dict[str, t.Callable[[Params], None]] = {
-            "repair": lambda _params: self._manager.repair(),
-            "refresh": self._refresh,
-            "install": self._install,
-            "hold": self._hold,
+        super().__init__(host, RECORD, Record, values.pop("lock_timeout"))
+        self._desired, self._check_mode = parse(values), check_mode
+        self._actions |= {
             "enable": self._enable,
             "start": self._start,
             "manage": self._manage,
@@ -100,16 +93,6 @@ class DcgmCapability:
             "remove": self._remove,
         }
 
-    @property
-    def _manager(self) -> PackageManager:
-        if not self._family:
-            raise NodeError(
-                "DCGM cannot be installed on this system",
-                cause=f"/etc/os-release names none of {distributions.in_words()}",
-                hint="install it by other means, or leave dcgm_state out",
-            )
-        return package_manager(self._family, self._host, self._timeout, "DCGM")
-
     # --- observe ---
 
     def observe(self) -> Observed:
@@ -118,39 +101,22 @@ class DcgmCapability:
         present = desired.state == "present"
         if not (present or record):
             return Observed(self._family, {}, {}, record)
-        manager = self._manager
-        packages = manager.packages()
-        names = sorted({*EVERY, *desired.exporters_package})
         units = (DCGM_UNIT, UNIT, VENDOR_UNIT)
-        services = {
-            one: properties(host, one, "ActiveState", "UnitFileState", "MainPID") for one in units
-        }
-        observed = Observed(
-            family=self._family,
-            packages={one: packages[one] for one in {*names, *record.packages} if one in packages},
-            policies=manager.policies(names) if present else {},
-            record=record,
+        wanted = ("ActiveState", "UnitFileState", "MainPID")
+        return self._observed(
+            Observed,
+            sorted({*EVERY, *desired.exporters_package}),
+            present=present,
             driver=_driver(host),
-            services=services,
+            services={one: properties(host, one, *wanted) for one in units},
             files=existing(host, (COUNTERS, UNIT_FILE)),
             digest=_digest(host.read_bytes(PROGRAM)),
             running=self._running(),
-            interrupted=manager.interrupted(),
-            refreshed=self._refreshed,
-            note=self._note,
         )
-        if present or not record.packages or observed.unfinished:
-            return observed
-        ours = still_there(record.packages, packages)
-        return dataclasses.replace(observed, removal=manager.removal(ours))
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions, and have the package manager simulate what it would do."""
-        found = plan_dcgm(state, self._desired, check_mode=self._check_mode)
-        for step in found.steps:
-            if step.action == "install" and step.params:
-                self._simulate(self._change(step.params))
-        return found
+        return self._possible(plan_dcgm(state, self._desired, check_mode=self._check_mode))
 
     def own(self, _state: Observed) -> OwnFiles:
         """Return what is root's alone."""
@@ -160,46 +126,8 @@ class DcgmCapability:
 
     # --- apply ---
 
-    def apply(self, step: Step) -> None:
-        """Carry out one step."""
-        self._actions[step.action](step.params)
-
     def _systemctl(self, *words: str) -> None:
         systemctl(self._host, *words)
-
-    def _refresh(self, _params: Params) -> None:
-        self._note = self._manager.update()
-        self._refreshed = True
-
-    def _change(self, params: Params) -> Change:
-        return Change(params["packages"], params["remove"], {}, self._added.record.holds)
-
-    def _simulate(self, change: Change) -> t.Tuple[str, ...]:
-        """Return what would be new; refuse where packages of others would go."""
-        simulation = self._manager.simulate(change)
-        lost = sorted(set(simulation.removed) - set(change.remove))
-        if lost:
-            raise NodeError(
-                f"the installation would remove {', '.join(lost)}; nothing was changed",
-                cause="DCGM 4 does not go with DCGM 3, whose package is datacenter-gpu-manager",
-                hint=f"remove what is in the way yourself: {', '.join(lost)}",
-            )
-        return simulation.new
-
-    def _install(self, params: Params) -> None:
-        change = self._change(params)
-        new = self._simulate(change)
-        self._added.remember(packages=self._added.record.packages | set(new))
-        self._manager.change(change)
-        there = still_there(change.remove, self._manager.packages())
-        gone = set(change.remove) - set(there)
-        self._added.remember(packages=self._added.record.packages - gone)
-
-    def _hold(self, params: Params) -> None:
-        if params["release"]:
-            self._added.release(self._manager, params["release"])
-        if params["hold"]:
-            self._added.hold(self._manager, params["hold"])
 
     def _manage(self, params: Params) -> None:
         self._added.remember(managed=self._added.record.managed | {params["unit"]})
@@ -266,9 +194,7 @@ class DcgmCapability:
             self._remove_exporter()
         if DCGM_UNIT in self._added.record.enabled:
             self._systemctl("disable", "--now", DCGM_UNIT)
-        self._added.release(self._manager, self._added.record.holds)
-        if params["packages"]:
-            self._manager.purge(params["packages"])
+        self._take_back(params["packages"])
         self._added.forget()
 
     # --- report ---
@@ -285,12 +211,6 @@ class DcgmCapability:
             "service": found["service"],
             "exporter_address": found["exporter"],
         }
-
-
-def _family(host: Host) -> str:
-    """Return whose package manager a system has; nothing for one that is not known."""
-    system = os_release(host).get("ID", "")
-    return next((one.family for one in distributions.SUPPORTED if system in one.ids), "")
 
 
 def _driver(host: Host) -> str:

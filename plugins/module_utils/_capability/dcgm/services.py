@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._core.dcgm import units
-from ..._core.dcgm.units import DCGM_UNIT, UNIT
+from ..._core.software.dcgm import units
+from ..._core.software.dcgm.units import DCGM_UNIT, UNIT
 from ..._host.api import Host
 
 RECORD = "/var/lib/gpu-node/dcgm.json"

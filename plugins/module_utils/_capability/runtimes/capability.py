@@ -22,9 +22,9 @@ from ..._core.runtimes.common import (
 )
 from ..._core.runtimes.edits import Change
 from ..._core.runtimes.imports import DROP_IN, EARLIER_DROP_INS
+from ..._core.software.toolkit import version as toolkit_version
 from ..._core.steps import Plan, Step
 from ..._core.text.masking import excerpts, masked_text
-from ..._core.toolkit import version as toolkit_version
 from ..._host.api import Host
 from ..own_files import OwnFiles
 from .engine import Runtime

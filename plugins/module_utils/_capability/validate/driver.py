@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..._core.driver import distributions
+from ..._core import distributions
 from ..._core.driver_units import FABRIC_SERVICE
 from ..._core.errors import NodeError
 from ..._core.packages.package import Record
@@ -83,9 +83,8 @@ def holds(host: Host) -> Holds:
 
 
 def _held(host: Host) -> t.FrozenSet[str]:
-    release = nodeinfo.os_release(host)
-    known = distributions.supported(release.get("ID", ""), distributions.release(release))
-    if known is None:
+    family = distributions.family(nodeinfo.os_release(host))
+    if not family:
         raise NodeError("the package manager of this distribution is not known")
-    found = package_manager(known.family, host, 0, "nothing").packages()
+    found = package_manager(family, host, 0, "nothing").packages()
     return frozenset(name for name, one in found.items() if one.held)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .. import distributions
 from ..errors import InputError, NodeError
 from ..steps import Step
 
@@ -31,16 +32,12 @@ class Family(t.NamedTuple):
 # later: python311 in the module Python 3, linuxpunx.com (of SUSE's), 25 March 2024. Debian and Ubuntu have one each.
 RHEL = Family("rhel", "python3.{}", "enable the repository that has them, AppStream in RHEL")
 SUSE = Family("suse", "python3{}", "enable SUSE's module Python 3 (SUSEConnect)")
-FAMILIES = {
-    **dict.fromkeys(("rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"), RHEL),
-    **dict.fromkeys(("suse", "sles", "opensuse-leap"), SUSE),
-}
+FAMILIES = {one.manager: one for one in (RHEL, SUSE)}
 
 
 def family(release: t.Mapping[str, str]) -> t.Optional[Family]:
     """Return the family of a system by its /etc/os-release, None where there is only one Python."""
-    words = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
-    return next((FAMILIES[word] for word in words if word in FAMILIES), None)
+    return FAMILIES.get(distributions.family(release))
 
 
 def packages(found: Family, named: t.Optional[str]) -> t.List[str]:

@@ -13,7 +13,7 @@ from ..driver.distributions import SUPPORTED, Distribution
 from ..driver.names import Names, Offer, Wanted
 from ..runtimes.common import CRIO, DOCKER, PODMAN
 from ..runtimes.containerd import CONTAINERD
-from ..toolkit.plan import ALL as TOOLKIT
+from ..software.toolkit.plan import ALL as TOOLKIT
 
 KERNEL = "<kernel>"
 TYPES = ("open", "proprietary")

@@ -9,9 +9,9 @@ import posixpath
 import typing as t
 
 from ..errors import NodeError
+from ..software.toolkit.version import MINIMUM_TEXT, described, is_safe
 from ..text import json_data
 from ..text.shown import cut, shown
-from ..toolkit.version import MINIMUM_TEXT, described, is_safe
 from .rules import VERSIONS, is_newer, problems, unknown_keys, without_pipes
 from .specification import KIND
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .. import distributions as known
 from . import debian
 from .names import Names, Offer, Wanted
 from .rhel import packages as rhel
@@ -36,7 +37,7 @@ SUPPORTED = (
     Distribution(
         "debian",
         "Debian",
-        ("debian",),
+        known.DEBIAN,
         {"bookworm": "12", "trixie": "13"},
         debian.packages,
         modules=lambda _names: debian.MODULES,
@@ -45,7 +46,7 @@ SUPPORTED = (
     Distribution(
         "ubuntu",
         "Ubuntu",
-        ("ubuntu",),
+        known.UBUNTU,
         {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
         debian.ubuntu_packages,
         prefixes=("nvidia-",),
@@ -54,18 +55,18 @@ SUPPORTED = (
     Distribution(
         "rhel",
         "RHEL family",
-        ("rhel", "rocky", "almalinux", "centos", "ol"),
+        known.RHEL,
         {one: one for one in ("8", "9", "10")},
         rhel.rhel_packages,
     ),
     Distribution(
-        "rhel", "Fedora", ("fedora",), {one: one for one in ("43", "44")}, rhel.rhel_packages
+        "rhel", "Fedora", known.FEDORA, {one: one for one in ("43", "44")}, rhel.rhel_packages
     ),
-    Distribution("rhel", "Amazon Linux", ("amzn",), {"2023": "2023"}, rhel.rhel_packages),
+    Distribution("rhel", "Amazon Linux", known.AMAZON, {"2023": "2023"}, rhel.rhel_packages),
     Distribution(
         "suse",
         "SUSE",
-        ("sles", "opensuse-leap"),
+        known.SUSE,
         {one: one for one in ("15.6", "15.7", "16.0")},
         suse.suse_packages,
         candidates=suse.suse_candidates,
@@ -75,7 +76,7 @@ SUPPORTED = (
 
 def release(values: t.Mapping[str, str]) -> str:
     """Return what os-release says of the release in the word that the releases know it by."""
-    found = next((one.family for one in SUPPORTED if values.get("ID") in one.ids), "")
+    found = known.FAMILIES.get(values.get("ID", ""), "")
     number = values.get("VERSION_ID", "")
     words = {"rhel": number.split(".")[0], "suse": number}
     return words.get(found, values.get("VERSION_CODENAME", ""))

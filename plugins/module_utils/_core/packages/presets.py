@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import typing as t
 
+from .. import distributions
 from ..errors import InputError
 from ..text.masking import masked_text
-from .repository import ADDRESS, URL
+from .repository import ADDRESS, RPM_FAMILIES, URL
 
 Values = t.Mapping[str, t.Any]
-RHEL_FAMILY = ("rhel", "rocky", "almalinux", "centos", "ol")
 BOTH = ("x86_64", "aarch64")
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 TOOLKIT = "https://nvidia.github.io/libnvidia-container"
@@ -101,7 +101,7 @@ def _driver(system: System) -> Preset:
 def cuda_folder(system: System) -> str:
     """Return what NVIDIA would call the folder of a system's release."""
     major = system.version.split(".")[0]
-    if system.id in RHEL_FAMILY:
+    if system.id in distributions.RHEL:
         return f"rhel{major}"
     return SUSE.get((system.id, major), system.id + system.version.replace(".", ""))
 
@@ -113,7 +113,7 @@ def _toolkit(channel: str) -> Known:
         if system.machine not in BOTH:
             raise _unknown(system, "x86_64 and aarch64")
         debian, rpm = f"deb/{DEBIAN_MACHINES[system.machine]}", f"rpm/{system.machine}"
-        folder = f"{channel}/{debian if system.family == 'debian' else rpm}"
+        folder = f"{channel}/{rpm if system.family in RPM_FAMILIES else debian}"
         # NVIDIA signs the lists, and not the packages.
         return Preset(TOOLKIT, folder, "gpgkey", TOOLKIT_KEY, True, False)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm import capability as dcgm
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import (
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import (
     COUNTERS,
     PROGRAM,
     UNIT,
     UNIT_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 
 from tests.fakes.library.dcgm_nodes import EXPORTER, DcgmNode, capability, converge
 

@@ -12,8 +12,11 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
     MigCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import DCGM_UNIT, UNIT
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import (
+    DCGM_UNIT,
+    UNIT,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
 from tests.fakes.packages import debian

@@ -18,11 +18,11 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.servic
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
     MigCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.exporter import UNIT
-from ansible_collections.gpu.node.plugins.module_utils._core.dcgm.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.services import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import UNIT
+from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.packages.debian import VERSION, Debian, capability, converge, converged

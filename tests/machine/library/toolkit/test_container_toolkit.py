@@ -29,8 +29,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
     InputError,
     NodeError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import (
+from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import (
     ALL,
     BASE,
     DROP_IN,
@@ -38,6 +37,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import
     PLACE,
     VENDOR_FILE,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository, missing

@@ -16,7 +16,11 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.container_too
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import ALL, BASE, PLACE
+from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import (
+    ALL,
+    BASE,
+    PLACE,
+)
 
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.packages.rpm_nodes import BASE as BASE_SYSTEM

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.container_too
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.presets import TOOLKIT_KEY
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit.plan import ALL, PLACE
+from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import ALL, PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository

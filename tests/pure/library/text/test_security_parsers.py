@@ -30,12 +30,12 @@ from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import common as runtime
 from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
-from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import LONGEST, shown
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import plan as toolkit
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
+from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit import plan as toolkit
+from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit import (
     version as toolkit_version,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data
+from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import LONGEST, shown
 
 from tests.fakes.library.gpu_values import gpu
 from tests.support.alarm import alarm

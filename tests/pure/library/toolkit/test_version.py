@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.toolkit import (
+from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit import (
     version as toolkit_version,
 )
 

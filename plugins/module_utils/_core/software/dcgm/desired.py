@@ -9,9 +9,9 @@ import dataclasses
 import re
 import typing as t
 
-from ..driver.components.packages import cuda, dcgm
-from ..driver.state import LOCATION, SHA256
-from ..errors import InputError
+from ...driver.components.packages import cuda, dcgm
+from ...driver.state import LOCATION, SHA256
+from ...errors import InputError
 
 ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):\d{1,5}")
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+.-]+")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..packages import package
-from ..packages.package import Package, Policy, Removal
+from ...packages import package
+from .. import state
 
 Properties = t.Mapping[str, str]
 
@@ -28,44 +28,19 @@ class Record(package.Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed:
+class Observed(state.Observed[Record]):
     """What the node has.
 
     ``driver`` is the driver's version, empty without one. ``services`` have systemd's properties by unit, ``files``
     the texts of the exporter's files by path. ``digest`` is the SHA-256 of the program, empty where it is not there,
-    ``running`` the settings that the exporter's process was started with. ``refreshed`` says that this run has fetched
-    the package lists, ``note`` what went wrong with it. ``removal`` is there when additions are to be removed again
-    and dpkg is in order.
+    ``running`` the settings that the exporter's process was started with.
     """
 
-    family: str
-    packages: t.Mapping[str, Package]
-    policies: t.Mapping[str, Policy]
-    record: Record
     driver: str = ""
     services: t.Mapping[str, Properties] = dataclasses.field(default_factory=dict)
     files: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     digest: str = ""
     running: str = ""
-    interrupted: bool = False
-    refreshed: bool = False
-    note: str = ""
-    removal: t.Optional[Removal] = None
-
-    def version(self, name: str) -> t.Optional[str]:
-        """Return the version of a package that is installed."""
-        found = self.packages.get(name)
-        return found.version if found and found.installed else None
-
-    def versions(self, name: str) -> t.Tuple[str, ...]:
-        """Return every version that can be had, newest first, the installed one among them."""
-        policy, have = self.policies.get(name), self.version(name)
-        offered = policy.versions if policy else ()
-        return offered if have is None or have in offered else (*offered, have)
-
-    def held(self, name: str) -> bool:
-        """Tell whether a package is on hold."""
-        return name in self.packages and self.packages[name].held
 
     def active(self, unit: str) -> bool:
         """Tell whether a service runs."""
@@ -74,8 +49,3 @@ class Observed:
     def enabled(self, unit: str) -> bool:
         """Tell whether a service starts at boot."""
         return self.services.get(unit, {}).get("UnitFileState") == "enabled"
-
-    @property
-    def unfinished(self) -> bool:
-        """Tell whether a transaction was killed."""
-        return self.interrupted or any(one.broken for one in self.packages.values())

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import readable
-from ..text import json_data
+from ...errors import readable
+from ...text import json_data
 
 DCGM_UNIT = "nvidia-dcgm.service"
 UNIT = "gpu-dcgm-exporter.service"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..errors import NodeError, refuse_masked
-from ..steps import Step
+from ...errors import NodeError, refuse_masked
+from ...steps import Step
 from .desired import Desired, Exporter
 from .exporter import DCGM_UNIT, PROGRAM, UNIT, UNIT_FILE, VENDOR_UNIT, digest_of, files
 from .state import Observed

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from ..boot import unit_file
+from ...boot import unit_file
 from . import units
 from .desired import Exporter
 

@@ -1,0 +1,1 @@
+../../../../../../../../plugins/module_utils/_core/software/toolkit/version.py
