@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core.allocated import names
 from .._core.errors import InputError, NodeError
 from .._core.gpu import Gpu, NvmlError
 from .._core.gpu_record import Gpus
+from .._core.in_use.allocated import names
 from .._core.steps import Plan, Step
 from .._host import cloud_init
 from .._host.api import Host
 from .._host.in_service import standing
 from .._nvml.real import Nvml, open_nvml
-from . import allocated
+from .in_use import allocated
 from .nodeinfo import gpus, loaded_driver, pci_devices, recorded_gpus
 
 Info = t.Dict[str, t.Any]

@@ -9,13 +9,13 @@ import datetime
 import os
 import typing as t
 
-from .._core.allocated import Allocation
 from .._core.driver.releases.table import parse
 from .._core.errors import NodeError
+from .._core.in_use.allocated import Allocation
 from .._core.overview import status, using
 from .._host.api import Host
-from . import allocated
 from .agent.status import ask
+from .in_use import allocated
 from .in_use.users import gpu_users, user_of
 from .nodeinfo import os_release
 from .validate.driver import pending

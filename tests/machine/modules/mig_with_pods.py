@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import ROOTS, SOCKET
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import ROOTS, SOCKET
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.modules import mig

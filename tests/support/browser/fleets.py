@@ -10,9 +10,9 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import Allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import parse
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import GiProfile, Gpu
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.overview import status, using
 
 TODAY = datetime.date(2026, 11, 22)

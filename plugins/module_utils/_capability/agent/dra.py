@@ -13,8 +13,7 @@ import typing as t
 from ..._core.agent.deployment import Service
 from ..._core.agent.desired import CONFIG, DRA_SETTINGS, UNITS, Desired
 from ..._core.agent.registration import KUBELET
-from ..._core.allocated import Devices
-from ..._core.dra import handover, names
+from ..._core.dra import names
 from ..._core.dra.allocation import (
     DEFAULTS,
     OVERSUBSCRIPTIONS,
@@ -24,10 +23,12 @@ from ..._core.dra.allocation import (
 )
 from ..._core.errors import NodeError
 from ..._core.gpu import NvmlError
+from ..._core.in_use import handover
+from ..._core.in_use.allocated import Devices
 from ..._host.api import Host
 from ..._host.units import systemctl
 from ..._nvml.real import Nvml, open_nvml
-from .. import allocated
+from ..in_use import allocated
 
 OPTIONS: t.Dict[str, t.Any] = {
     "allocation": {

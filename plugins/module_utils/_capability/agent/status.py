@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._core.allocated import ROOTS, SOCKET
 from ..._core.boot import PROGRAM
+from ..._core.in_use.allocated import ROOTS, SOCKET
 from ..._core.text import json_data
 from ..._host.api import Completed, Host
 

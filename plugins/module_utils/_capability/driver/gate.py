@@ -9,15 +9,14 @@ import dataclasses
 import time
 import typing as t
 
-from ..._core.allocated import names
 from ..._core.driver import taking
 from ..._core.driver.state import Observed
 from ..._core.errors import NodeError, checked_timeout
+from ..._core.in_use.allocated import names
 from ..._core.in_use.busy import FAIL, PROCEED, WAIT
 from ..._core.steps import Plan
 from ..._host.api import Host
-from .. import allocated
-from ..in_use import services
+from ..in_use import allocated, services
 from ..in_use.users import gpu_users
 
 SPEC: t.Dict[str, t.Dict[str, t.Any]] = {

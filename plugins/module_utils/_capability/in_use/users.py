@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..._core import pods
 from ..._core.driver_units import FABRIC_SERVICE, SERVICE
+from ..._core.in_use import pods
 from ..._core.in_use.users import (
     Container,
     User,
@@ -25,7 +25,6 @@ DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 char
 DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
 DOCKER = "/var/lib/docker/containers/{}/config.v2.json"
 PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
-LOGS = "/var/log/pods"
 
 
 def gpu_users(host: Host) -> t.Tuple[User, ...]:
@@ -52,7 +51,7 @@ def user_of(host: Host, pid: int) -> User:
         program=proc(host, str(pid), "comm").strip("\n"),
         unit=unit_of(where),
         container=_named(host, container) if container else None,
-        pod=pods.name_of(uid, host.listdir(LOGS)) if uid else "",
+        pod=pods.name_of(uid, host.listdir(pods.LOGS)) if uid else "",
     )
 
 

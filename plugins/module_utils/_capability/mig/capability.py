@@ -10,13 +10,13 @@ import dataclasses
 import time
 import typing as t
 
-from ..._core.allocated import Allocation, Devices, Holder, holders
 from ..._core.boot import State as Boot
 from ..._core.boot import unit_file
 from ..._core.dra.checkpoint import made
 from ..._core.dra.names import CHECKPOINT as CLAIMS
 from ..._core.errors import NodeError, checked_timeout
 from ..._core.gpu import Gpu, NvmlError, Process
+from ..._core.in_use.allocated import Allocation, Devices, Holder, holders
 from ..._core.in_use.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
 from ..._core.mig import before, label
 from ..._core.mig import boot as mig_boot
@@ -35,8 +35,8 @@ from ..._core.steps import Plan, Step
 from ..._host.api import Host
 from ..._nvml.mig import Changes, planned, read
 from ..._nvml.real import Nvml, open_nvml
-from .. import allocated, boot
-from ..in_use import services
+from .. import boot
+from ..in_use import allocated, services
 from ..in_use.services import Services
 from ..in_use.users import user_of
 from ..nodeinfo import gpus as gpus_on_bus

@@ -37,7 +37,7 @@ from ..._nvml.real import Nvml, open_nvml
 from ..._nvml.within import LATE, within
 from ..agent.dra import status
 from ..agent.status import ask
-from ..allocated import CHECKPOINT
+from ..in_use.allocated import CHECKPOINT
 from ..nodeinfo import gpus, recorded_gpus
 from ..runtimes.engine import Runtime
 from . import driver, runtimes, services

@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..dra import handover
 from ..dra.names import UNIT as DRA_UNIT
 from ..errors import NodeError
+from ..in_use import handover
+from ..in_use.busy import refuse_if_busy
 from ..packages.package import Removal
 from ..steps import Plan, Step
 from . import held, mps_units, registration, sole
@@ -351,7 +352,7 @@ def _stopped(observed: Observed) -> t.List[Step]:
 
 
 def _absent(observed: Observed, prefix: str) -> t.List[Step]:
-    handover.refuse_removal(observed.held)
+    refuse_if_busy("the DRA driver can't be removed while pods have its devices", observed.held)
     steps = _unlabel(observed) + _remove_service(observed, DRA_UNIT)
     steps += _remove_service(observed, UNIT) + mps_units.end(observed.mps)
     planned = {step.params.get("path") for step in steps}

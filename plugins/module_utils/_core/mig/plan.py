@@ -9,9 +9,9 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ..allocated import Holder
 from ..errors import NodeError
 from ..gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
+from ..in_use.allocated import Holder
 from ..in_use.busy import refuse_if_busy
 from ..steps import IDLE_GPU, Step
 from ..text import json_data

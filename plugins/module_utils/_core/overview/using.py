@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..allocated import Allocation, Devices, places
 from ..gpu import ComputeInstance, Gpu, GpuInstance, MigDevice
+from ..in_use.allocated import Allocation, Devices, places
 from ..in_use.users import User
 
 Json = t.Dict[str, t.Any]

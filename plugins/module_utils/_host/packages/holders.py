@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ..._core.errors import NodeError
-from ..._core.pods import paths
+from ..._core.in_use.pods import paths
 from ..._core.text.shown import printable
 from ..api import Host
 

@@ -12,7 +12,6 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.allocated import LOGS
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration import KUBELET
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
@@ -23,6 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint impo
     entry,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.pods import LOGS
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.agent_host import (

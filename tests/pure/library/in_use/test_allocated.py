@@ -9,7 +9,14 @@ import json
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import (
+from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import mig_name
+from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
+    Gpu,
+    GpuInstance,
+    MigDevice,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import (
     Allocation,
     Devices,
     Holder,
@@ -20,13 +27,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.allocated import (
     names,
     parse,
     places,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import mig_name
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
-    Gpu,
-    GpuInstance,
-    MigDevice,
 )
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,8 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import allocated
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import names
+from ansible_collections.gpu.node.plugins.module_utils._capability.in_use import allocated
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
     PREPARED,
@@ -22,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint impo
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import names
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import FakeHost

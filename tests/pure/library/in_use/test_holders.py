@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core import pods
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use import pods
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.holders import advice
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import (
     Container,

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import Holder
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Holder
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import GpuState, plan_gpu
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import Holder
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Holder
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
     GpuState,

@@ -9,7 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.allocated import CHECKPOINT
+from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.allocated import (
+    CHECKPOINT,
+)
 from ansible_collections.gpu.node.plugins.module_utils._capability.overview import overview
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError

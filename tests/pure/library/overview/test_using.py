@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.allocated import Allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import Container, User
 from ansible_collections.gpu.node.plugins.module_utils._core.overview import using
 

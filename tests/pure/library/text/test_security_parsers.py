@@ -12,7 +12,6 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import rollback
-from ansible_collections.gpu.node.plugins.module_utils._core import pods
 from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
@@ -21,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specific
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import state as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import nvidia_device, parse_minors
+from ansible_collections.gpu.node.plugins.module_utils._core.in_use import pods
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import label
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (

@@ -12,9 +12,9 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.allocated import Devices, claims, holders, parse
 from .._shared._core.dra.names import CHECKPOINT
 from .._shared._core.errors import NodeError
+from .._shared._core.in_use.allocated import Devices, claims, holders, parse
 from .._shared._core.mig import boot as mig_boot
 from .._shared._core.mig import label
 from .._shared._core.mig.config import Selection

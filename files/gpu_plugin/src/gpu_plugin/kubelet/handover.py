@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.allocated import Allocation
 from .._shared._core.dra import checkpoint
 from .._shared._core.dra.checkpoint import Held
 from .._shared._core.dra.names import CHECKPOINT, DRA
 from .._shared._core.gpu import Gpu
+from .._shared._core.in_use.allocated import Allocation
 from .._shared._core.text.shown import counted
 from ..config.allocation import ALLOCATION, Dra, owner
 from ..config.strict_yaml import ConfigError

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .._shared._capability.allocated import of_pods_that_run
-from .._shared._core.allocated import Allocation
+from .._shared._capability.in_use.allocated import of_pods_that_run
+from .._shared._core.in_use.allocated import Allocation
 from .._shared._host.api import Host
 from ..model.inventory import Inventory
 from ..offer.decide import Offered

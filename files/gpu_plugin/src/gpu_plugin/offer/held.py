@@ -13,8 +13,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from .._shared._core.allocated import Allocation, Place, places
-from .._shared._core.allocated import Devices as OfGpu
+from .._shared._core.in_use.allocated import Allocation, Place, places
+from .._shared._core.in_use.allocated import Devices as OfGpu
 from .._shared._core.text.shown import counted
 from ..model.devices import Device, Devices, Resources
 from ..model.inventory import Inventory, Kind, Problem

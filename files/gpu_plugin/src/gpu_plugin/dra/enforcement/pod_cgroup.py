@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._core.errors import InputError, NodeError
-from ..._shared._core.pods import UID
+from ..._shared._core.in_use.pods import UID
 from ...mps.folders import failing
 
 QUALITIES: Final = ("", "burstable", "besteffort")

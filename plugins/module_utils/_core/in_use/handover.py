@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..allocated import Allocation, Devices, is_gpu, places
-from ..in_use.busy import DRAIN, Busy
-from .allocation import Owners
-from .names import BOTH, DRA, DRIVER
+from ..dra.allocation import Owners
+from ..dra.names import BOTH, DRA, DRIVER
+from .allocated import Allocation, Devices, is_gpu, places
+from .busy import refuse_if_busy
 
 
 def by_dra(one: Allocation) -> bool:
@@ -38,24 +38,5 @@ def _leaves(one: Allocation, node: t.Sequence[Devices], wanted: Owners) -> bool:
 
 def refuse(allocation: str, holders: t.Sequence[str]) -> None:
     """Raise Busy where somebody has what is to go to another."""
-    if holders:
-        raise Busy(
-            f"allocation: {allocation} would give GPUs out by another way while pods have them",
-            cause=f"in use by {', '.join(holders)}",
-            hint=DRAIN,
-            blocked_by=list(holders),
-            refused=True,
-            key="allocation",
-        )
-
-
-def refuse_removal(holders: t.Sequence[str]) -> None:
-    """Raise Busy where pods have claims: without the driver they could not end."""
-    if holders:
-        raise Busy(
-            "the DRA driver can't be removed while pods have its devices",
-            cause=f"in use by {', '.join(holders)}",
-            hint=DRAIN,
-            blocked_by=list(holders),
-            refused=True,
-        )
+    what = f"allocation: {allocation} would give GPUs out by another way while pods have them"
+    refuse_if_busy(what, holders, key="allocation")

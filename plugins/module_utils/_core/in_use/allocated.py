@@ -9,12 +9,12 @@ import dataclasses
 import re
 import typing as t
 
-from .dra.checkpoint import load
-from .dra.names import DRIVER
-from .errors import NodeError
-from .gpu import Gpu, GpuInstance, MigDevice
-from .text import json_data
-from .text.shown import printable
+from ..dra.checkpoint import load
+from ..dra.names import DRIVER
+from ..errors import NodeError
+from ..gpu import Gpu, GpuInstance, MigDevice
+from ..text import json_data
+from ..text.shown import printable
 
 # The kubelet's root folders: that of most distributions, k0s' and MicroK8s'; and its PodResources socket there.
 ROOTS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet")

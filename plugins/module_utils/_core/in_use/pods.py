@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+LOGS = "/var/log/pods"  # the kubelet's folders of logs
 # Where systemd, and k3s in a container, keep the node's first process.
 INIT = ("init.scope", "init")
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._core import pods
-from .._core.allocated import (
+from ..._core.boot import PROGRAM
+from ..._core.dra.names import CHECKPOINT as CLAIMS_HELD
+from ..._core.dra.names import DRIVER, NVIDIA
+from ..._core.errors import NodeError
+from ..._core.in_use import pods
+from ..._core.in_use.allocated import (
     ROOTS,
     SOCKET,
     Allocated,
@@ -19,18 +23,13 @@ from .._core.allocated import (
     is_gpu,
     parse,
 )
-from .._core.boot import PROGRAM
-from .._core.dra.names import CHECKPOINT as CLAIMS_HELD
-from .._core.dra.names import DRIVER, NVIDIA
-from .._core.errors import NodeError
-from .._host.api import Host
+from ..._host.api import Host
 
 SPEC: t.Dict[str, t.Any] = {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"}
 CLAIMS = "dra_manager_state"
 CHECKPOINT = (
     "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"  # whatever the root folder
 )
-LOGS = "/var/log/pods"
 SECONDS = 20.0
 DRIVERS = (NVIDIA, DRIVER)
 UNTOLD = (
@@ -59,7 +58,7 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
 def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
     if not given:
         return ()
-    running, folders = _running(host), host.listdir(LOGS)
+    running, folders = _running(host), host.listdir(pods.LOGS)
     booted = pods.boot_time(host.read("/proc/stat"))
     ended = {
         pod
@@ -108,7 +107,7 @@ def _kept(host: Host, problem: str) -> Allocated:
         return Allocated(unknown=f"the node has claims of {drivers}; {problem}")
     if text is None:
         return Allocated()
-    folders = host.listdir(LOGS)
+    folders = host.listdir(pods.LOGS)
     try:
         # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
         found = [one for one in checkpoint(text) if _is_there(host, one.pod)]
@@ -153,8 +152,8 @@ def _ended(
 def _logged(host: Host, folder: str, since: float) -> bool:
     """Tell whether a container of a pod wrote a log since then."""
     logs = (
-        f"{LOGS}/{folder}/{container}/{name}"
-        for container in host.listdir(f"{LOGS}/{folder}")
-        for name in host.listdir(f"{LOGS}/{folder}/{container}")
+        f"{pods.LOGS}/{folder}/{container}/{name}"
+        for container in host.listdir(f"{pods.LOGS}/{folder}")
+        for name in host.listdir(f"{pods.LOGS}/{folder}/{container}")
     )
     return any((host.mtime(path) or 0.0) > since for path in logs)

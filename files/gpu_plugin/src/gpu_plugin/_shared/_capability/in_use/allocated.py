@@ -1,0 +1,1 @@
+../../../../../../../plugins/module_utils/_capability/in_use/allocated.py
