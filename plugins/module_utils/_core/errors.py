@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from .text.json_data import MISREAD
 from .text.shown import cut, shown
 
 OLD_LISTS = "the package lists are fetched"
@@ -59,7 +60,7 @@ def readable(path: str, hint: str) -> t.Iterator[None]:
     """Call a file of ours damaged where what is done in a with statement shows that it can't be understood."""
     try:
         yield
-    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+    except (*MISREAD, RecursionError) as error:
         raise damaged(path, error, hint) from error
 
 

@@ -19,7 +19,7 @@ LONGEST = 1 << 20  # characters; containerd's whole configuration, written out, 
 MOST_DOTS = 500
 HINT = "fix the file; it was left as it is"
 # What libraries raise for a strange text, besides what they say that they do.
-STRANGE = (ValueError, RecursionError, LookupError, TypeError, AttributeError)
+STRANGE = (*json_data.MISREAD, RecursionError)
 
 
 def parse(text: str, path: str) -> t.Dict[str, t.Any]:

@@ -11,6 +11,7 @@ import typing as t
 from ..._core.errors import NodeError
 from ..._core.kubernetes.pods import Json
 from ..._core.kubernetes.rights import Right, rules
+from ..._core.text.json_data import MISREAD
 from ..._host.kubernetes import FORBIDDEN, ApiError, KubernetesApi
 
 T = t.TypeVar("T")
@@ -54,7 +55,7 @@ def understood(read: t.Callable[[Json], T], found: Json) -> T:
     """Return what is in an answer. NodeError: it has another shape."""
     try:
         return read(found)
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except MISREAD as error:
         cause = f"{error.__class__.__name__} {error}"
         raise NodeError("an answer of the API server was not understood", cause=cause) from error
 

@@ -164,7 +164,7 @@ class Trial:
             devices = {one: self._device(there) for one, there in bundle.nodes(given).items()}
             command = python.command(self._source, device)
             return bundle.config(ROOT, command, python, given, devices)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except json_data.MISREAD as error:
             raise NodeError(f"{path} can't be given to a container", cause=str(error)) from error
 
     def _device(self, path: str) -> bundle.Device:

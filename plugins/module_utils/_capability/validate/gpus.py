@@ -83,7 +83,7 @@ def _changes(wanted: str, there: t.Optional[str], path: str) -> t.Iterator[str]:
         return
     try:
         found = differences(json_data.loads(wanted), json_data.loads(there))
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except json_data.MISREAD:
         yield "it is no specification of gpu.node"
         return
     for one in found:

@@ -26,7 +26,7 @@ def paths(text: t.Optional[str]) -> t.FrozenSet[str]:
         edits += [one["containerEdits"] for one in spec.get("devices", ())]
         found = [one["hostPath"] for each in edits for one in each.get("mounts", ())]
         found += [one["path"] for each in edits for one in each.get("hooks", ())]
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except json_data.MISREAD:
         return frozenset()
     return frozenset(one for one in map(str, found) if not one.startswith(("/run/", "/var/run/")))
 

@@ -82,5 +82,5 @@ def podman_name(listed: t.Optional[str], container: str) -> str:
     try:
         found = [one for one in json_data.loads(listed or "[]") if one["id"] == container]
         return str(found[0]["names"][0]) if found else ""
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except json_data.MISREAD:
         return ""

@@ -309,7 +309,7 @@ def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
             found.update(
                 {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
             )
-        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        except json_data.MISREAD:
             continue  # not the state of a manager of ours
     return found
 

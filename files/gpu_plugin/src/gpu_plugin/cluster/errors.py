@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from .._shared._core.errors import NodeError
+from .._shared._core.text.json_data import MISREAD
 
 MISSING, GONE, CONFLICT = 404, 410, 409
 T = TypeVar("T")
@@ -35,6 +36,6 @@ def understood(doing: str, look: Callable[[], T]) -> T:
     """Return what is in an answer. ApiError: it has another shape."""
     try:
         return look()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except MISREAD as error:
         cause = f"an answer was not understood: {error.__class__.__name__} {error}"
         raise ApiError(doing, cause) from error
