@@ -151,11 +151,14 @@ bundle: setup ## Collect what nodes without a way to the Internet need (BUNDLE=f
 
 # --- the rest --------------------------------------------------------------------------------------
 
-.PHONY: links lock lock-check clean docs-tables screenshots
+.PHONY: links lock lock-check clean docs-tables options screenshots
 links: ## Link the library's files that the device plugin imports into it, file by file
 	$(PYTHON) -m tests.links
 
-docs-tables: setup ## Regenerate what docs have from the code: the tests of each attack, systemd 252's measure of units, the rooms, all variables
+options: setup ## Write what comes from the tables in options/: what modules check and document, the roles' variables and calls
+	$(BIN)/python -m tests.docs.options.written
+
+docs-tables: options ## Regenerate what docs have from the code: the tests of each attack, systemd 252's measure of units, the rooms, all variables
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.rooms
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.attacks
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.drifts

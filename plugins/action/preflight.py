@@ -16,19 +16,17 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.parts import (
+    COMPONENTS,
     EARLIER_HANDLER_PATH,
     SHARING,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.agent import role_config
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.variables import VARIABLES
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import cut
-from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
-    ALLOCATION,
-    VARIABLES,
-    in_variables,
-)
+from ansible_collections.gpu.node.plugins.module_utils._core.variables import in_variables
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -51,8 +49,8 @@ STEPS = {
 }
 NAMES = tuple(
     name
-    for options in VARIABLES.values()
-    for name in options.values()
+    for module in dict.fromkeys(COMPONENTS.values())
+    for name in VARIABLES[module].values()
     if name not in (SECRET, WHEELHOUSE)
 )
 
@@ -178,7 +176,7 @@ def with_allocation(values: t.Mapping[str, t.Any], config: Values) -> Values:
         for one, name in VARIABLES["device_plugin"].items()
         if one.startswith("dra.") and name in values
     }
-    chosen = str(values.get(ALLOCATION) or "device_plugin")
+    chosen = str(values.get(VARIABLES["device_plugin"]["allocation"]) or "device_plugin")
     try:
         whole = {**allocation.DEFAULTS, **asked}
         allocation.check(chosen, whole)

@@ -16,53 +16,9 @@ description:
     each file. It runs on the controller.
   - Wheels are fetched by pip, as pip is set up there, and only those with the hashes that the collection lists.
   - The folder is made beside its place and put there in one step. Where nothing has changed since, nothing is fetched.
-options:
-  state:
-    description:
-      - V(present) makes the bundle. V(verified) changes nothing, and fails where a file was changed, is missing or is
-        not of the bundle, naming it.
-    type: str
-    choices: [present, verified]
-    default: present
-  path:
-    description: The folder of the bundle. It must not have files that are not of a bundle.
-    type: path
-    required: true
-  collection:
-    description: The folder of the installed collection C(gpu.node), or its tarball.
-    type: path
-    required: true
-  pythons:
-    description: The Pythons of the nodes, V(3.10) to V(3.14), in quotes.
-    type: list
-    elements: str
-    default: ['3.10', '3.11', '3.12', '3.13', '3.14']
-  architectures:
-    description: The architectures of the nodes, V(x86_64) and V(aarch64).
-    type: list
-    elements: str
-    default: [x86_64]
-  webhook:
-    description: Whether to collect the wheels of the image of C(gpu-cluster webhook) too.
-    type: bool
-    default: true
-  images:
-    description: Images of this machine's podman or Docker, by name, or archives of images, by path.
-    type: list
-    elements: str
-    default: []
-  driver_version:
-    description: The driver's version or branch, which the names of some distributions' packages have in them.
-    type: str
-    default: ''
-  sha256:
-    description:
-      - The SHA-256 of the bundle's C(SHA256SUMS), as RV(bundle.sha256) was when it was made. V(verified) refuses
-        another.
-    type: str
-    default: ''
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.bundle
 requirements:
   - pip and packaging for the Python that runs Ansible on the controller
 """
@@ -111,10 +67,10 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.bundle.capability import (
-    SPEC,
     BundleCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.bundle import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 

@@ -22,53 +22,13 @@ description:
   - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
   - What Secrets hold is in no result, difference or log of it. For displays that show what tasks are given, set
     C(no_log) on the task.
-options:
-  state:
-    description:
-      - With V(absent), those of O(objects) are removed that this module has applied. What others have made stays, with
-        a warning, and so does a Namespace, in which others may have something.
-    type: str
-    choices: [present, absent]
-    default: present
-  objects:
-    description:
-      - Objects, and Lists of objects, in the order in which they are made. Of two of one name the later one counts.
-    type: list
-    elements: dict
-    required: true
-  kubeconfig:
-    description: A kubeconfig on the controller, as in M(gpu.node.drain).
-    type: str
-    default: ""
-  context:
-    description: The context of the kubeconfig; left empty, its current one.
-    type: str
-    default: ""
-  field_manager:
-    description: The name by which the server keeps which fields are set here.
-    type: str
-    default: gpu-node
-  force:
-    description: Whether fields are taken over that others have set to other values.
-    type: bool
-    default: false
-  label:
-    description: The label, as C(key=value), of what O(prune) removes.
-    type: str
-    default: ""
-  prune:
-    description:
-      - Kinds, as C(version/Kind), of which objects are removed that have O(label), were applied by O(field_manager),
-        and are no longer in O(objects).
-    type: list
-    elements: str
-    default: []
 requirements:
   - kubernetes 24 or later on the controller (C(pip install kubernetes))
 seealso:
   - module: gpu.node.drain
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.common.cluster_objects
 attributes:
   check_mode:
     details: Asks the API server by dry runs, which need the same rights.
@@ -109,13 +69,15 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
-    SPEC,
     ClusterObjectsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.secrets import (
     hidden,
     values,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.cluster_objects import (
+    SPEC,
 )
 
 

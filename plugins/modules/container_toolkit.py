@@ -18,54 +18,12 @@ description:
   - Versions before 1.19.1 are never installed, and one that is there is replaced. Containers could break out through
     them (CVE-2024-0132, CVE-2025-23266, CVE-2026-24260).
   - Remembers what it has added. What a killed run left behind is finished by the next one.
-options:
-  state:
-    description:
-      - Whether the packages are there.
-      - With V(absent), what was added goes again. That is refused while a runtime starts containers through the
-        toolkit, or while M(gpu.node.cdi) has it write the specification. A package that others need stays.
-    type: str
-    choices: [present, absent]
-    default: present
-  version:
-    description:
-      - The version, such as V(1.20.1), or a package version.
-      - Without it, a safe version that is there stays, and otherwise the newest is taken that the sources offer.
-    type: str
-    default: ""
-  parts:
-    description:
-      - V(base) has what writes CDI specifications and runs their hooks, and the runtime. V(all) has the legacy hook
-        and its library as well. With V(base), those of the others that this module has added go again.
-    type: str
-    choices: [all, base]
-    default: all
-  hold:
-    description: Whether the packages are kept at their version when the node is upgraded.
-    type: bool
-    default: true
-  vendor_refresh:
-    description:
-      - Whether the toolkit's own service may write C(/var/run/cdi/nvidia.yaml), as it does from 1.18 on. Runtimes
-        prefer that file to C(/etc/cdi/nvidia.yaml), and it does not follow changes of the MIG layout.
-      - With V(false), a drop-in file for C(nvidia-cdi-refresh.service) keeps it from running, and what it has written
-        is removed.
-    type: bool
-    default: false
-  repository:
-    description:
-      - The repository to take the packages from, such as NVIDIA's or a mirror of it. Without it, they come from what
-        the node's package manager knows, and a repository of an earlier run is forgotten.
-      - It goes to files of its own, C(gpu-node-container-toolkit) in the folders of apt, dnf or zypper, with its key
-        beside it. What has changed in them is put right.
-      - Only what the key has signed is installed. A key is fetched only where its fingerprint is known.
-      - O(repository.preset) may be V(nvidia-experimental) too, which has release candidates.
 seealso:
   - module: gpu.node.container_runtime
   - module: gpu.node.cdi
 extends_documentation_fragment:
   - gpu.node.attributes
-  - gpu.node.repository.signed
+  - gpu.node.container_toolkit
 attributes:
   check_mode:
     details: On a node that does not know the repository yet, the version is not known either, which is said.
@@ -124,10 +82,10 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
-    SPEC,
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 

@@ -22,85 +22,11 @@ description:
     not there, pods that nothing would make again.
   - Keeps in the annotation C(gpu.node/cordoned) that it cordoned the node. A run that was killed is taken up by the
     next one, and V(uncordoned) gives back only what this module cordoned.
-options:
-  state:
-    description:
-      - V(cordoned) lets no new pod onto the node, V(drained) evicts its pods as well, and V(uncordoned) gives it back.
-      - A node that somebody else has cordoned stays cordoned with V(uncordoned), and a warning says so.
-    type: str
-    choices: [cordoned, drained, uncordoned]
-    default: drained
-  node:
-    description: The node's name in the cluster.
-    type: str
-    required: true
-  kubeconfig:
-    description:
-      - A kubeconfig on the controller. A relative path is one of the folder that the module runs in, which is that of
-        the playbook. C(gpu_nodes_kubeconfig) of the roles is one of the folder that Ansible is started in.
-      - Several paths with a colon between them are merged as kubectl merges E(KUBECONFIG). Left empty, that variable
-        counts, and then C(~/.kube/config).
-    type: str
-    default: ""
-  context:
-    description: The context of the kubeconfig; left empty, its current one.
-    type: str
-    default: ""
-  reason:
-    description: Why the node is cordoned, for the annotation.
-    type: str
-    default: maintenance
-  failure:
-    description:
-      - With O(state=cordoned), why a change of the node has failed. Kept in the annotation C(gpu.node/failed), which
-        V(uncordoned) removes.
-    type: str
-    default: ""
-  pods:
-    description:
-      - Which pods are evicted. V(gpu) means those that asked for a resource of C(nvidia.com/), by limits or requests of
-        any container, or have a ResourceClaim that NVIDIA's DRA drivers serve.
-    type: str
-    choices: [all, gpu]
-    default: gpu
-  bare_pods:
-    description:
-      - Pods without a controller are made again by nobody. With V(refuse) nothing is evicted where there are such, as
-        with kubectl; V(delete) evicts them too, as C(--force) does.
-    type: str
-    choices: [refuse, delete]
-    default: refuse
-  emptydir:
-    description:
-      - What a pod has in an C(emptyDir) is lost with it. With V(refuse) nothing is evicted where there are such, as
-        with kubectl; V(delete) evicts them too, as C(--delete-emptydir-data) does, which kubespray always gives.
-    type: str
-    choices: [refuse, delete]
-    default: refuse
-  grace_period:
-    description: How many seconds a pod has to end; V(-1) leaves it to each pod. As kubespray's C(drain_grace_period).
-    type: int
-    default: 300
-  timeout:
-    description:
-      - How many seconds to wait until the pods are gone. As kubespray's C(drain_timeout), but a number.
-      - While a disruption budget forbids an eviction or the API server is away, it is asked again and again.
-    type: int
-    default: 360
-  retries:
-    description: How many more times O(timeout) is waited. As kubespray's C(drain_retries).
-    type: int
-    default: 3
-  wait_for_jobs:
-    description:
-      - How many seconds pods that run to completion have to do so, after the cordon and before the first eviction.
-        These are the pods of Jobs and those with a C(restartPolicy) of C(Never) or C(OnFailure).
-    type: int
-    default: 0
 requirements:
   - kubernetes 24 or later on the controller (C(pip install kubernetes))
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.common.drain
 attributes:
   check_mode:
     details: Asks the API server as in a run, rights included, and changes nothing.
@@ -205,10 +131,10 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.drain.capability import (
-    SPEC,
     DrainCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.drain import SPEC
 
 
 def main() -> None:

@@ -16,21 +16,10 @@ description:
     processes, and if asked for it, from the kubelet which pods have been given which of them.
   - Works on a bare node too. What cannot be read there is said in the result and is not an error.
   - Can wait for a node's first boot to be over, so that what comes after it finds the node as it stays.
-options:
-  allocated:
-    description: Whether to ask the kubelet too, which takes a good part of a second.
-    type: bool
-    default: false
-  cloud_init_timeout:
-    description:
-      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
-        wait.
-      - Errors that its run of this boot has ended with are a warning.
-    type: int
-    default: 0
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
+  - gpu.node.common.gpu_info
 attributes:
   diff_mode:
     support: none
@@ -105,10 +94,10 @@ gpu_info:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.gpu_info import (
-    SPEC,
     GpuInfoCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.gpu_info import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 

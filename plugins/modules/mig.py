@@ -20,75 +20,10 @@ description:
     GPU is read again and compared.
   - Never ends a process, never resets a GPU that is not to change, and never reboots.
   - What a GPU was like before its first change is kept in C(/var/lib/gpu-node/mig.json) on the node.
-options:
-  state:
-    description:
-      - V(absent) gives each GPU back the MIG mode and the instances, at their places, that it had before the first
-        change, and removes what makes a layout again at boot. O(config) and O(selected) are not looked at.
-      - A GPU that was never changed is left alone. So is one on which somebody else has made instances since, with a
-        warning that names them.
-    type: str
-    choices: [present, absent]
-    default: present
-    version_added: 0.2.0
-  config:
-    description:
-      - A mig-parted configuration, version C(v1); its C(mig-configs) alone; or one list of entries.
-      - Besides indices, C(devices) takes UUIDs and PCI addresses, and C(device-filter) takes product names.
-      - Where several entries match a GPU, the last one counts. A GPU that no entry matches is left alone.
-      - A profile with a C(c) part, such as C(1c.3g.40gb), is a compute instance. As many as fit share a GPU instance.
-    type: raw
-  selected:
-    description:
-      - The layout to apply. May be left out where O(config) has exactly one.
-      - Also V(all-disabled), V(all-balanced) or V(all-) with a profile of the GPUs, with or without O(config).
-        In such a name a point may stand for the plus of a profile, as in V(all-1g.10gb.me).
-    type: str
-    default: ""
-  on_busy:
-    description:
-      - What to do about a GPU where a process is in the way, or a pod that was given what would go.
-      - V(fail) changes nothing on any GPU. V(skip) leaves out the GPUs concerned, with a warning.
-        V(wait) waits for O(wait_timeout) before the first change, and then fails.
-      - There is no going on under a process, as M(gpu.node.nvidia_driver) has it. The driver destroys nothing that a
-        process is on.
-      - In check mode the plan for idle GPUs is returned with V(fail) and V(wait), with RV(blocked_by) and RV(refused).
-        A layout that cannot be made at all fails there as well.
-    type: str
-    choices: [fail, skip, wait]
-    default: fail
-  reset:
-    description:
-      - Whether to reset a GPU whose MIG mode waits for it, once no process is on it. No other GPU is reset.
-      - With V(never) the return value RV(reboot_required) says so.
-    type: str
-    choices: [never, when_idle]
-    default: never
-  boot:
-    description:
-      - Whether C(gpu-mig.service) makes the layout again at boot, before the kubelet and whatever else uses GPUs.
-        No GPU keeps its instances over a reboot, and Hopper and later lose MIG mode as well.
-      - V(false) removes the unit and its file.
-    type: bool
-    default: true
-  by_label:
-    description:
-      - Whether the node's label C(nvidia.com/mig.config) may name another layout of O(config), as with NVIDIA's
-        mig-manager. Whoever may label the node chooses then, of these layouts and no others, and only GPUs that the
-        layout names are changed. Needs O(boot), and the labels of M(gpu.node.device_plugin).
-      - What the label chose counts instead of O(selected), here and at boot, as long as the label is there. It is
-        made once nothing is in use that would go, and C(nvidia.com/mig.config.state) says how it went.
-      - O(selected) may be empty with several layouts; then nothing is changed before a label asks.
-    type: bool
-    default: false
-  lock_timeout:
-    description: Seconds to wait for another run on the same node.
-    type: int
-    default: 60
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
-  - gpu.node.in_use
+  - gpu.node.mig
 attributes:
   check_mode:
     details: Where NVML is not there the layout is checked in form only, and RV(nvml_error) says why.
@@ -236,10 +171,10 @@ reboot_reasons:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
-    SPEC,
     MigCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 

@@ -21,87 +21,9 @@ description:
   - Remembers what it has added. What a killed run left behind is finished by the next one.
   - Where another version or kernel module type cannot be installed, the packages that were there before are restored in
     one transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
-options:
-  state:
-    description:
-      - V(absent) removes what earlier runs have added, and only that. What they have changed or removed of a driver of
-        others is put back at the version that it had, where it is still offered.
-      - An added package that others have come to depend on stays.
-        When one of the driver's own packages is needed so, the module says by whom and changes nothing.
-      - A loaded driver stays loaded until the node is rebooted.
-    type: str
-    choices: [present, absent]
-    default: present
-  repository:
-    description:
-      - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
-      - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
-        What has changed in them is put right. V(absent) removes them.
-      - Only packages that the key has signed are installed. A key is fetched only where its fingerprint is known.
-  runfile:
-    description:
-      - The file for O(source=runfile). O(version) must be the exact version that it has.
-      - It is copied to a place where only root can change it, checked, run, and removed.
-      - V(absent) has C(nvidia-uninstall) remove what it brought, where this module ran it.
-      - O(components) and O(hold) say nothing of it. It brings no fabric manager, and the persistence daemon without a
-        unit, so O(persistence) does what it says only where the node has one.
-    type: dict
-    suboptions:
-      location:
-        description: Its path on the node, or an address with http or https.
-        type: str
-        required: true
-      sha256:
-        description: Its SHA-256. A file with another one is not run.
-        type: str
-        required: true
-  components:
-    description:
-      - What of the driver's user space is there. None takes what computing needs, and nothing of a desktop.
-      - V(compute) is that, V(video) adds NVENC and NVDEC, V(graphics) the libraries of OpenGL, EGL and Vulkan without
-        an X server, and V(dcgm) the packages of DCGM 4, in a version of their own, with the diagnostics for the
-        driver's CUDA; M(gpu.node.dcgm) runs its service. With any of these names V(compute) is always there.
-      - A component that no source has is refused. One that is no longer named goes again, where this module has added
-        it.
-      - Names of packages may stand beside these names. Package names alone replace what computing needs.
-      - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
-    type: list
-    elements: str
-    default: []
-  gpu_count:
-    description:
-      - How many GPUs the node is meant to have. V(-1) says nothing of it.
-      - The PCI addresses of the GPUs are recorded. Where some are missing later, the record stays as it is, and
-        M(gpu.node.plan) warns, until this is the number of those that are left.
-    type: int
-    default: -1
-    version_added: 0.2.0
-  hold:
-    description:
-      - Hold the packages, so that unattended upgrades do not break the running driver. dnf needs its plugin
-        versionlock for it.
-      - A package that somebody else holds keeps that hold, and is not brought to another version.
-      - Without holds, Ubuntu's tracking package of the kernel modules is installed where it fits, so that unattended
-        upgrades bring a new kernel's modules and the driver that they are built for together.
-    type: bool
-    default: true
-  manage_sources:
-    description:
-      - Where the packages are not offered, enable the components that have them, contrib, non-free and
-        non-free-firmware in Debian, restricted and multiverse in Ubuntu.
-      - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own
-        sources. No other file is touched. Elsewhere no repository is added.
-    type: bool
-    default: true
 extends_documentation_fragment:
-  - gpu.node.apt_driver
   - gpu.node.attributes
-  - gpu.node.in_use
-  - gpu.node.in_use.driver
-  - gpu.node.kernel_modules
-  - gpu.node.releases
-  - gpu.node.repository
-  - gpu.node.rhel
+  - gpu.node.nvidia_driver
 attributes:
   check_mode:
     details:
@@ -355,10 +277,10 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
-    SPEC,
     DriverCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.nvidia_driver import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 

@@ -16,43 +16,10 @@ description:
     with, in one process, against the variables of this collection's roles.
   - Changes nothing. It never reports a change; RV(drift) names the parts that are not as declared.
   - Answers what M(gpu.node.gpu_info) does. A node without an NVIDIA GPU is not planned.
-options:
-  variables:
-    description:
-      - Variables of the roles by name. Left out, they are taken from the play, with the defaults of the roles.
-    type: dict
-    default: {}
-  parts:
-    description: Which of the parts are planned. Left out, all that are wanted.
-    type: list
-    elements: str
-    choices: [environment, driver, toolkit, runtime, mig, cdi, device_plugin, dcgm]
-  validate:
-    description:
-      - Whether a node on which nothing is to be done is validated as M(gpu.node.validate) does, with the variables of
-        the role C(validate).
-    type: bool
-    default: false
-  status:
-    description:
-      - Whether RV(status) is told too, for a report on the node, which takes a good part of a second.
-    type: bool
-    default: false
-  daemon:
-    description: The release of the device plugin that the controller has. Set by the action plugin.
-    type: dict
-    suboptions:
-      digest:
-        description: What names it.
-        type: str
-        default: ''
-      units:
-        description: Texts of its units, by their names.
-        type: dict
 extends_documentation_fragment:
-  - gpu.node.preflight
   - gpu.node.attributes
   - gpu.node.attributes.nvml
+  - gpu.node.common.plan
 """
 
 EXAMPLES = r"""
@@ -224,10 +191,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
-    SPEC,
     LookCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.plan import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
 

@@ -18,16 +18,10 @@ description:
   - Refuses a node where the device plugin or the driver's container of another tool is at work.
   - All that is wrong with a node is in one message, by the names of the variables.
   - Answers what M(gpu.node.gpu_info) does, so that one call is enough. A node without an NVIDIA GPU is not checked.
-options:
-  variables:
-    description:
-      - Variables of the roles by name. Left out, they are taken from the play.
-    type: dict
-    default: {}
 extends_documentation_fragment:
-  - gpu.node.preflight
   - gpu.node.attributes
   - gpu.node.attributes.nvml
+  - gpu.node.common.preflight
 attributes:
   diff_mode:
     support: none
@@ -70,10 +64,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
-    SPEC,
     PreflightCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
 

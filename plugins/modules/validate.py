@@ -18,71 +18,13 @@ description:
     up on the node is skipped, with the reason.
   - A container is started by each runtime that is set up for CDI, and is gone with all that belongs to it when the
     module ends. No image is pulled. Nothing else on the node is touched.
-options:
-  gpu_count:
-    description:
-      - How many GPUs the node must have. V(-1) takes the number of GPUs on its PCI bus, and misses those that it had at
-        its last bring-up.
-    type: int
-    default: -1
-  driver_version:
-    description: The driver's version that must be loaded, or its branch, such as V(580); any without it.
-    type: str
-    default: ""
-  driver_source:
-    description: Where the driver comes from, as the option O(gpu.node.nvidia_driver#module:source).
-    type: str
-    default: ""
-  components:
-    description:
-      - The parts that the node must have. Checks of other parts are skipped.
-      - An empty list, or one with all of them, stands for the parts that are set up on the node.
-    type: list
-    elements: str
-    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-    default: []
-  allocation:
-    description:
-      - Who must give out the node's GPUs, as the option O(gpu.node.device_plugin#module:allocation); whoever does,
-        without it.
-    type: str
-    choices: ['', device_plugin, dra, both]
-    default: ''
-  require_kubelet:
-    description: Whether it is an error that no kubelet has registered the GPUs yet. Without it, that is a warning.
-    type: bool
-    default: false
-  containers:
-    description: Whether containers are started.
-    type: bool
-    default: true
-  cuda:
-    description:
-      - Whether two vectors are added on a GPU or MIG device that no process and no pod has, in a container where there
-        is one. Where all are in use it is skipped.
-    type: bool
-    default: true
-  wait_timeout:
-    description:
-      - How many seconds to look again where all that fails may be on its way, such as a registration with the kubelet.
-    type: int
-    default: 15
-  change:
-    description:
-      - The change of a node in service that this validation is a part of, by its playbook's name. Another one that has
-        begun on the node and has not ended is a check that fails.
-    type: str
-    default: ''
-  fail:
-    description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
-    type: bool
-    default: true
 seealso:
   - module: gpu.node.gpu_info
   - module: gpu.node.device_plugin
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
+  - gpu.node.validate
 attributes:
   diff_mode:
     support: none
@@ -168,9 +110,9 @@ seconds:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
-    SPEC,
     ValidateCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.bounded import BoundedHost
 
 

@@ -20,44 +20,6 @@ description:
   - The pods go onto a node that is cordoned or tainted too, so that one can be proven before it is given back. A
     resource of which pods have all is skipped. What a killed run left behind is removed by the next one.
   - Beside that, nothing is changed.
-options:
-  node:
-    description: The node's name in the cluster.
-    type: str
-    required: true
-  kubeconfig:
-    description: A kubeconfig on the controller, as in M(gpu.node.drain).
-    type: str
-    default: ""
-  context:
-    description: The context of the kubeconfig; left empty, its current one.
-    type: str
-    default: ""
-  image:
-    description:
-      - The image of the pods, which the node has or can pull. Any will do that runs as a user without rights, such as
-        Kubernetes' C(pause).
-    type: str
-    required: true
-  command:
-    description:
-      - What the pods run, such as V(nvidia-smi), which must end with status 0. Left empty, they run what the image has,
-        and a pod that runs is enough.
-    type: list
-    elements: str
-    default: []
-  namespace:
-    description: Where the pods are made.
-    type: str
-    default: default
-  timeout:
-    description: How many seconds the pods have, pulling the image included.
-    type: int
-    default: 120
-  fail:
-    description: Whether the module fails where a pod does not run. With V(false), RV(failed_checks) names those.
-    type: bool
-    default: true
 requirements:
   - kubernetes 24 or later on the controller (C(pip install kubernetes))
 seealso:
@@ -65,6 +27,7 @@ seealso:
   - module: gpu.node.drain
 extends_documentation_fragment:
   - gpu.node.attributes
+  - gpu.node.common.validate_pods
 attributes:
   check_mode:
     details: Asks the API server for rights and resources, and makes no pod.
@@ -125,8 +88,10 @@ allocatable:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods import (
-    SPEC,
     ValidatePodsCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.validate_pods import (
+    SPEC,
 )
 
 

@@ -12,8 +12,8 @@ import typing as t
 from .._core.boot import State as Boot
 from .._core.cdi import boot as cdi_boot
 from .._core.cdi import specification as cdi
-from .._core.cdi.capabilities import ALL, CAPABILITIES, DEFAULT, chosen
-from .._core.cdi.generated import GENERATORS, NVIDIA_CTK, NVML, differences
+from .._core.cdi.capabilities import CAPABILITIES, DEFAULT, chosen
+from .._core.cdi.generated import GENERATORS, NVIDIA_CTK, differences
 from .._core.errors import InputError
 from .._core.gpu import NvmlError
 from .._core.mig.boot import LOCK
@@ -27,24 +27,6 @@ from .nodeinfo import without_nvml
 from .own_files import OwnFiles
 
 LOCK_SECONDS = 60
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "path": {"type": "path", "default": "/etc/cdi/nvidia.yaml"},
-        "hooks": {"type": "str", "choices": ["auto", "never"], "default": "auto"},
-        "library_folders": {"type": "list", "elements": "path", "default": []},
-        "driver_root": {"type": "path", "default": "/"},
-        "generator": {"type": "str", "choices": list(GENERATORS), "default": NVML},
-        "capabilities": {
-            "type": "list",
-            "elements": "str",
-            "choices": [*CAPABILITIES, ALL],
-            "default": list(DEFAULT),
-        },
-        "compare": {"type": "bool", "default": False},
-        "boot": {"type": "bool", "default": True},
-    },
-}
 
 
 class Observed(t.NamedTuple):

@@ -19,18 +19,6 @@ from .drain.asking import Pauses, interrupted, unreached
 
 APPLY = "application/apply-patch+yaml"
 INVALID = (400, 404, 422, 500)  # 500: what is sent does not fit the server's schema
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "objects": {"type": "list", "elements": "dict", "required": True},
-        "kubeconfig": {"type": "str", "default": ""},
-        "context": {"type": "str", "default": ""},
-        "field_manager": {"type": "str", "default": "gpu-node"},
-        "force": {"type": "bool", "default": False},
-        "label": {"type": "str", "default": ""},
-        "prune": {"type": "list", "elements": "str", "default": []},
-    },
-}
 
 
 class Seen(t.NamedTuple):

@@ -29,30 +29,13 @@ from .._core.steps import Plan
 from .._host.api import Host
 from .._host.driver_files import SPEC_FOLDERS
 from .own_files import OwnFiles
-from .recorded import REPOSITORY_SPEC, existing, named
+from .recorded import existing, named
 from .runtimes.record import Records
 from .software import Software
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 HOOK = "/usr/bin/nvidia-cdi-hook"
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "version": {"type": "str", "default": ""},
-        "parts": {"type": "str", "choices": sorted(toolkit.PARTS), "default": "all"},
-        "hold": {"type": "bool", "default": True},
-        "vendor_refresh": {"type": "bool", "default": False},
-        "repository": {
-            **REPOSITORY_SPEC,
-            "options": {
-                **REPOSITORY_SPEC["options"],
-                "signed_packages": {"type": "bool"},
-            },
-        },
-        "lock_timeout": {"type": "int", "default": 300},
-    }
-}
 
 
 class ToolkitCapability(Software[Observed, Record]):

@@ -21,12 +21,6 @@ from .in_use import allocated
 from .nodeinfo import gpus, loaded_driver, pci_devices, recorded_gpus
 
 Info = t.Dict[str, t.Any]
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "allocated": {"type": "bool", "default": False},
-        "cloud_init_timeout": {"type": "int", "default": 0},
-    }
-}
 
 
 class GpuInfoCapability:

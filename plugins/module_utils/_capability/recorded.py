@@ -27,20 +27,6 @@ FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
     "rhel": fitting_dnf,
     "suse": Zypper,
 }
-REPOSITORY_SPEC: t.Dict[str, t.Any] = {
-    "type": "dict",
-    "options": {
-        "preset": {"type": "str"},
-        "base_url": {"type": "str"},
-        "url": {"type": "str"},
-        "key": {"type": "str", "no_log": False},
-        "key_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
-        "suite": {"type": "str", "default": "/"},
-        "components": {"type": "list", "elements": "str", "default": []},
-        "signed_metadata": {"type": "bool"},
-        "plain_http": {"type": "bool", "default": False},
-    },
-}
 NO_KEY = (
     "see that the node reaches the address, through a proxy by the play's environment, or give the repository's key as "
     "text or as a file on the node"

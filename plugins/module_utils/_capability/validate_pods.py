@@ -19,18 +19,6 @@ from .._core.validation.check import FAILED, Check, message, of_state, skipped
 from .._host.kubernetes import MISSING, ApiError, KubernetesApi
 from .drain.asking import Pauses, check_rights, interrupted, patiently, understood, unreached
 
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "node": {"type": "str", "required": True},
-        "kubeconfig": {"type": "str", "default": ""},
-        "context": {"type": "str", "default": ""},
-        "image": {"type": "str", "required": True},
-        "command": {"type": "list", "elements": "str", "default": []},
-        "namespace": {"type": "str", "default": "default"},
-        "timeout": {"type": "int", "default": 120},
-        "fail": {"type": "bool", "default": True},
-    },
-}
 GONE = "it is gone before it was looked at"
 TAKEN = "pods with claims have what there is of it"
 
@@ -54,11 +42,11 @@ class ValidatePodsCapability:
         check_mode: bool,
         connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
     ) -> None:
-        for key, named in (("image", "gpu_nodes_pod_image"), ("node", "gpu_nodes_node_name")):
+        for key in ("image", "node"):
             if not params[key]:
-                raise InputError.of(f"{key} ({named})", params[key], "a name")
+                raise InputError.of(key, params[key], "a name")
         if params["timeout"] < 1:
-            raise InputError.of("timeout (gpu_nodes_pod_timeout)", params["timeout"], "1 or more")
+            raise InputError.of("timeout", params["timeout"], "1 or more")
         self._params, self._check_mode = params, check_mode
         self._node, self._namespace = params["node"], params["namespace"]
         self._api = connect(params["kubeconfig"], params["context"])
@@ -85,9 +73,7 @@ class ValidatePodsCapability:
         except ApiError as error:
             if error.status != MISSING:
                 raise
-            raise InputError.of(
-                "node (gpu_nodes_node_name)", self._node, f"a node of {self._api.server}"
-            ) from error
+            raise InputError.of("node", self._node, f"a node of {self._api.server}") from error
 
     def _classes(self, node: Json) -> t.Tuple[str, ...]:
         """Return the classes of what a node with DRA publishes; no other node is asked about it. ApiError."""

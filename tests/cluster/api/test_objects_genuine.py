@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
-    SPEC,
     ClusterObjectsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.cluster_objects import (
+    SPEC,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from gpu_plugin.cluster.errors import ApiError
 

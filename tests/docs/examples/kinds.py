@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeE
 from gpu_plugin.config import configuration
 from gpu_plugin.config.strict_yaml import ConfigError
 
+from tests.docs.options import tables
 from tests.docs.tables import examples
 
 Json = dict[str, Any]
@@ -132,6 +133,10 @@ def _of_releases(data: Json) -> Iterator[str]:
     yield from _read(lambda: table.parse(data))
 
 
+def _of_options(data: Json) -> Iterator[str]:
+    yield from _read(lambda: tables.whole(data["options"]))
+
+
 def _of_objects(data: Any) -> Iterator[str]:
     for one in objects(data):
         if one["apiVersion"].startswith("monitoring.coreos.com/"):
@@ -141,7 +146,7 @@ def _of_objects(data: Any) -> Iterator[str]:
 def _read(read: Callable[[], Any]) -> Iterator[str]:
     try:
         read()
-    except (ConfigError, NodeError) as error:
+    except (ConfigError, NodeError, ValueError) as error:
         yield str(error)
 
 
@@ -153,6 +158,7 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Iterator[str]]]
     "variables": (lambda data: bool(_keys(data)) and _keys(data) <= set(examples.SPECS), _nothing),
     "configuration": (lambda data: bool(_keys(data)) and _keys(data) <= CONFIG, _of_config),
     "releases": (lambda data: "as_of" in _keys(data), _of_releases),
+    "options": (lambda data: _keys(data) == {"options"}, _of_options),
     "nodes to simulate": (lambda data: _keys(data) == {"nodes"}, _nothing),
     "jobs of Prometheus": (
         lambda data: "scrape_configs" in _keys(data) or _all(data, "job_name"),

@@ -15,17 +15,17 @@ from ansible_collections.gpu.node.plugins.action.plan import defaults
 from ansible_collections.gpu.node.plugins.action.preflight import RELEASES, configurations
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
-    SPEC,
     PreflightCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
-    SPEC as VALIDATE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
     ValidateCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import table
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import (
+    SPEC as VALIDATE,
+)
 from gpu_cluster.hami import settings as hami
 from gpu_plugin.config.strict_yaml import ConfigError
 

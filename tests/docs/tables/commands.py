@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 import shlex
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from tests.docs.options import tables
 from tests.docs.tables import examples, pages
 
 ANSIBLE = ("ansible-playbook", "ansible")
@@ -67,30 +67,9 @@ def tagged(data: Any) -> Iterator[str]:
         yield from (tag for one in data for tag in tagged(one))
 
 
-def documentation(plugin: str) -> dict[str, Any]:
-    """Return what a module or a fragment of documentation says, a fragment within its class."""
-    tree = ast.parse((pages.ROOT / f"plugins/{plugin}.py").read_text())
-    (text,) = (
-        ast.literal_eval(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DOCUMENTATION"
-    )
-    documented: dict[str, Any] = yaml.safe_load(text)
-    return documented
-
-
-@functools.cache
-def options(module: str) -> dict[str, Any]:
-    """Return the options that a module documents."""
-    documented = documentation(f"modules/{module}")
-    found = documented.get("options", {})
-    for name in documented.get("extends_documentation_fragment", []):
-        if name.startswith("gpu.node."):
-            found = {
-                **found,
-                **documentation(f"doc_fragments/{name.split('.')[2]}").get("options", {}),
-            }
-    return found
+def options(module: str) -> set[str]:
+    """Return the options of a module."""
+    return {name for one in tables.tables() for name in one.modules.get(module, ())}
 
 
 def wrong(found: list[str]) -> list[str]:
@@ -104,5 +83,5 @@ def wrong(found: list[str]) -> list[str]:
     told += sorted(set(filter(None, asked.split(","))) - tags())
     if folder == "plugins/modules" and not told:
         given = {pair.partition("=")[0] for one in after(found, "-a") for pair in one.split()}
-        told += sorted(given - set(options(names[0])))
+        told += sorted(given - options(names[0]))
     return told

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -16,6 +15,7 @@ import gpu_plugin.cli
 import yaml
 from gpu_plugin.config import allocation, configuration, sharing, xids
 
+from tests.docs.options import tables
 from tests.support.paths import REPOSITORY
 
 COMMANDS = {"gpu-plugin": gpu_plugin.cli, "gpu-cluster": gpu_cluster.cli}
@@ -35,11 +35,7 @@ def variables() -> dict[str, str]:
 @cache
 def modules() -> dict[str, Mapping[str, Any]]:
     """Return the modules' options by the modules' names."""
-    found = {}
-    for path in (REPOSITORY / "plugins/modules").glob("*.py"):
-        text = re.search(r'^DOCUMENTATION = r?"""(.*?)"""', path.read_text(), re.M | re.S)
-        found[path.stem] = yaml.safe_load(text[1])["options"] if text else {}
-    return found
+    return {module: one for table in tables.tables() for module, one in table.modules.items()}
 
 
 @cache

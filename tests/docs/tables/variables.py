@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from tests.docs.options.tables import Options, variables
+from tests.docs.options.tables import tables as capabilities
 from tests.support.paths import REPOSITORY
 
 ROOT = REPOSITORY
@@ -34,7 +36,6 @@ PAGES = {
 INTERNAL = {"gpu_nodes_failure"}
 # Earlier names of a role, without variables.
 EARLIER = {"node_labels"}
-Options = dict[str, dict[str, Any]]
 
 
 def roles() -> list[str]:
@@ -44,17 +45,9 @@ def roles() -> list[str]:
 
 
 def options(role: str) -> Options:
-    """Return the options of all entry points of a role, with the defaults that the role gives them."""
-    folder = ROOT / "roles" / role
-    specs = yaml.safe_load((folder / "meta/argument_specs.yml").read_text())["argument_specs"]
-    path = folder / "defaults/main.yml"
-    given = yaml.safe_load(path.read_text()) if path.exists() else {}
-    found: Options = {}
-    for point in specs.values():
-        for name, spec in (point.get("options") or {}).items():
-            if name not in INTERNAL:
-                found.setdefault(name, {**spec, "default": given.get(name, spec.get("default"))})
-    return found
+    """Return the variables of a role that users set."""
+    (found,) = (variables(one) for one in capabilities() if one.name == role)
+    return {name: one for name, one in found.items() if name not in INTERNAL}
 
 
 def words(spec: dict[str, Any]) -> str:
@@ -87,7 +80,7 @@ def table(role: str) -> list[str]:
     lines = [f"## {title}", "", *([f"Explained in [{page}]({page}).", ""] if page else [])]
     lines += ["| Variable | Type | Default | |", "| --- | --- | --- | --- |"]
     for name, spec in options(role).items():
-        lines.append(f"| `{name}` | {kind(spec)} | {flow(spec['default'])} | {words(spec)} |")
+        lines.append(f"| `{name}` | {kind(spec)} | {flow(spec.get('default'))} | {words(spec)} |")
     return [*lines, ""]
 
 

@@ -10,7 +10,6 @@ import json
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
-    SPEC,
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.status import STATUS
@@ -25,6 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
     env_variables,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import FakeHost

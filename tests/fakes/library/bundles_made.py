@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._capability.bundle.capability import (
-    SPEC,
     BundleCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.bundle import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 

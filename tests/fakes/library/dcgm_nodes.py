@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.capability import (
-    SPEC,
     DcgmCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.dcgm import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 

@@ -26,6 +26,7 @@ def said_by(
 
     Warnings are put into a list where one is given.
     """
+    options = {"module_name": f"gpu.node.{module.__name__.rpartition('.')[2]}", **options}
     own = {f"_ansible_{name}": value for name, value in options.items()}
     arguments = {**given, "_ansible_remote_tmp": str(folder), "_ansible_diff": True, **own}
     with pytest.MonkeyPatch.context() as patch, io.StringIO() as said:

@@ -12,10 +12,10 @@ import typing as t
 
 import tomlkit
 from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capability import (
-    SPEC,
     RuntimeCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.container_runtime import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 

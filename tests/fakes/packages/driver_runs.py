@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
-    SPEC,
     DriverCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.nvidia_driver import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
 

@@ -149,7 +149,8 @@ FAKE_HOST = """
 import json, sys
 from ansible_collections.gpu.node.plugins.module_utils._core import boot
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import SPEC, MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (MigCapability)
+from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC
 from tests.fakes.library.fakes import FakeHost
 host = FakeHost({boot.PROGRAM: ""}, {("systemctl",): ""})
 params = {key: spec.get("default") for key, spec in SPEC["argument_spec"].items()}

@@ -29,7 +29,7 @@ from ..mig.mps import mps_daemons
 from ..nodeinfo import environment
 from ..own_files import OwnFiles
 from ..recorded import existing
-from . import dra, labels, registration, sole
+from . import dra, registration, sole
 from .checking import check_config
 from .environment import complete, damage, replacing
 from .packages import VENV, Packages
@@ -47,32 +47,6 @@ CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
 CRASHES = 3  # so many starts that fail at once are no delay but a fault
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {
-            "type": "str",
-            "choices": ["absent", "installed", "started", "stopped"],
-            "default": "started",
-        },
-        "package": {"type": "path"},
-        "wheelhouse": {"type": "path"},
-        "index_url": {"type": "str", "no_log": True},
-        "config": {"type": "dict"},
-        "configs": {"type": "dict", "default": {}},
-        "labels": {"type": "dict", "options": labels.OPTIONS},
-        **dra.OPTIONS,
-        "prefix": {"type": "path", "default": "/opt/gpu-node"},
-        "python": {"type": "path"},
-        "install_python": {"type": "bool", "default": False},
-        "wait_timeout": {"type": "int", "default": 60},
-        "require_kubelet": {"type": "bool", "default": False},
-        "lock_timeout": {"type": "int", "default": 300},
-        "keep_releases": {"type": "int", "default": 2},
-        "digest": {"type": "str"},
-        "units": {"type": "dict"},
-        "payload": {"type": "path"},
-    }
-}
 
 
 class DevicePluginCapability:

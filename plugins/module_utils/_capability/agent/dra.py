@@ -15,9 +15,6 @@ from ..._core.agent.desired import CONFIG, DRA_SETTINGS, UNITS, Desired
 from ..._core.agent.registration import KUBELET
 from ..._core.dra import names
 from ..._core.dra.allocation import (
-    DEFAULTS,
-    OVERSUBSCRIPTIONS,
-    REFUSE,
     Owners,
     owners_in,
 )
@@ -30,40 +27,6 @@ from ..._host.units import systemctl
 from ..._nvml.real import Nvml, open_nvml
 from ..in_use import allocated
 
-OPTIONS: t.Dict[str, t.Any] = {
-    "allocation": {
-        "type": "str",
-        "choices": list(names.ALLOCATIONS),
-        "default": names.DEVICE_PLUGIN,
-    },
-    "dra": {
-        "type": "dict",
-        "apply_defaults": True,
-        "options": {
-            "devices": {"type": "list", "elements": "str", "default": []},
-            "enforcement": {
-                "type": "str",
-                "choices": list(names.ENFORCEMENTS),
-                "default": names.MPS,
-            },
-            "split_count": {"type": "int", "default": DEFAULTS["split_count"]},
-            "memory_scaling": {"type": "float", "default": DEFAULTS["memory_scaling"]},
-            "oversubscribe": {
-                "type": "str",
-                "choices": list(OVERSUBSCRIPTIONS),
-                "default": REFUSE,
-            },
-            "publish": {
-                "type": "str",
-                "choices": list(names.PUBLISHED),
-                "default": names.ALL,
-            },
-            "kubeconfig": {"type": "str", "default": ""},
-            "node_name": {"type": "str", "default": ""},
-            "hami_core_library": {"type": "path", "default": ""},
-        },
-    },
-}
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
 FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes
 PAUSE = 0.2  # seconds

@@ -18,25 +18,12 @@ from ..._core.bundle import manifest, mirror, readme
 from ..._core.bundle.collection import Collection
 from ..._core.bundle.manifest import LINK, LIST, SUMS, File, Manifest
 from ..._core.bundle.plan import Observed, plan
-from ..._core.bundle.values import MACHINES, PYTHONS, wanted
+from ..._core.bundle.values import wanted
 from ..._core.errors import InputError, NodeError
 from ..._core.steps import Plan, Step
 from ..._host import engines, pip, tarball
 from ..._host.api import Host
 
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "verified"], "default": "present"},
-        "path": {"type": "path", "required": True},
-        "collection": {"type": "path", "required": True},
-        "pythons": {"type": "list", "elements": "str", "default": list(PYTHONS)},
-        "architectures": {"type": "list", "elements": "str", "default": [MACHINES[0]]},
-        "webhook": {"type": "bool", "default": True},
-        "images": {"type": "list", "elements": "str", "default": []},
-        "driver_version": {"type": "str", "default": ""},
-        "sha256": {"type": "str", "default": ""},
-    }
-}
 # The folder of the wheels of each list.
 LISTS = {"requirements": "wheels", "webhook_requirements": "webhook-wheels"}
 FILES = {

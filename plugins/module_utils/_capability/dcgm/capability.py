@@ -33,37 +33,6 @@ from ..recorded import existing
 from ..software import Software
 from .services import RECORD
 
-EXPORTER_SPEC: t.Dict[str, t.Any] = {
-    "type": "dict",
-    "options": {
-        "location": {"type": "str"},
-        "sha256": {"type": "str", "no_log": False},
-        "package": {"type": "str"},
-        "version": {"type": "str"},
-        "address": {"type": "str", "default": "127.0.0.1:9400"},
-        "kubernetes": {"type": "bool", "default": True},
-        "gpu_id_type": {"type": "str", "choices": ["uid", "device-name"], "default": "uid"},
-        "shared": {"type": "bool", "default": True},
-        "resources": {"type": "list", "elements": "str", "default": []},
-        "collectors": {"type": "str", "default": ""},
-        "interval": {"type": "int", "default": 30},
-    },
-}
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "version": {"type": "str", "default": ""},
-        "cuda": {
-            "type": "str",
-            "choices": ["auto", "none", "11", "12", "13", "all"],
-            "default": "auto",
-        },
-        "proprietary": {"type": "bool", "default": True},
-        "hold": {"type": "bool", "default": True},
-        "exporter": EXPORTER_SPEC,
-        "lock_timeout": {"type": "int", "default": 300},
-    }
-}
 Params = t.Mapping[str, t.Any]
 START_SECONDS, LOOK_SECONDS = 30.0, 1.5
 

@@ -14,7 +14,7 @@ from ..._core.kubernetes import pods as podding
 from ..._core.kubernetes.node import Node
 from ..._core.kubernetes.pods import Pod
 from ..._core.kubernetes.rights import OF_CLAIMS, OF_DAEMONSETS, OF_DRAIN, Right, of_cordon
-from ..._core.kubernetes.triage import ALL, ANSWERS, CHOICES, GPU, REFUSE, Rules, Triage, triage
+from ..._core.kubernetes.triage import ALL, Rules, Triage, triage
 from ..._core.steps import Plan, Step
 from ..._core.text.masking import masked_text
 from ..._core.text.shown import cut, printable
@@ -31,23 +31,6 @@ from .asking import (
 from .evictions import Evictions, refusal
 
 CORDONED, DRAINED, UNCORDONED = STATES = ("cordoned", "drained", "uncordoned")
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": list(STATES), "default": DRAINED},
-        "node": {"type": "str", "required": True},
-        "kubeconfig": {"type": "str", "default": ""},
-        "context": {"type": "str", "default": ""},
-        "reason": {"type": "str", "default": "maintenance"},
-        "failure": {"type": "str", "default": ""},
-        "pods": {"type": "str", "choices": list(CHOICES), "default": GPU},
-        "bare_pods": {"type": "str", "choices": list(ANSWERS), "default": REFUSE},
-        "emptydir": {"type": "str", "choices": list(ANSWERS), "default": REFUSE},
-        "grace_period": {"type": "int", "default": 300},
-        "timeout": {"type": "int", "default": 360},
-        "retries": {"type": "int", "default": 3},
-        "wait_for_jobs": {"type": "int", "default": 0},
-    },
-}
 LONGEST = 1000  # characters of an annotation
 
 
@@ -117,9 +100,7 @@ class DrainCapability:
         except ApiError:  # the right to list them is not asked for
             expected = "the name of one of its nodes"
         near = nodes.near(self._node, names)
-        error = InputError.of(
-            "node (gpu_nodes_node_name)", self._node, f"{expected} of {self._api.server}"
-        )
+        error = InputError.of("node", self._node, f"{expected} of {self._api.server}")
         error.hint = f"near it are {', '.join(near)}" if near else "see kubectl get nodes"
         return error
 
@@ -305,12 +286,9 @@ class DrainCapability:
 def _check(params: t.Mapping[str, t.Any]) -> None:
     for key, least in (("timeout", 1), ("retries", 0), ("wait_for_jobs", 0), ("grace_period", -1)):
         if params[key] < least:
-            named = key if key == "wait_for_jobs" else f"drain_{key}"
-            raise InputError.of(f"{key} (gpu_nodes_{named})", params[key], f"{least} or more")
+            raise InputError.of(key, params[key], f"{least} or more")
     if not params["node"]:
-        raise InputError.of(
-            "node (gpu_nodes_node_name)", params["node"], "the name of a node of the cluster"
-        )
+        raise InputError.of("node", params["node"], "the name of a node of the cluster")
     if params["failure"] and params["state"] != CORDONED:
         raise InputError.of(
             "failure", params["failure"], f"nothing, since state is {params['state']}"

@@ -36,8 +36,7 @@ from ..._host.packages.apt import OWN_SOURCES
 from .. import nodeinfo
 from ..device_nodes import Nodes
 from ..own_files import OwnFiles
-from ..recorded import REPOSITORY_SPEC, Additions, named, package_manager
-from .gate import SPEC as GATE_SPEC
+from ..recorded import Additions, named, package_manager
 from .gate import Gate
 from .gpus import RecordedGpus
 from .kernel import dkms, modules, signing_key, write_modprobe
@@ -46,47 +45,6 @@ from .packages import Packages
 from .sources import ModuleStreams, Node, Params, Runfile, choose_source, known_repository
 from .transaction import Transaction
 
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "version": {"type": "str", "default": ""},
-        "kernel_modules": {
-            "type": "str",
-            "choices": ["auto", "open", "proprietary"],
-            "default": "auto",
-        },
-        "components": {"type": "list", "elements": "str", "default": []},
-        "source": {
-            "type": "str",
-            "choices": [AUTO, "distribution", "repository", "runfile", "preinstalled"],
-            "default": AUTO,
-        },
-        "repository": REPOSITORY_SPEC,
-        "runfile": {
-            "type": "dict",
-            "options": {
-                "location": {"type": "str", "required": True},
-                "sha256": {"type": "str", "required": True, "no_log": False},
-            },
-        },
-        "update": {"type": "bool", "default": False},
-        "adopt": {"type": "bool", "default": False},
-        "hold": {"type": "bool", "default": True},
-        "hold_kernel": {"type": "bool", "default": False},
-        "load": {"type": "bool", "default": True},
-        "persistence": {"type": "bool", "default": True},
-        "manage_sources": {"type": "bool", "default": True},
-        "secure_boot": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
-        "reload": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
-        "precompiled": {"type": "str", "choices": ["auto", "require", "never"], "default": "auto"},
-        "prerequisites": {"type": "str", "choices": ["refuse", "install"], "default": "refuse"},
-        "module_options": {"type": "dict", "default": {}},
-        "gpu_count": {"type": "int", "default": -1},
-        **GATE_SPEC,
-        "releases": {"type": "raw", "default": True},
-        "lock_timeout": {"type": "int", "default": 300},
-    },
-}
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 # What is refused by lists that may be old.

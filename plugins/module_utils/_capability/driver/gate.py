@@ -19,12 +19,6 @@ from ..._host.api import Host
 from ..in_use import allocated, services
 from ..in_use.users import gpu_users
 
-SPEC: t.Dict[str, t.Dict[str, t.Any]] = {
-    "on_busy": {"type": "str", "choices": [FAIL, WAIT, PROCEED], "default": FAIL},
-    "wait_timeout": {"type": "int", "default": 600},
-    "on_allocated": allocated.SPEC,
-    "stop_services": services.SPEC,
-}
 LOOK_SECONDS = 2.0
 PROCEEDS = "nvidia_driver: on_busy is proceed: the driver is changed under {}"
 

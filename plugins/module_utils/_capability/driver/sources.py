@@ -29,6 +29,7 @@ from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
 from ..._core.driver.select import wanted_type, wanted_version
 from ..._core.driver.state import Desired, Installed, Observed, Record, parse_repository
 from ..._core.errors import InputError, NodeError
+from ..._core.options.nvidia_driver import SPEC
 from ..._core.packages.apt import upstream
 from ..._core.packages.pgp import MAX_BYTES
 from ..._core.packages.presets import DRIVER_PRESETS
@@ -37,7 +38,7 @@ from ..._host.api import Host
 from ..._host.packages.api import PackageManager
 from ..._host.packages.rpm import Dnf
 from ..download import bring, fetched
-from ..recorded import REPOSITORY_SPEC, Additions, existing, named
+from ..recorded import Additions, existing, named
 from .kernel import building
 
 LOG = "/var/log/nvidia-installer.log"
@@ -130,7 +131,7 @@ def choose_source(node: Node, observed: Observed, *, packages: bool) -> Source:
 
 def _nvidias(node: Node) -> t.Optional[Repository]:
     """Return NVIDIA's repository, None where none is known for the system, or somebody else has named it to apt."""
-    options = REPOSITORY_SPEC["options"]
+    options = SPEC["argument_spec"]["repository"]["options"]
     values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
     try:
         found = parse_repository(named(node.host, values, DRIVER_PRESETS), "repository")

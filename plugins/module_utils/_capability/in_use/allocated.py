@@ -25,7 +25,6 @@ from ..._core.in_use.allocated import (
 )
 from ..._host.api import Host
 
-SPEC: t.Dict[str, t.Any] = {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"}
 CLAIMS = "dra_manager_state"
 CHECKPOINT = (
     "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"  # whatever the root folder

@@ -20,7 +20,6 @@ from ..._host.units import systemctl
 from ..dcgm.services import managed
 from .users import gpu_users
 
-SPEC: t.Dict[str, t.Any] = {"type": "list", "elements": "str", "default": []}
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 RUNNING = ("active", "activating", "reloading")
 # With these a service stops where the one that it needs is stopped.

@@ -16,25 +16,12 @@ from ..._host.api import Host
 from ..._host.room import Room
 from ..overview import overview
 from ..preflight import parts
-from ..preflight.capability import SPEC as PREFLIGHT
 from ..preflight.capability import PreflightCapability
 from .planned import Answer, planned
 from .validation import Validation
 
 AT_ONCE = 2
 RELEASED = ("installed", "started")
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        **PREFLIGHT["argument_spec"],
-        "daemon": {
-            "type": "dict",
-            "options": {"digest": {"type": "str", "default": ""}, "units": {"type": "dict"}},
-        },
-        "parts": {"type": "list", "elements": "str", "choices": list(rows.BY_NAME)},
-        "validate": {"type": "bool", "default": False},
-        "status": {"type": "bool", "default": False},
-    }
-}
 
 
 class State(t.NamedTuple):

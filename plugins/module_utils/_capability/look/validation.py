@@ -10,10 +10,11 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ..._core.errors import NodeError
+from ..._core.options.validate import SPEC
 from ..._host.bounded import AheadHost
 from ..agent import status
 from ..preflight.parts import Values, options
-from ..validate.capability import SPEC, ValidateCapability
+from ..validate.capability import ValidateCapability
 
 Answer = t.Dict[str, t.Any]
 

@@ -47,21 +47,6 @@ from .report import report
 
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "config": {"type": "raw"},
-        "selected": {"type": "str", "default": ""},
-        "on_busy": {"type": "str", "choices": [FAIL, SKIP, WAIT], "default": FAIL},
-        "on_allocated": allocated.SPEC,
-        "stop_services": services.SPEC,
-        "wait_timeout": {"type": "int", "default": 600},
-        "reset": {"type": "str", "choices": ["never", "when_idle"], "default": "never"},
-        "boot": {"type": "bool", "default": True},
-        "by_label": {"type": "bool", "default": False},
-        "lock_timeout": {"type": "int", "default": 60},
-    },
-}
 
 
 class State(t.NamedTuple):

@@ -12,30 +12,16 @@ from ..._core.errors import NodeError
 from ..._core.gpu import PciDevice
 from ..._core.gpu_record import NOT_RECORDED
 from ..._core.mig.boot import Declared
+from ..._core.options.variables import VARIABLES
 from ..._core.preflight import layout, values
 from ..._core.preflight.node import NO_ROOT
 from ..._core.preflight.problems import Problem, Refusal, once
 from ..._core.steps import Plan, Step
-from ..._core.variables import GPU_COUNT
 from ..._host.api import Host
 from ..._host.room import Room
 from ..gpu_info import GpuInfoCapability, Info
 from ..nodeinfo import gpus
 from . import node, parts
-
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "variables": {"type": "dict", "default": {}},
-        "components": {
-            "type": "list",
-            "elements": "str",
-            "choices": list(parts.COMPONENTS),
-            "default": list(parts.COMPONENTS),
-        },
-        "cloud_init_timeout": {"type": "int", "default": 0},
-        "refused": {"type": "list", "elements": "dict", "default": []},
-    }
-}
 
 
 class PreflightCapability:
@@ -52,7 +38,7 @@ class PreflightCapability:
         self._modules = [one for one in wanted if parts.runs(one, self._values)]
         self._refused = [Problem(**one) for one in params["refused"]]
         self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
-        meant = self._values.get(GPU_COUNT, -1)  # -e gives a text
+        meant = self._values.get(VARIABLES["validate"]["gpu_count"], -1)  # -e gives a text
         asked = {"cloud_init_timeout": self._seconds, "allocated": False}
         asked["gpu_count"] = int(meant) if str(meant).isdigit() else -1
         self._info = GpuInfoCapability(host, asked)

@@ -13,8 +13,15 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ..._core.agent import role_config
 from ..._core.errors import InputError, NodeError
+from ..._core.options.cdi import SPEC as CDI
+from ..._core.options.container_runtime import SPEC as RUNTIME
+from ..._core.options.container_toolkit import SPEC as TOOLKIT
+from ..._core.options.dcgm import SPEC as DCGM
+from ..._core.options.device_plugin import SPEC as DEVICE_PLUGIN
+from ..._core.options.mig import SPEC as MIG
+from ..._core.options.nvidia_driver import SPEC as DRIVER
+from ..._core.options.variables import OMITTED, STATES, VARIABLES
 from ..._core.preflight.problems import Problem
-from ..._core.variables import VARIABLES
 from ..._host.api import Host
 from .. import cdi, container_toolkit
 from ..agent import deployment
@@ -26,9 +33,6 @@ from ..runtimes import capability as runtimes
 
 Values = t.Mapping[str, t.Any]
 Params = t.Dict[str, t.Any]
-# Options that roles leave out where their variable is empty.
-OMITTED: t.Tuple[str, ...] = ("config", "selected", "wheelhouse", "index_url", "python")
-OMITTED += ("config_path", "repository", "runfile", "exporter")
 # By what a user calls a part of the bring-up, its module; validation checks nothing before.
 COMPONENTS = {
     "driver": "nvidia_driver",
@@ -47,7 +51,6 @@ CHOICES = re.compile(
 EARLIER_HANDLER_PATH = "container_runtime_program"  # of container_runtime_handler_path
 HANDLER_LABEL = "gpu.node/runtime-handler"
 SHARING = "device_plugin_sharing"
-STATES = {"container_toolkit": "unmanaged", "dcgm": "unmanaged", "device_plugin": "started"}
 
 
 class Part(t.NamedTuple):
@@ -59,22 +62,20 @@ class Part(t.NamedTuple):
 
 PARTS: t.Mapping[str, Part] = {
     "nvidia_driver": Part(
-        driver.SPEC, lambda host, params: driver.DriverCapability(host, params, check_mode=True)
+        DRIVER, lambda host, params: driver.DriverCapability(host, params, check_mode=True)
     ),
     "container_toolkit": Part(
-        container_toolkit.SPEC,
+        TOOLKIT,
         lambda host, params: container_toolkit.ToolkitCapability(host, params, check_mode=True),
     ),
-    "container_runtime": Part(runtimes.SPEC, runtimes.RuntimeCapability),
-    "mig": Part(mig.SPEC, lambda host, params: mig.MigCapability(host, params, check_mode=True)),
-    "cdi": Part(cdi.SPEC, lambda host, params: cdi.CdiCapability(host, params, check_mode=True)),
+    "container_runtime": Part(RUNTIME, runtimes.RuntimeCapability),
+    "mig": Part(MIG, lambda host, params: mig.MigCapability(host, params, check_mode=True)),
+    "cdi": Part(CDI, lambda host, params: cdi.CdiCapability(host, params, check_mode=True)),
     "device_plugin": Part(
-        deployment.SPEC,
+        DEVICE_PLUGIN,
         lambda host, params: deployment.DevicePluginCapability(host, params, check_mode=True),
     ),
-    "dcgm": Part(
-        dcgm.SPEC, lambda host, params: dcgm.DcgmCapability(host, params, check_mode=True)
-    ),
+    "dcgm": Part(DCGM, lambda host, params: dcgm.DcgmCapability(host, params, check_mode=True)),
 }
 
 
@@ -118,9 +119,10 @@ def _composed(found: Params, values: Values) -> Params:
 
 def _given(module: str, values: Values) -> Params:
     found: Params = {}
+    omitted = OMITTED.get(module, ())
     for name, variable in VARIABLES[module].items():
         value = values.get(variable)
-        if value is None or (name in OMITTED and not value):
+        if value is None or (name in omitted and not value):
             continue
         whole, _dot, part = name.partition(".")
         if part:

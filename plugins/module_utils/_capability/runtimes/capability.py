@@ -12,7 +12,6 @@ from ..._core.errors import InputError, NodeError
 from ..._core.runtimes import ended
 from ..._core.runtimes.common import (
     CDI,
-    MODES,
     Unfit,
     View,
     Wanted,
@@ -28,38 +27,9 @@ from ..._core.text.masking import excerpts, masked_text
 from ..._host.api import Host
 from ..own_files import OwnFiles
 from .engine import Runtime
-from .engines import NAMES, choose
+from .engines import choose
 from .record import RECORD, File, Records, Written
 
-
-def _renamed(old: str) -> t.Dict[str, t.Any]:
-    """Return what lets an option be given by the name that it had before."""
-    row = {"name": old, "version": "1.0.0", "collection_name": "gpu.node"}
-    return {"aliases": [old], "deprecated_aliases": [row]}
-
-
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "name": {
-            "type": "str",
-            "choices": ["auto", *NAMES],
-            "default": "auto",
-            **_renamed("runtime"),
-        },
-        "mode": {"type": "str", "choices": list(MODES), "default": CDI},
-        "handler": {"type": "str", "default": Wanted().handler},
-        "handler_path": {
-            "type": "path",
-            "default": Wanted().runtime_path,
-            **_renamed("runtime_path"),
-        },
-        "config_path": {"type": "path"},
-        "spec_dirs": {"type": "list", "elements": "path", "default": list(Wanted().spec_dirs)},
-        "restart": {"type": "str", "choices": list(ended.RESTARTS), "default": ended.WHEN_IDLE},
-        "backup": {"type": "bool", "default": False},
-    },
-}
 OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
 LIVE_RESTORE = (
     ", or set live-restore in daemon.json and reload docker, which then leaves them alone"

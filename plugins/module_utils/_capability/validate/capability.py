@@ -12,7 +12,6 @@ import typing as t
 
 from ..._core.agent.desired import CONFIG
 from ..._core.dra.allocation import owners_in
-from ..._core.dra.names import ALLOCATIONS
 from ..._core.errors import InputError, NodeError
 from ..._core.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
 from ..._core.steps import Plan, Step
@@ -22,7 +21,6 @@ from ..._core.validation.dra import Dra
 from ..._core.validation.dra import Driver as DraDriver
 from ..._core.validation.driver import Wanted as WantedDriver
 from ..._core.validation.node import (
-    COMPONENTS,
     Node,
     Wanted,
     checks,
@@ -48,26 +46,6 @@ PAUSE = 0.5
 SLOW = f"the driver is slow: NVML has not told of the GPUs within {LATE:g} seconds"
 # The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
 KUBELET = ("/var/lib/kubelet/device-plugins/kubelet.sock", CHECKPOINT)
-SPEC: t.Dict[str, t.Any] = {
-    "argument_spec": {
-        "gpu_count": {"type": "int", "default": -1},
-        "driver_version": {"type": "str", "default": ""},
-        "driver_source": {"type": "str", "default": ""},
-        "components": {
-            "type": "list",
-            "elements": "str",
-            "choices": list(COMPONENTS),
-            "default": [],
-        },
-        "allocation": {"type": "str", "choices": ["", *ALLOCATIONS], "default": ""},
-        "require_kubelet": {"type": "bool", "default": False},
-        "containers": {"type": "bool", "default": True},
-        "cuda": {"type": "bool", "default": True},
-        "wait_timeout": {"type": "int", "default": 15},
-        "change": {"type": "str", "default": ""},
-        "fail": {"type": "bool", "default": True},
-    },
-}
 
 
 class State(t.NamedTuple):

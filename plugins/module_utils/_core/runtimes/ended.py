@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
-RESTARTS = (NEVER, WHEN_IDLE, ALWAYS)
 UNKNOWN = "containers that are not known, as {} does not answer"
 MOST = 5  # names in a message
 SHORT = 12  # characters of an id, as the field shows it

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
-    SPEC,
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 from ansible_collections.gpu.node.plugins.module_utils._host.packages import api
 

@@ -15,7 +15,6 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.container_too
     HOOK,
     RECORD,
     RUNTIME,
-    SPEC,
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
@@ -29,6 +28,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
     InputError,
     NodeError,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import (
     ALL,
     BASE,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
     RECORD,
-    SPEC,
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import (
     ALL,
     BASE,

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.agent import status as asked
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
-    SPEC,
     ValidateCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     NvmlError,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
 
 from tests.fakes.library.fakes import FakeHost

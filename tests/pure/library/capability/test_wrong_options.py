@@ -13,6 +13,11 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.agent import 
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability as mig
 from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import without_nvml
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC as CDI
+from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import (
+    SPEC as DEVICE_PLUGIN,
+)
+from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC as MIG
 from ansible_collections.gpu.node.plugins.module_utils._nvml import real
 
 from tests.fakes.library.fakes import GPU, FakeHost
@@ -29,12 +34,12 @@ def params(spec: Spec, **given: t.Any) -> dict[str, t.Any]:
 @pytest.mark.parametrize("path", ["nvidia.yaml", "cdi/nvidia.json", "./nvidia.yaml"])
 def test_cdi_refuses_a_relative_path(path: str) -> None:
     with pytest.raises(InputError, match=r"^path: .* is not valid: expected an absolute path"):
-        cdi.CdiCapability(FakeHost(), params(cdi.SPEC, path=path), check_mode=False)  # type: ignore[arg-type]
+        cdi.CdiCapability(FakeHost(), params(CDI, path=path), check_mode=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["wait_timeout", "lock_timeout"])
 def test_mig_refuses_negative_times(option: str) -> None:
-    given = params(mig.SPEC, selected="all-disabled", **{option: -1})
+    given = params(MIG, selected="all-disabled", **{option: -1})
     with pytest.raises(
         InputError, match=f"^{option}: -1 is not valid: expected a number of seconds"
     ):
@@ -43,7 +48,7 @@ def test_mig_refuses_negative_times(option: str) -> None:
 
 @pytest.mark.parametrize("option", ["wait_timeout", "lock_timeout"])
 def test_the_device_plugin_refuses_negative_times(option: str) -> None:
-    given = params(deployment.SPEC, digest="x", **{option: -5})
+    given = params(DEVICE_PLUGIN, digest="x", **{option: -5})
     with pytest.raises(
         InputError, match=f"^{option}: -5 is not valid: expected a number of seconds"
     ):
@@ -52,7 +57,7 @@ def test_the_device_plugin_refuses_negative_times(option: str) -> None:
 
 def test_missing_bindings_are_no_missing_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real, "pynvml", None)
-    given = params(mig.SPEC, selected="all-disabled")
+    given = params(MIG, selected="all-disabled")
     with pytest.raises(NodeError) as caught:
         mig.MigCapability(FakeHost(), given, check_mode=False).observe()  # type: ignore[arg-type]
     said = str(caught.value)

@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     GPU_IS_LOST,
     NvmlError,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import FakeHost
@@ -44,7 +45,7 @@ def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def capability(host: FakeHost, *, check_mode: bool = False, **params: Any) -> cdi.CdiCapability:
-    defaults = {name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()}
+    defaults = {name: option["default"] for name, option in SPEC["argument_spec"].items()}
     return cdi.CdiCapability(host, {**defaults, "boot": False, **params}, check_mode=check_mode)
 
 

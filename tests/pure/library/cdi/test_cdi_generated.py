@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.rules import problems
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import FakeHost
@@ -83,7 +84,7 @@ def install(host: FakeHost, spec: Any, version: str = "1.20.1") -> None:
 
 
 def capability(host: FakeHost, *, check_mode: bool = False, **params: Any) -> cdi.CdiCapability:
-    defaults = {name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()}
+    defaults = {name: option["default"] for name, option in SPEC["argument_spec"].items()}
     values = {**defaults, "boot": False, "generator": "nvidia-ctk", **params}
     return cdi.CdiCapability(host, values, check_mode=check_mode)
 

@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.cdi.capabilities im
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi.generated import differences
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Gpu, MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu, mig
@@ -83,7 +84,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def specification(host: FakeHost, **params: Any) -> dict[str, Any]:
-    defaults = {name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()}
+    defaults = {name: option["default"] for name, option in SPEC["argument_spec"].items()}
     one = cdi.CdiCapability(host, {**defaults, "boot": False, **params}, check_mode=False)
     plan = one.plan(one.observe())
     for step in plan.steps:

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.gpu_values import gpu
@@ -39,7 +40,7 @@ def booting(monkeypatch: pytest.MonkeyPatch) -> HostWithDriver:
 
 def converge(host: HostWithDriver, **params: Any) -> list[str]:
     """Bring the machine there; return the steps in words."""
-    defaults = {name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()}
+    defaults = {name: option["default"] for name, option in SPEC["argument_spec"].items()}
     one = cdi.CdiCapability(host, {**defaults, **params}, check_mode=False)
     steps = one.plan(one.observe()).steps
     for step in steps:

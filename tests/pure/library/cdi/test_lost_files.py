@@ -14,6 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate.gpus
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._core.cdi import lost
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import (
     FILES,
     Current,
@@ -54,7 +55,7 @@ def host(nvml: FakeNvml) -> HostWithDriver:
 
 def run(host: HostWithDriver, *, check_mode: bool = False) -> list[str]:
     defaults: dict[str, Any] = {
-        name: option["default"] for name, option in cdi.SPEC["argument_spec"].items()
+        name: option["default"] for name, option in SPEC["argument_spec"].items()
     }
     one = cdi.CdiCapability(host, {**defaults, "boot": False}, check_mode=check_mode)
     steps = one.plan(one.observe()).steps

@@ -11,11 +11,13 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability import validate_pods
 from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods import (
-    SPEC,
     ValidatePodsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.rights import Right
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.validate_pods import (
+    SPEC,
+)
 from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
 
 from tests.fakes.clock import Clock

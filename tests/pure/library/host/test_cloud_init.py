@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.gpu_info import (
-    SPEC,
-    GpuInfoCapability,
-)
+from ansible_collections.gpu.node.plugins.module_utils._capability.gpu_info import GpuInfoCapability
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.gpu_info import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host import cloud_init
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 

@@ -11,12 +11,12 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._capability.gpu_info import GpuInfoCapability
 from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
-    SPEC,
     LookCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core import gpu_record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu_record import Gpus
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.plan import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.validation import gpus as checks
 
 from tests.fakes.library.fakes import FakeHost

@@ -10,9 +10,9 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.mig import ca
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
     ASK_AGAIN_SECONDS,
     LOOK_AGAIN_SECONDS,
-    SPEC,
     MigCapability,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

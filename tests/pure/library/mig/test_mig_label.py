@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
 from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
-    SPEC,
     MigCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM, unit_file
@@ -18,6 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._core.gpu import NvmlError
 from ansible_collections.gpu.node.plugins.module_utils._core.mig import before, label
 from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import CONFIG, UNIT, load
+from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
 from tests.fakes.library.fakes import FakeHost

@@ -12,12 +12,12 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.action.plan import defaults
 from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
-    SPEC,
     LookCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import DEFAULT
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.plan import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node

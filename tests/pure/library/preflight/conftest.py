@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.action.preflight import configurations, wheelhouse
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
-    SPEC,
     PreflightCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, Look, node

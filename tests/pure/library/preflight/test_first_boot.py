@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
-    SPEC,
     PreflightCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host import cloud_init
 
 from tests.fakes.clock import Clock

@@ -5,62 +5,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
-import yaml
 from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.parts import (
-    OMITTED,
     options,
     runs,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
-    VARIABLES,
     in_variables,
 )
-
-from tests.support.paths import REPOSITORY
-
-ROLES = REPOSITORY / "roles"
-MODULES = sorted(set(VARIABLES) - {"gpu_info"})
-# What roles compute rather than take from a user.
-COMPUTED = {"package", "sharing", "fail", "state", "change"}
-
-
-def given(module: str) -> dict[str, str]:
-    """Return what the role gives its module, by option: what stands in the braces."""
-    for path in sorted((ROLES / module / "tasks").glob("*.yml")):
-        for task in yaml.safe_load(path.read_text()):
-            args = task.get(f"gpu.node.{module}")
-            if args and args.get("state") not in ("installed", "absent", "stopped"):
-                return {**_flat(args), **task.get("vars", {})}
-    raise AssertionError(module)
-
-
-def _flat(args: dict[str, Any]) -> dict[str, str]:
-    found = {}
-    for name, value in args.items():
-        if isinstance(value, dict):
-            found.update({f"{name}.{key}": str(one) for key, one in value.items()})
-        else:
-            found[name] = str(value)
-    return found
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_each_option_has_the_variable_that_its_role_gives(module: str) -> None:
-    texts = given(module)
-    hidden = {name: text for name, text in texts.items() if name.startswith("__")}
-    for option, text in texts.items():
-        if option in COMPUTED or option.startswith("__"):
-            continue
-        text = next((one for name, one in hidden.items() if name in text), text)
-        variable = VARIABLES[module].get(option, "not in the table")
-        assert re.search(rf"\b{variable}\b", text), f"{option}: {text}"
-        if "." not in option and (module, option) != ("device_plugin", "config"):
-            assert ("omit" in texts[option]) == (option in OMITTED), option
-    assert set(VARIABLES[module]) - COMPUTED <= set(texts)
 
 
 def test_options_come_from_the_variables() -> None:

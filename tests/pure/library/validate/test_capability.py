@@ -16,7 +16,6 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.validate impo
     capability as room,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
-    SPEC,
     ValidateCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import SETTINGS
@@ -27,6 +26,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
     GPU_IS_LOST,
     NvmlError,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 
 from tests.fakes.clock import Clock

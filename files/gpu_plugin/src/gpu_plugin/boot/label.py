@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._capability.mig.capability import SPEC, MigCapability
+from .._shared._capability.mig.capability import MigCapability
 from .._shared._core.errors import NodeError
 from .._shared._core.gpu import IN_USE
 from .._shared._core.in_use.busy import Busy
 from .._shared._core.mig import boot as mig_boot
 from .._shared._core.mig import label as wishes
 from .._shared._core.mig.label import FAILED, PENDING, SUCCESS, Request
+from .._shared._core.options.mig import SPEC
 from .._shared._core.steps import Plan
 from .._shared._host.api import Completed, Host
 from ..tools import bounded, files, logs

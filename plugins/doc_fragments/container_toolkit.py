@@ -2,21 +2,57 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A repository of packages that the user names, and the wait for another package manager."""
+"""Documentation of options, written by make options from options/container_toolkit.yml."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Documentation shared by the modules that install packages; ``SIGNED`` knows unsigned packages as well."""
+    """Documentation of options, written by make options from options/container_toolkit.yml."""
 
     DOCUMENTATION = r"""
 options:
-  lock_timeout:
-    description: Seconds to wait for another package manager.
-    type: int
-    default: 300
+  state:
+    description:
+      - Whether the packages are there.
+      - With V(absent), what was added goes again. That is refused while a runtime starts containers through the
+        toolkit, or while M(gpu.node.cdi) has it write the specification. A package that others need stays.
+    type: str
+    choices: [present, absent]
+    default: present
+  version:
+    description:
+      - The version, such as V(1.20.1), or a package version.
+      - Without it, a safe version that is there stays, and otherwise the newest is taken that the sources offer.
+    type: str
+    default: ""
+  parts:
+    description:
+      - V(base) has what writes CDI specifications and runs their hooks, and the runtime. V(all) has the legacy hook and
+        its library as well. With V(base), those of the others that this module has added go again.
+    type: str
+    choices: [all, base]
+    default: all
+  hold:
+    description: Whether the packages are kept at their version when the node is upgraded.
+    type: bool
+    default: true
+  vendor_refresh:
+    description:
+      - Whether the toolkit's own service may write C(/var/run/cdi/nvidia.yaml), as it does from 1.18 on. Runtimes
+        prefer that file to C(/etc/cdi/nvidia.yaml), and it does not follow changes of the MIG layout.
+      - With V(false), a drop-in file for C(nvidia-cdi-refresh.service) keeps it from running, and what it has written
+        is removed.
+    type: bool
+    default: false
   repository:
+    description:
+      - The repository to take the packages from, such as NVIDIA's or a mirror of it. Without it, they come from what
+        the node's package manager knows, and a repository of an earlier run is forgotten.
+      - It goes to files of its own, C(gpu-node-container-toolkit) in the folders of apt, dnf or zypper, with its key
+        beside it. What has changed in them is put right.
+      - Only what the key has signed is installed. A key is fetched only where its fingerprint is known.
+      - O(repository.preset) may be V(nvidia-experimental) too, which has release candidates.
     type: dict
     suboptions:
       preset:
@@ -24,8 +60,8 @@ options:
           - The name of a repository whose address, layout, key and signatures are known for the node's system, instead
             of O(repository.url) and O(repository.key). What is said beside it takes precedence.
           - V(nvidia) is NVIDIA's own. A system that it is not known for is refused.
-          - The key is fetched from where the repository is, and refused where its fingerprint is another one than
-            that which is known. What the node has of it is not fetched again.
+          - The key is fetched from where the repository is, and refused where its fingerprint is another one than that
+            which is known. What the node has of it is not fetched again.
         type: str
       base_url:
         description:
@@ -73,17 +109,11 @@ options:
           - Without it O(repository.url) must be https or file, or O(repository.signed_metadata) be true.
         type: bool
         default: false
-"""
-
-    # Annotated, because ansible-test takes every plain assignment here for a literal text.
-    SIGNED: str = (
-        DOCUMENTATION
-        + r"""
       signed_packages:
         description:
           - For dnf and zypper, whether the packages are signed. With V(false), O(repository.signed_metadata) must be
             true.
           - Without it, what O(repository.preset) says, and V(true) without one.
         type: bool
+  lock_timeout: {description: Seconds to wait for another package manager., type: int, default: 300}
 """
-    )

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation of options, written by make options from options/container_runtime.yml."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation of options, written by make options from options/container_runtime.yml."""
+
+    DOCUMENTATION = r"""
+options:
+  state:
+    description:
+      - Whether GPUs (CDI) are enabled in the runtimes.
+      - With V(absent), what was added is removed. A file that nobody else has edited since then gets its old bytes
+        again. In any other, our keys are taken out one by one, and what others have set in them stays.
+    type: str
+    choices: [present, absent]
+    default: present
+  name:
+    description:
+      - The container runtime.
+      - V(k3s) and V(rke2) stand for the containerd that these bring. Its file is regenerated at each of their starts,
+        so what is set goes into the folder that it imports, and their unit is the one to restart.
+      - V(auto) means all that are installed, but for those that cannot do it, which are named in a warning, and for a
+        containerd without CRI plugin that is there for Docker only.
+    type: str
+    choices: [auto, containerd, docker, cri-o, podman, k3s, rke2]
+    default: auto
+    aliases: [runtime]
+  mode:
+    description:
+      - How GPUs reach containers. A mode reverts what an earlier one has set and it does not need itself.
+      - With V(cdi), containers name devices. No program of NVIDIA's is needed.
+      - With V(runtime_class), there is a handler as well. Pods choose it with a RuntimeClass, and others never meet it.
+      - With V(default_runtime), all containers run through the handler. One that asks for nothing may then see all
+        GPUs, if its image says so.
+      - CDI is on with each of them, where the runtime has it.
+    type: str
+    choices: [cdi, runtime_class, default_runtime]
+    default: cdi
+  handler:
+    description:
+      - The name of the handler, as a RuntimeClass may name it. Not used with O(mode=cdi).
+      - V(runc) and other names of what starts all containers are refused.
+    type: str
+    default: nvidia
+  handler_path:
+    description:
+      - The program behind the handler. It must be there, in version 1.19.1 or later, since containers could break out
+        through earlier ones. Not used with O(mode=cdi).
+    type: path
+    default: /usr/bin/nvidia-container-runtime
+    aliases: [runtime_path]
+  config_path:
+    description:
+      - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json) or
+        C(/etc/crio/crio.conf.d/zz-gpu-node.conf).
+      - With containerd 2.1 or later, where that file imports C(*.toml) of a folder, C(zz-gpu-node.toml) in that folder
+        is written instead. Before, a file that is imported would hide what the main file says.
+    type: path
+  spec_dirs:
+    description: Folders where CDI specifications are looked for. Others that are configured stay.
+    type: list
+    elements: path
+    default: [/etc/cdi, /var/run/cdi]
+  restart:
+    description:
+      - Whether a runtime that has to be restarted is named in RV(restart_required), for the caller to restart it, where
+        that ends containers. It does with Docker, unless C(live-restore) is on in the daemon that runs, and with a unit
+        of another runtime whose C(KillMode) was changed. Otherwise containers of containerd, k3s, RKE2, CRI-O and
+        podman go on.
+      - With V(when_idle), such a runtime is named in RV(restart_deferred) instead, with its containers in
+        RV(blocked_by) and in a warning. The file is written, and a run that finds no containers any more asks for the
+        restart.
+      - With V(never), that goes for every runtime that has to be restarted.
+      - With V(always), containers are not looked at.
+    type: str
+    choices: [never, when_idle, always]
+    default: when_idle
+  backup: {description: Keep a copy of the file before it is changed., type: bool, default: false}
+"""

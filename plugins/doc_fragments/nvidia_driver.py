@@ -1,0 +1,315 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation of options, written by make options from options/nvidia_driver.yml."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation of options, written by make options from options/nvidia_driver.yml."""
+
+    DOCUMENTATION = r"""
+options:
+  state:
+    description:
+      - V(absent) removes what earlier runs have added, and only that. What they have changed or removed of a driver of
+        others is put back at the version that it had, where it is still offered.
+      - An added package that others have come to depend on stays. When one of the driver's own packages is needed so,
+        the module says by whom and changes nothing.
+      - A loaded driver stays loaded until the node is rebooted.
+    type: str
+    choices: [present, absent]
+    default: present
+  source:
+    description:
+      - Where the driver comes from.
+      - V(auto) leaves a driver that is there with the source that it came from, and one of no known package as
+        V(preinstalled). O(repository) or O(runfile) beside it names the source. A node without a driver takes what the
+        distribution has, but for Debian where O(releases) says on that day that the branch of its release is past its
+        support, where that runs none of the GPUs, or where O(version) is of another one. It takes the branch that is
+        supported longest, or O(version), from NVIDIA's repository then. RV(source) and RV(source_reason) say what was
+        taken, and why.
+      - V(distribution) takes packages from the sources that the node's package manager knows.
+      - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
+        the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
+      - V(runfile) runs NVIDIA's own installer, on any distribution, where no package of the driver is installed. It
+        installs no part of a desktop, and registers the kernel modules with DKMS where that is there.
+      - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is of
+        O(version) and O(kernel_modules), and that its libraries are there and of the same version.
+    type: str
+    choices: [auto, distribution, repository, runfile, preinstalled]
+    default: auto
+  repository:
+    description:
+      - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
+      - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
+        What has changed in them is put right. V(absent) removes them.
+      - Only packages that the key has signed are installed. A key is fetched only where its fingerprint is known.
+    type: dict
+    suboptions:
+      preset:
+        description:
+          - The name of a repository whose address, layout, key and signatures are known for the node's system, instead
+            of O(repository.url) and O(repository.key). What is said beside it takes precedence.
+          - V(nvidia) is NVIDIA's own. A system that it is not known for is refused.
+          - The key is fetched from where the repository is, and refused where its fingerprint is another one than that
+            which is known. What the node has of it is not fetched again.
+        type: str
+      base_url:
+        description:
+          - With O(repository.preset), the address of a mirror that has the same folders below it, with http, https or
+            file, such as V(https://mirror.example.com/cuda/repos) or V(file:///srv/cuda).
+        type: str
+      url:
+        description:
+          - Its address, with http, https or file. A password belongs to the package manager's own files.
+          - Required without O(repository.preset).
+        type: str
+      key:
+        description:
+          - The public key in ASCII armour, the path of a key file on the node, in armour or binary, or with
+            O(repository.key_fingerprints) its address. A text or file that has anything besides public keys is refused.
+            What is read of it is written out again.
+          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+          - Required without O(repository.preset).
+        type: str
+      key_fingerprints:
+        description:
+          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
+          - A key file on the node and a key's address need them. Compare with what its publisher says.
+        type: list
+        elements: str
+        default: []
+      suite:
+        description: For apt, the suite, or the path of a flat repository, which ends in a slash.
+        type: str
+        default: /
+      components:
+        description: For apt, the components of the suite. A flat repository has none.
+        type: list
+        elements: str
+        default: []
+      signed_metadata:
+        description:
+          - For dnf and zypper, whether the lists of the repository are signed too. Those for apt always are.
+          - Without it, what O(repository.preset) says, and V(false) without one.
+        type: bool
+      plain_http:
+        description:
+          - For dnf and zypper, whether lists that are not signed may come over http. Whoever is between the node and
+            the repository can then keep it on old packages, which are signed as well, or lead it back to them.
+          - Without it O(repository.url) must be https or file, or O(repository.signed_metadata) be true.
+        type: bool
+        default: false
+  runfile:
+    description:
+      - The file for O(source=runfile). O(version) must be the exact version that it has.
+      - It is copied to a place where only root can change it, checked, run, and removed.
+      - V(absent) has C(nvidia-uninstall) remove what it brought, where this module ran it.
+      - O(components) and O(hold) say nothing of it. It brings no fabric manager, and the persistence daemon without a
+        unit, so O(persistence) does what it says only where the node has one.
+    type: dict
+    suboptions:
+      location: {description: "Its path on the node, or an address with http or https.", type: str, required: true}
+      sha256: {description: Its SHA-256. A file with another one is not run., type: str, required: true}
+  version:
+    description:
+      - A package version, an upstream version such as V(580.95.05), or a branch such as V(580).
+      - What is installed stays when it fits. Otherwise the newest that fits and that the sources offer is installed.
+      - A branch that runs none of the node's GPUs is refused, such as one after 580 for Volta and older GPUs, or one
+        before 570 for Blackwell. One that runs only some of them is taken with a warning.
+      - Empty fits every version that runs the GPUs, and then no newer one is installed than apt itself would choose. In
+        Ubuntu that is the newest server branch, or the one that is there.
+    type: str
+    default: ""
+  kernel_modules:
+    description:
+      - The type of the kernel modules, open or proprietary.
+      - In Ubuntu they come prebuilt and signed where Ubuntu offers them for the running kernel, else from DKMS.
+      - V(auto) takes the one that the GPUs need. Where they run with both, it keeps the one that is installed, else
+        takes the open one. What somebody else has installed is exchanged only where a type is named here.
+      - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
+    type: str
+    choices: [auto, open, proprietary]
+    default: auto
+  precompiled:
+    description:
+      - In the RHEL family, whether to take kernel modules that are compiled and signed already, a package for each
+        kernel and version of the driver, such as C(kmod-nvidia-580.95.05-5.14.0-570.12.1), instead of DKMS.
+      - V(auto) does so with Secure Boot on, unless modules from DKMS are installed, and goes on where it has begun.
+        Where the running kernel has none, DKMS builds them, as far as Secure Boot lets it.
+      - V(require) refuses where the running kernel has none, V(never) takes DKMS.
+      - NVIDIA's are proprietary, in module streams that are called as the branch is, and signed with a key of its own
+        that must be enrolled. Red Hat's are open, and need no key.
+    type: str
+    choices: [auto, require, never]
+    default: auto
+  prerequisites:
+    description:
+      - In the RHEL family, what to do where EPEL, which has dkms, or dnf's plugin versionlock is missing.
+      - V(refuse) names it and what brings it. V(install) installs C(epel-release), in Oracle Linux its own package of
+        that kind, and the plugin from the sources that the node has. Nothing is fetched from anywhere else.
+    type: str
+    choices: [refuse, install]
+    default: refuse
+  components:
+    description:
+      - What of the driver's user space is there. None takes what computing needs, and nothing of a desktop.
+      - V(compute) is that, V(video) adds NVENC and NVDEC, V(graphics) the libraries of OpenGL, EGL and Vulkan without
+        an X server, and V(dcgm) the packages of DCGM 4, in a version of their own, with the diagnostics for the
+        driver's CUDA; M(gpu.node.dcgm) runs its service. With any of these names V(compute) is always there.
+      - A component that no source has is refused. One that is no longer named goes again, where this module has added
+        it.
+      - Names of packages may stand beside these names. Package names alone replace what computing needs.
+      - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
+    type: list
+    elements: str
+    default: []
+  adopt:
+    description:
+      - Take over a driver that somebody else has installed, with its packages, be they a desktop's, a server's,
+        headless or those that track a kernel. They stay, get the version that the driver has, and are held.
+      - For another branch or type of kernel modules their counterparts come in their place, such as
+        C(nvidia-driver-595-open) for C(nvidia-driver-580-open), and what has none is removed. The plan, the diff and
+        the result name each.
+      - A driver from NVIDIA's installer is uninstalled once the packages that take its place are on the node. With
+        O(source=runfile) another version replaces it.
+      - What was taken over stays so without this option. O(state=absent) puts back each package that was changed or
+        removed since, in the version that it had, in one transaction. Where one of them cannot be had any more, and
+        where the driver was from NVIDIA's installer, the driver stays as it is, with its sources, and only the holds
+        go.
+      - Without it, nothing is removed that no earlier run has added. With dnf and zypper only a driver from NVIDIA's
+        installer is taken over.
+    type: bool
+    default: false
+  hold:
+    description:
+      - Hold the packages, so that unattended upgrades do not break the running driver. dnf needs its plugin versionlock
+        for it.
+      - A package that somebody else holds keeps that hold, and is not brought to another version.
+      - Without holds, Ubuntu's tracking package of the kernel modules is installed where it fits, so that unattended
+        upgrades bring a new kernel's modules and the driver that they are built for together.
+    type: bool
+    default: true
+  hold_kernel:
+    description:
+      - With O(hold), hold the packages that bring new kernels as well, such as C(linux-image-generic), so that no
+        kernel comes that has no modules for the driver that is held. Only with apt.
+      - No fix of the kernel comes until the hold is released by a run without this option.
+    type: bool
+    default: false
+  update:
+    description:
+      - Bring the driver to the newest version that fits O(version), instead of leaving what is installed and fits.
+      - The package lists are fetched first, in check mode aside from the node's own where that is possible.
+      - Where Ubuntu's prebuilt modules are used, to the newest that they are built for.
+    type: bool
+    default: false
+  load:
+    description: >-
+      Load the kernel modules where no driver is loaded and no reboot must come first. Make device nodes, at boot too.
+    type: bool
+    default: true
+  reload:
+    description:
+      - Whether to reload the kernel modules when they differ from the installed ones.
+      - V(when_idle) does so where no process has a GPU open, the persistence daemon and the fabric manager aside, which
+        are restarted. The device plugin counts as such a process. Otherwise C(reboot_required) says who is in the way.
+        So does a pod that was given a GPU, unless O(on_allocated=ignore).
+    type: str
+    choices: [never, when_idle]
+    default: never
+  on_busy:
+    description:
+      - What to do where a driver that is loaded would be replaced, in version or type, or removed, while a process has
+        a GPU open or a pod was given one. NVIDIA's persistence daemon and fabric manager do not count.
+      - V(fail) changes nothing, and names who is in the way and how each is stopped. V(wait) waits for O(wait_timeout)
+        before the first change. V(proceed) goes on, with a warning. What runs then may fail, and the modules are not
+        reloaded. Processes are never ended.
+      - A first installation is never refused, and neither is what takes nothing, such as holds, device nodes, services,
+        or packages of the version that is loaded.
+      - In check mode the plan is returned all the same, with RV(blocked_by) and RV(refused). A change that cannot be
+        carried out at all fails there as well.
+    type: str
+    choices: [fail, wait, proceed]
+    default: fail
+  wait_timeout:
+    description: Seconds to wait with O(on_busy=wait). What is in use then is as with V(fail).
+    type: int
+    default: 600
+  persistence:
+    description:
+      - Enable the persistence daemon, and start it once the driver is loaded.
+    type: bool
+    default: true
+  manage_sources:
+    description:
+      - Where the packages are not offered, enable the components that have them, contrib, non-free and
+        non-free-firmware in Debian, restricted and multiverse in Ubuntu.
+      - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own sources.
+        No other file is touched. Elsewhere no repository is added.
+    type: bool
+    default: true
+  secure_boot:
+    description:
+      - Whether to refuse an installation on a machine with Secure Boot on where the kernel would reject the modules.
+      - Modules that DKMS builds are accepted where C(mokutil) says that DKMS's key is enrolled. Otherwise the refusal
+        names the key and the command that enrols it. Prebuilt modules that the distribution has signed need no key.
+    type: str
+    choices: [refuse, ignore]
+    default: refuse
+  module_options:
+    description:
+      - Options of the kernel modules, such as C(NVreg_EnableGpuFirmware), and of another module of the driver with its
+        name before a dot, such as C(nvidia_drm.modeset).
+      - They go to C(/etc/modprobe.d/gpu-node.conf), with the blacklist of nouveau where something would load it. The
+        initramfs of each kernel is rebuilt then.
+      - Loaded modules that show another value are reloaded as O(reload) says, or C(reboot_required) names it.
+      - Without an option here, the driver's own default or another file decides.
+    type: dict
+    default: {}
+  lock_timeout: {description: Seconds to wait for another package manager., type: int, default: 300}
+  releases:
+    description:
+      - What is known of NVIDIA's driver branches and security bulletins, for RV(support), RV(security) and warnings.
+      - V(true) takes the table that comes with the collection, V(false) or an empty one says nothing of them.
+      - A dictionary takes its place. C(as_of) is the day of it. C(branches) has by the number of a branch C(kind)
+        (C(lts), C(production) or C(new feature)), C(first_release), and C(end_of_support) as a day or a month, or
+        C(ended) where it has ended at a time that is not known. C(bulletins) is a list of C(id), C(date), C(url), and
+        C(floors), the first version of each branch without the vulnerabilities. C(source) and C(read) may be in each
+        row.
+      - A driver below its branch's floor, or past its support, is a warning, one from O(source=preinstalled) too. So is
+        that of an update which would still be below.
+    type: raw
+    default: true
+  gpu_count:
+    description:
+      - How many GPUs the node is meant to have. V(-1) says nothing of it.
+      - The PCI addresses of the GPUs are recorded. Where some are missing later, the record stays as it is, and
+        M(gpu.node.plan) warns, until this is the number of those that are left.
+    type: int
+    default: -1
+    version_added: 0.2.0
+  on_allocated:
+    description:
+      - With V(refuse), what the kubelet has given to a pod, by device plugins or by DRA, is in use like what a process
+        has open, though no process of the pod may be there. RV(blocked_by) names pod, container and device.
+      - With V(ignore) only processes count, and an idle pod may be left with a device that does not work any more.
+    type: str
+    choices: [refuse, ignore]
+    default: refuse
+  stop_services:
+    description:
+      - Services of systemd that hold GPUs open, such as C(nvsm.service) or somebody's C(nvidia-dcgm.service). Where the
+        change needs that, those that run are stopped before it, in this order, with what would stop with them, and
+        started again after it, also when it fails. A run that was killed leaves that to the next one.
+      - Their processes do not count as use. DCGM that M(gpu.node.dcgm) manages need not be named.
+      - With a display manager its graphical session ends.
+      - What the node does not have, and what must stay, such as the kubelet, container runtimes and the services of
+        this collection, is refused before the first change.
+    type: list
+    elements: str
+    default: []
+"""

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation of options, written by make options from options/validate.yml."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation of options, written by make options from options/validate.yml."""
+
+    DOCUMENTATION = r"""
+options:
+  gpu_count:
+    description:
+      - How many GPUs the node must have. V(-1) takes the number of GPUs on its PCI bus, and misses those that it had at
+        its last bring-up.
+    type: int
+    default: -1
+  containers: {description: Whether containers are started., type: bool, default: true}
+  cuda:
+    description:
+      - Whether two vectors are added on a GPU or MIG device that no process and no pod has, in a container where there
+        is one. Where all are in use it is skipped.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - How many seconds to look again where all that fails may be on its way, such as a registration with the kubelet.
+    type: int
+    default: 15
+  driver_version:
+    description: The driver's version that must be loaded, or its branch, such as V(580); any without it.
+    type: str
+    default: ""
+  driver_source:
+    description: Where the driver comes from, as the option O(gpu.node.nvidia_driver#module:source).
+    type: str
+    default: ""
+  components:
+    description:
+      - The parts that the node must have. Checks of other parts are skipped.
+      - An empty list, or one with all of them, stands for the parts that are set up on the node.
+    type: list
+    elements: str
+    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+    default: []
+  allocation:
+    description:
+      - Who must give out the node's GPUs, as the option O(gpu.node.device_plugin#module:allocation); whoever does,
+        without it.
+    type: str
+    choices: ["", device_plugin, dra, both]
+    default: ""
+  require_kubelet:
+    description: Whether it is an error that no kubelet has registered the GPUs yet. Without it, that is a warning.
+    type: bool
+    default: false
+  change:
+    description:
+      - The change of a node in service that this validation is a part of, by its playbook's name. Another one that has
+        begun on the node and has not ended is a check that fails.
+    type: str
+    default: ""
+  fail:
+    description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
+    type: bool
+    default: true
+"""

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What Ansible checks of options, written by make options from options/common.yml."""
+
+from __future__ import annotations
+
+import typing as t
+
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "variables": {"type": "dict", "default": {}},
+        "components": {
+            "type": "list",
+            "elements": "str",
+            "choices": [
+                "driver",
+                "runtime",
+                "toolkit",
+                "mig",
+                "cdi",
+                "device_plugin",
+                "labels",
+                "dcgm",
+                "validate",
+            ],
+            "default": [
+                "driver",
+                "runtime",
+                "toolkit",
+                "mig",
+                "cdi",
+                "device_plugin",
+                "labels",
+                "dcgm",
+                "validate",
+            ],
+        },
+        "cloud_init_timeout": {"type": "int", "default": 0},
+        "refused": {"type": "list", "elements": "dict", "default": []},
+        "daemon": {
+            "type": "dict",
+            "options": {"digest": {"type": "str", "default": ""}, "units": {"type": "dict"}},
+        },
+        "parts": {
+            "type": "list",
+            "elements": "str",
+            "choices": [
+                "environment",
+                "driver",
+                "toolkit",
+                "runtime",
+                "mig",
+                "cdi",
+                "device_plugin",
+                "dcgm",
+            ],
+        },
+        "validate": {"type": "bool", "default": False},
+        "status": {"type": "bool", "default": False},
+    },
+}

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What Ansible checks of options, written by make options from options/common.yml."""
+
+from __future__ import annotations
+
+import typing as t
+
+SPEC: t.Dict[str, t.Any] = {
+    "argument_spec": {
+        "variables": {"type": "dict", "default": {}},
+        "components": {
+            "type": "list",
+            "elements": "str",
+            "choices": [
+                "driver",
+                "runtime",
+                "toolkit",
+                "mig",
+                "cdi",
+                "device_plugin",
+                "labels",
+                "dcgm",
+                "validate",
+            ],
+            "default": [
+                "driver",
+                "runtime",
+                "toolkit",
+                "mig",
+                "cdi",
+                "device_plugin",
+                "labels",
+                "dcgm",
+                "validate",
+            ],
+        },
+        "cloud_init_timeout": {"type": "int", "default": 0},
+        "refused": {"type": "list", "elements": "dict", "default": []},
+    },
+}

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The files that are written from the tables of options: ``make options``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.docs.options import tables
+from tests.docs.options.tables import Table
+from tests.docs.options.text import block, code
+from tests.support.paths import REPOSITORY
+
+LICENSE = "# Copyright (c) 2026, the gpu.node authors\n# SPDX-License-Identifier: Apache-2.0\n"
+# Ansible takes documentation under its own licence.
+PLUGIN_LICENSE = """\
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""
+SPECS = REPOSITORY / "plugins/module_utils/_core/options"
+FRAGMENTS = REPOSITORY / "plugins/doc_fragments"
+ROLES = REPOSITORY / "roles"
+MARK = "written by make options"
+FOREIGN = " # noqa: var-naming[no-role-prefix]"
+
+
+def files() -> dict[Path, str]:
+    """Return each file by its path, as it has to be."""
+    found = {SPECS / "variables.py": _variables()}
+    for table in tables.tables():
+        for module in table.modules:
+            found[_place(table, module)] = _spec(table, module)
+            found[FRAGMENTS / f"{table.name}.py"] = _fragment(table)
+        if table.entries:
+            role = ROLES / table.name
+            found[role / "meta/argument_specs.yml"] = _argument_specs(table)
+            found[role / "defaults/main.yml"] = _defaults(table)
+        found.update(_calls(table))
+    return found
+
+
+def write() -> None:
+    """Write what is not as it has to be."""
+    for path, text in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _says(table: Table) -> str:
+    return f"{MARK} from options/{table.name}.yml"
+
+
+def _place(table: Table, module: str) -> Path:
+    """Return where a module's options are checked by: a module takes no other's to the node."""
+    folder = SPECS if module == table.name else SPECS / table.name
+    return folder / f"{module}.py"
+
+
+def _spec(table: Table, module: str) -> str:
+    text = f'{LICENSE}\n"""What Ansible checks of options, {_says(table)}."""\n\n'
+    text += "from __future__ import annotations\n\nimport typing as t\n\n"
+    head, options = "SPEC: t.Dict[str, t.Any] = ", table.modules[module].items()
+    spec = {"argument_spec": {name: tables.checked(one) for name, one in options}}
+    return f"{text}{head}{code(spec, 0, len(head))}\n"
+
+
+def _variables() -> str:
+    rows = [(module, table) for table in tables.tables() for module in table.modules]
+    variables: dict[str, Any] = {module: _named(table, module) for module, table in rows}
+    options = {module: table.modules[module] for module, table in rows}
+    states = {
+        module: tables.variables(table)[f"{module}_state"]["default"]
+        for module, table in rows
+        if variables[module].get("state") == f"{module}_state"
+    }
+    omitted = {
+        module: [name for name, one in found.items() if one.get("omit")]
+        for module, found in options.items()
+    }
+    text = (
+        f'{LICENSE}\n"""What roles call the options of their modules, {MARK} from options/."""\n\n'
+    )
+    text += "from __future__ import annotations\n\nimport typing as t\n\n"
+    for comment, head, value in (
+        (
+            "By module, the variable of each option that its role gives; whole.part for those of an option.",
+            "VARIABLES: t.Mapping[str, t.Mapping[str, str]] = ",
+            variables,
+        ),
+        (
+            "The options that roles leave out where their variable is empty.",
+            "OMITTED: t.Mapping[str, t.Sequence[str]] = ",
+            omitted,
+        ),
+        (
+            "What the role of a module has it do by default.",
+            "STATES: t.Mapping[str, str] = ",
+            states,
+        ),
+    ):
+        rest = {key: one for key, one in value.items() if one}
+        text += f"# {comment}\n{head}{code(rest, 0, len(head))}\n"
+    return text
+
+
+def _named(table: Table, module: str) -> dict[str, str]:
+    rows = tables.walk(table, module)
+    found = {path: tables.named(module, path, option) for path, option in rows}
+    return {path: variable for path, variable in found.items() if variable}
+
+
+def _fragment(table: Table) -> str:
+    text = f'{PLUGIN_LICENSE}\n"""Documentation of options, {_says(table)}."""\n\n'
+    text += "from __future__ import annotations\n\n\nclass ModuleDocFragment:\n"
+    text += f'    """Documentation of options, {_says(table)}."""\n'
+    for module, options in table.modules.items():
+        shown = block({"options": {name: tables.shown(one) for name, one in options.items()}})
+        name = "DOCUMENTATION" if module == table.name else module.upper()
+        text += f'\n    {name} = r"""\n{shown}"""\n'
+    return text
+
+
+def _argument_specs(table: Table) -> str:
+    known = tables.variables(table)
+    entries = {}
+    for name, entry in table.entries.items():
+        found = {one: _given(known[one]) for one in entry.get("options", [*known])}
+        entries[name] = {**entry, "options": found}
+    return f"{LICENSE}# {_says(table)}\n---\n{block({'argument_specs': entries})}"
+
+
+def _given(variable: tables.Option) -> tables.Option:
+    found = {key: variable[key] for key in tables.GIVEN if key in variable}
+    if "{{" in str(found.get("default")):
+        del found["default"]
+    return found
+
+
+def _defaults(table: Table) -> str:
+    text = f"{LICENSE}# {_says(table)}\n---\n"
+    for name, one in tables.variables(table).items():
+        if "default" in one and one.get("defined", True):
+            foreign = "" if name.startswith(f"{table.name}_") else FOREIGN
+            first, _end, rest = block({name: one["default"]}).partition("\n")
+            text += f"{first}{foreign}\n{rest}"
+    return text
+
+
+def _calls(table: Table) -> Iterator[tuple[Path, str]]:
+    for name, asked in table.calls.items():
+        module = asked.get("module", table.name)
+        path = ROLES / table.name / f"tasks/{name}.yml"
+        text = path.read_text()
+        call = re.search(rf"(?m)^  gpu\.node\.{module}:.*\n(?:    .*\n)+", text)
+        if not call:
+            raise LookupError(f"{path}: no task calls gpu.node.{module}")
+        now = block(tables.call(table, module, asked), 4)
+        head = f"  gpu.node.{module}: # {_says(table)}\n"
+        yield path, f"{text[: call.start()]}{head}{now}{text[call.end() :]}"
+
+
+if __name__ == "__main__":
+    write()
