@@ -23,6 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.par
 from ansible_collections.gpu.node.plugins.module_utils._core.agent import role_config
 from ansible_collections.gpu.node.plugins.module_utils._core.dra import allocation
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.options.variables import VARIABLES
 from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import cut
@@ -171,16 +172,15 @@ def configurations(values: t.Mapping[str, t.Any]) -> Problems:
 
 def with_allocation(values: t.Mapping[str, t.Any], config: Values) -> Values:
     """Return a configuration as the module writes it; what it refuses itself is left for it to say."""
+    variables = VARIABLES["device_plugin"]
     asked = {
-        one.partition(".")[2]: values[name]
-        for one, name in VARIABLES["device_plugin"].items()
-        if one.startswith("dra.") and name in values
+        name: values.get(variables[f"dra.{name}"], option["default"])
+        for name, option in SPEC["argument_spec"]["dra"]["options"].items()
     }
-    chosen = str(values.get(VARIABLES["device_plugin"]["allocation"]) or "device_plugin")
+    chosen = str(values.get(variables["allocation"]) or "device_plugin")
     try:
-        whole = {**allocation.DEFAULTS, **asked}
-        allocation.check(chosen, whole)
-        return dict(allocation.configured("config", config, chosen, whole))
+        allocation.check(chosen, asked)
+        return dict(allocation.configured("config", config, chosen, asked))
     except (NodeError, TypeError):
         return config
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tests.docs.options import tables
 from tests.docs.options.tables import Table
@@ -70,18 +69,19 @@ def _spec(table: Table, module: str) -> str:
 
 
 def _variables() -> str:
+    variables: dict[str, dict[str, str]] = {}
+    omitted: dict[str, list[str]] = {}
+    defaults = {}
     rows = [(module, table) for table in tables.tables() for module in table.modules]
-    variables: dict[str, Any] = {module: _named(table, module) for module, table in rows}
-    options = {module: table.modules[module] for module, table in rows}
-    states = {
-        module: tables.variables(table)[f"{module}_state"]["default"]
-        for module, table in rows
-        if variables[module].get("state") == f"{module}_state"
-    }
-    omitted = {
-        module: [name for name, one in found.items() if one.get("omit")]
-        for module, found in options.items()
-    }
+    for module, table in rows:
+        for path, option in tables.walk(table, module):
+            role, variable = option.get("role"), tables.named(module, path, option)
+            if variable:
+                variables.setdefault(module, {})[path] = variable
+            if option.get("omit"):
+                omitted.setdefault(module, []).append(path)
+            if isinstance(role, dict) and "default" in role:
+                defaults[variable] = role["default"]
     text = (
         f'{LICENSE}\n"""What roles call the options of their modules, {MARK} from options/."""\n\n'
     )
@@ -98,20 +98,13 @@ def _variables() -> str:
             omitted,
         ),
         (
-            "What the role of a module has it do by default.",
-            "STATES: t.Mapping[str, str] = ",
-            states,
+            "By variable, the default of the role where its module has another.",
+            "DEFAULTS: t.Mapping[str, t.Any] = ",
+            defaults,
         ),
     ):
-        rest = {key: one for key, one in value.items() if one}
-        text += f"# {comment}\n{head}{code(rest, 0, len(head))}\n"
+        text += f"# {comment}\n{head}{code(value, 0, len(head))}\n"
     return text
-
-
-def _named(table: Table, module: str) -> dict[str, str]:
-    rows = tables.walk(table, module)
-    found = {path: tables.named(module, path, option) for path, option in rows}
-    return {path: variable for path, variable in found.items() if variable}
 
 
 def _fragment(table: Table) -> str:

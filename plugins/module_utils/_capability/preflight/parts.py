@@ -20,7 +20,7 @@ from ..._core.options.dcgm import SPEC as DCGM
 from ..._core.options.device_plugin import SPEC as DEVICE_PLUGIN
 from ..._core.options.mig import SPEC as MIG
 from ..._core.options.nvidia_driver import SPEC as DRIVER
-from ..._core.options.variables import OMITTED, STATES, VARIABLES
+from ..._core.options.variables import DEFAULTS, OMITTED, VARIABLES
 from ..._core.preflight.problems import Problem
 from ..._host.api import Host
 from .. import cdi, container_toolkit
@@ -80,8 +80,10 @@ PARTS: t.Mapping[str, Part] = {
 
 
 def state(module: str, values: Values) -> str:
-    """Return what the module is to bring its part to, empty for one that has no states."""
-    return str(values.get(f"{module}_state", STATES.get(module, "present")))
+    """Return what the module is to bring its part to, where a user says nothing what its role does."""
+    variable = VARIABLES[module]["state"]
+    known = PARTS[module].spec["argument_spec"]["state"]["default"]
+    return str(values.get(variable, DEFAULTS.get(variable, known)))
 
 
 def runs(module: str, values: Values) -> bool:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-# roles/device_plugin/defaults has the same, for people.
-DEFAULT: t.Mapping[str, t.Any] = {
-    "version": "v1",
-    "flags": {"migStrategy": "mixed", "plugin": {"deviceListStrategy": ["cdi-cri"]}},
-}
+from ..options.variables import DEFAULTS
+
+DEFAULT = DEFAULTS["device_plugin_config"]
 
 
 def whole(config: t.Any, sharing: t.Any = None) -> t.Any:

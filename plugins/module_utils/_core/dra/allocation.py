@@ -13,7 +13,7 @@ from ..text import json_data
 from .names import ALL, BOTH, DEVICE_PLUGIN, DRA, HAMI_CORE, MPS
 
 SECTION = "gpuNode"
-REFUSE, BEST_EFFORT = OVERSUBSCRIPTIONS = "refuse", "best-effort"
+BEST_EFFORT = "best-effort"
 # By the key in the daemon's configuration, the option of the module.
 OPTIONS: t.Mapping[str, str] = {
     "gpuNode.dra.hamiCore.library": "dra.hami_core_library",
@@ -26,17 +26,6 @@ OPTIONS: t.Mapping[str, str] = {
     "gpuNode.allocation": "allocation",
 }
 Json = t.Mapping[str, t.Any]
-DEFAULTS: Json = {
-    "devices": [],
-    "enforcement": MPS,
-    "split_count": 10,
-    "memory_scaling": 1.0,
-    "oversubscribe": REFUSE,
-    "hami_core_library": "",
-    "publish": ALL,
-    "kubeconfig": "",
-    "node_name": "",
-}
 
 
 class Owners(t.NamedTuple):

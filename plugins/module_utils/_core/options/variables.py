@@ -175,14 +175,15 @@ OMITTED: t.Mapping[str, t.Sequence[str]] = {
     "mig": ["config", "selected"],
     "nvidia_driver": ["repository", "runfile"],
 }
-# What the role of a module has it do by default.
-STATES: t.Mapping[str, str] = {
-    "bundle": "present",
-    "cdi": "present",
-    "container_runtime": "present",
-    "container_toolkit": "unmanaged",
-    "dcgm": "unmanaged",
-    "device_plugin": "started",
-    "mig": "present",
-    "nvidia_driver": "present",
+# By variable, the default of the role where its module has another.
+DEFAULTS: t.Mapping[str, t.Any] = {
+    "bundle_path": "",
+    "bundle_collection": "",
+    "gpu_nodes_pod_image": "",
+    "container_toolkit_state": "unmanaged",
+    "dcgm_state": "unmanaged",
+    "device_plugin_config": {
+        "version": "v1",
+        "flags": {"migStrategy": "mixed", "plugin": {"deviceListStrategy": ["cdi-cri"]}},
+    },
 }
