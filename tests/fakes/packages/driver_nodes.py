@@ -9,7 +9,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.debian import packages
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.distributions import SUPPORTED
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import debian
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
@@ -31,7 +32,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
-DEBIAN = packages(Offer(), Wanted())
+FAMILIES = {one.title: one.driver for one in SUPPORTED}
+DEBIAN = debian.DEBIAN.names(Offer(), Wanted())
 COMPONENTS, PERSISTENCED = DEBIAN.components, DEBIAN.persistenced
 KERNEL, USER_SPACE = DEBIAN.kernel, DEBIAN.user_space
 RELEVANT, MATCHED = DEBIAN.relevant, DEBIAN.matched
@@ -68,7 +70,7 @@ def package(
 
 
 def node(**changes: Any) -> Observed:
-    """Return a node with an H100 and nothing installed, whose sources have the driver."""
+    """Return a node with an H100 and nothing installed, whose sources have the driver; of its names' family."""
     values: dict[str, Any] = {
         "distribution": "debian",
         "codename": "trixie",
@@ -87,7 +89,8 @@ def node(**changes: Any) -> Observed:
         "record": Record(),
         "names": DEBIAN,
     }
-    return Observed(**{**values, **changes})
+    values.update(changes)
+    return Observed(**{"family": FAMILIES[values["names"].title], **values})
 
 
 def fresh(**changes: Any) -> Observed:

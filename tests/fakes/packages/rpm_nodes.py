@@ -11,10 +11,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
     MODULE_FILE as STREAM_FILE,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import DNF_LOCKS
 from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import (

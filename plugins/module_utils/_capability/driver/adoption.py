@@ -10,7 +10,6 @@ import typing as t
 
 from ..._core.driver.adoption import found
 from ..._core.driver.adoption.back import exchanged
-from ..._core.driver.rhel.streams import MODULE
 from ..._core.driver.state import Observed, versions
 from ..._core.packages.package import Change, Package, still_there
 from ..._host.packages.api import NoWay
@@ -68,7 +67,9 @@ class Adoption(Part):
     def back(self, packages: t.Mapping[str, str], ours: t.Sequence[str]) -> Change:
         """Return the transaction that puts others' packages back in place of ours, with the stream that they are of."""
         record = self._node.added.record
-        stream = f"{MODULE}:{record.stream_before}" if record.stream_before else ""
+        stream = (
+            f"{self._node.family.module}:{record.stream_before}" if record.stream_before else ""
+        )
         return Change(packages, ours, {}, record.holds, stream)
 
     def _brought(self, observed: Observed, ours: t.Collection[str]) -> t.List[str]:

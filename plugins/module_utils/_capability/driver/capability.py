@@ -11,15 +11,15 @@ import typing as t
 from dataclasses import replace
 
 from ..._core.device_nodes import FILES as DEVICE_NODES
-from ..._core.driver import distributions, prebuilt, taking
+from ..._core.driver import distributions, taking
 from ..._core.driver.branches import NoSupport
+from ..._core.driver.family import UNKNOWN
 from ..._core.driver.kernel import MODPROBE_FILE
 from ..._core.driver.names import PLACE
 from ..._core.driver.plan import plan
 from ..._core.driver.releases import report as releases
 from ..._core.driver.releases.source import AUTO, Source, named_source
 from ..._core.driver.report import facts
-from ..._core.driver.rhel.prerequisites import LOCKING
 from ..._core.driver.runfile import UNINSTALLER
 from ..._core.driver.select import NoCommonVersion, UnknownVersion
 from ..._core.driver.state import Desired, Observed, Record, parse_desired
@@ -42,7 +42,8 @@ from .gpus import RecordedGpus
 from .kernel import dkms, modules, signing_key, write_modprobe
 from .loading import Loading
 from .packages import Packages
-from .sources import ModuleStreams, Node, Params, Runfile, choose_source, known_repository
+from .sources import Node, Params, Runfile, choose_source, known_repository
+from .streams import ModuleStreams
 from .transaction import Transaction
 
 # The steps that decide what the package manager knows.
@@ -75,17 +76,17 @@ class DriverCapability:
         self._codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), self._codename)
         self._known = known is not None
-        names = known or distributions.SUPPORTED[0]
-        manager = package_manager(names.family, host, timeout, "the driver", self.name)
-        self._node = node = Node(host, desired, manager, Additions(host, RECORD, Record))
+        family = known.driver if known else UNKNOWN
+        manager = package_manager(family.name or "debian", host, timeout, "the driver", self.name)
+        self._node = node = Node(host, family, desired, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams, self._loading = (
             Runfile(node),
             ModuleStreams(node),
             Loading(node),
         )
         self._nodes, self._gpus = Nodes(node), RecordedGpus(node, meant)
-        self._transaction = Transaction(node, names.family, self._again)
-        self._packages = Packages(node, names, self._transaction.adoption)
+        self._transaction = Transaction(node, self._again)
+        self._packages = Packages(node, self._transaction.adoption)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._transaction.repair,
             "sources": self._packages.enable,
@@ -130,7 +131,8 @@ class DriverCapability:
         observed = self._runfile.observe(machine)
         if self._has_packages:
             self._node.freshen(check_mode=self._check_mode)
-            observed = self._streams.observe(self._packages.observe(observed))
+            observed = self._packages.observe(observed)
+            observed = self._streams.observe(observed) if observed.family.module else observed
             observed = self._loading.observe(observed)
         return self._nodes.observe(observed)
 
@@ -143,6 +145,7 @@ class DriverCapability:
         bridged = bool(gpus) and bool(nodeinfo.bridges(host))
         distribution = self._release.get("ID", "unknown")
         return Observed(
+            family=node.family,
             distribution=distribution,
             codename=self._codename,
             title=self._release.get("PRETTY_NAME", distribution),
@@ -234,11 +237,13 @@ class DriverCapability:
         try:
             return self._asked(found, holds=not state.lacks_locking)
         except NoHold:
-            if self._desired.prerequisites != "install" or not state.candidate(LOCKING):
+            if self._desired.prerequisites != "install" or not state.candidate(
+                state.family.locking
+            ):
                 raise
             return self._possible(replace(state, lacks_locking=True))
         except NoWay as error:
-            refused = prebuilt.refused(state, found.steps, str(error))
+            refused = state.family.unusable(state, found.steps, str(error))
             if not refused:
                 raise
             words = unmet(error.cause)
@@ -301,7 +306,7 @@ class DriverCapability:
         stays = params["stays"]
         self._transaction.remove(params["packages"], params["back"], sources=not stays)
         added = self._node.added
-        if not stays:
+        if added.record.stream and not stays:
             self._streams.forget()
         if added.record.repository and not stays:
             added.forget_repository(self._node.manager, PLACE.paths)

@@ -8,22 +8,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._core.driver import branches, prebuilt
+from ..._core.driver import branches
 from ..._core.driver.adoption import found as adoption
 from ..._core.driver.components import packages as components
-from ..._core.driver.distributions import Distribution
+from ..._core.driver.kernels import newer
 from ..._core.driver.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
-from ..._core.driver.rhel.precompiled import PREFIX, is_precompiled
-from ..._core.driver.select import (
-    check_components,
-    module_type,
-    siblings,
-    type_of,
-    wanted_type,
-)
+from ..._core.driver.select import check_components, siblings, wanted_type
 from ..._core.driver.state import Observed
 from ..._core.packages.package import (
-    Package,
     still_there,
 )
 from ..._host.packages.apt import OWN_SOURCES
@@ -31,15 +23,13 @@ from .adoption import Adoption
 from .kernel import knows_nvidias_key
 from .sources import Node, Params, Part
 
-PREBUILT = "linux-modules-nvidia-"
-
 
 class Packages(Part):
-    """The packages of the driver, by the names that ``known`` has."""
+    """The packages of the driver, by the names that the node's family has."""
 
-    def __init__(self, node: Node, known: Distribution, adoption: Adoption) -> None:
+    def __init__(self, node: Node, adoption: Adoption) -> None:
         super().__init__(node)
-        self._known, self._adoption = known, adoption
+        self._adoption = adoption
 
     # --- observe ---
 
@@ -48,16 +38,17 @@ class Packages(Part):
         manager, wanted = self._node.manager, self._node.desired
         absent = wanted.state == "absent"
         packages = manager.packages()
-        names = components.extend(self._names(observed, packages), wanted.components)
+        observed = dataclasses.replace(observed, packages=packages)
+        names = components.extend(self._names(observed), wanted.components)
+        observed = dataclasses.replace(observed, names=names)
         if not absent and wanted.components:
-            check_components(names, wanted.components, persistence=wanted.persistence)
-        observed = dataclasses.replace(observed, packages=packages, names=names)
+            check_components(observed, wanted.components, persistence=wanted.persistence)
         asks = not (absent or wanted.runfile)
-        modules = self._modules(observed) if asks else set()
+        modules = self._node.family.asked(observed) if asks else set()
         asked = {
             *names.relevant,
             *wanted.components,
-            *(names.headers_of(one) for one in (observed.kernel, *prebuilt.newer(observed))),
+            *(names.headers_of(one) for one in (observed.kernel, *newer(observed))),
             names.tie.format(observed.kernel),
             *names.needs,
             *modules,
@@ -102,63 +93,43 @@ class Packages(Part):
             surplus = self._node.manager.leftover(left, there)
         return dataclasses.replace(observed, names=names, surplus=surplus)
 
-    def _modules(self, observed: Observed) -> t.Set[str]:
-        """Return the packages of prebuilt kernel modules that may be offered or are there, and what tracks them."""
-        names, kernels = observed.names, (observed.kernel, *prebuilt.newer(observed))
-        found = {
-            prebuilt.of_kernel(observed, kind, one) for kind in names.prebuilt for one in kernels
-        }
-        found |= {one for kind in names.prebuilt for one in prebuilt.tracking(observed, kind)}
-        found |= {one for one in observed.record.packages if one.startswith(PREBUILT)}
-        return {one for one in found if one and NO_BRANCH not in one} if names.prebuilt else set()
-
-    def _names(self, observed: Observed, packages: t.Mapping[str, Package]) -> Names:
-        wanted, kernel = self._node.desired, observed.kernel
-        if wanted.state == "absent" or wanted.runfile:
-            there = {name: one.version for name, one in packages.items()}
-            ending = adoption.ending(there, observed.record, wanted)
-            return self._known.packages(
-                Offer(installed=there), Wanted(kernel=kernel, ending=ending)
-            )
-        there = {name: one.version for name, one in packages.items() if one.installed}
-        kind = module_type(wanted.kernel_modules, observed.gpus, there)
-        named = wanted.source == "repository"
-        ready, key = self._wants_precompiled(observed, there), observed.signing_key
-        fits = Wanted(wanted.version, kind, kernel, named, observed.gpus)
-        fits = fits._replace(
+    def _names(self, observed: Observed) -> Names:
+        family, wanted, kernel = self._node.family, self._node.desired, observed.kernel
+        asks = not (wanted.state == "absent" or wanted.runfile)
+        there = {name: one.version for name, one in observed.packages.items()}
+        if asks:
+            there = {name: one for name, one in there.items() if observed.installed(name)}
+        ending = family.ending(there, observed.record, wanted)
+        if not asks:
+            return family.names(Offer(installed=there), Wanted(kernel=kernel, ending=ending))
+        key = observed.signing_key
+        ready = family.wants_precompiled(wanted.precompiled, there, key)
+        fits = Wanted(
+            wanted.version,
+            wanted_type(observed, wanted),
+            kernel,
+            wanted.source == "repository",
+            observed.gpus,
             nvswitch=observed.nvswitch,
             bridged=observed.bridged,
-            ending=adoption.ending(there, observed.record, wanted),
+            ending=ending,
             precompiled=ready,
             newest=wanted.update,
             trusted=ready and knows_nvidias_key(self._node.host, key),
             signs=wanted.precompiled == "auto" and key is not None and key.state == "enrolled",
             kernels=observed.modules.kernels,
         )
-        return self._known.packages(self._offer(fits, there), fits)
-
-    def _wants_precompiled(self, observed: Observed, there: t.Iterable[str]) -> bool:
-        """Tell whether precompiled kernel modules come before DKMS: asked for, there, or for Secure Boot's sake."""
-        asked = self._node.desired.precompiled
-        if self._known.family != "rhel" or asked == "never":
-            return False
-        installed = [name for name in there if type_of(name)]
-        return (
-            asked == "require"
-            or any(map(is_precompiled, installed))
-            or (not installed and observed.signing_key is not None)
-        )
+        return family.names(self._offer(fits, there), fits)
 
     def _offer(self, wanted: Wanted, installed: t.Mapping[str, str]) -> Offer:
-        manager = self._node.manager
-        prefixes = [*self._known.prefixes, *([FABRIC_PREFIX] if wanted.nvswitch else [])]
+        manager, family = self._node.manager, self._node.family
+        prefixes = [*([FABRIC_PREFIX] if wanted.nvswitch else []), *family.prefixes(wanted)]
         prefixes += [SUBNET] if wanted.bridged else []
-        prefixes += [PREFIX] if wanted.precompiled else []
         names = {name for prefix in prefixes for name in manager.known(prefix)}
         free = not any("nvidia" in name for name in installed)
-        candidates = self._known.candidates(wanted.kernel)
+        candidates = family.candidates(wanted.kernel)
         policies = manager.policies(candidates) if candidates else {}
-        modules = self._known.modules(names)
+        modules = family.modules(names)
         # What is there stays where no version is asked for.
         chooses = modules and (wanted.version or free)
         relations = manager.relations(modules) if chooses else {}

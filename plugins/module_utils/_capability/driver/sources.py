@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the driver comes from besides packages: a repository, a module stream, NVIDIA's installer."""
+"""Where the driver comes from besides packages: a repository, or NVIDIA's installer."""
 
 from __future__ import annotations
 
@@ -9,34 +9,19 @@ import dataclasses
 import functools
 import typing as t
 
-from ..._core.driver.branches import fits
+from ..._core.driver.family import Family
 from ..._core.driver.kernel import tail
 from ..._core.driver.names import PLACE
 from ..._core.driver.releases.source import Source, chosen, has_run
-from ..._core.driver.rhel.streams import (
-    MODULE,
-    MODULE_FILE,
-    RELEASES,
-    Streams,
-    choose_stream,
-    kind_of,
-    parse_enabled,
-    parse_info,
-    stream_fits,
-    with_stream,
-)
 from ..._core.driver.runfile import TRACES, UNINSTALLER, parse_traces
-from ..._core.driver.select import wanted_type, wanted_version
 from ..._core.driver.state import Desired, Installed, Observed, Record, parse_repository
 from ..._core.errors import InputError, NodeError
 from ..._core.options.nvidia_driver import SPEC
-from ..._core.packages.apt import upstream
 from ..._core.packages.pgp import MAX_BYTES
 from ..._core.packages.presets import DRIVER_PRESETS
 from ..._core.packages.repository import Known, Repository, is_elsewhere
 from ..._host.api import Host
 from ..._host.packages.api import PackageManager
-from ..._host.packages.rpm import Dnf
 from ..download import bring, fetched
 from ..recorded import Additions, existing, named
 from .kernel import building
@@ -53,7 +38,7 @@ UNREACHED = (
 
 @dataclasses.dataclass
 class Node:
-    """The machine, what is wanted of it and was added to it, and what this run has met with.
+    """The machine, its family, what is wanted of it and was added to it, and what this run has met with.
 
     ``refreshed`` says that it has fetched the package lists, ``refresh_note`` what went wrong with it,
     ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
@@ -61,6 +46,7 @@ class Node:
     """
 
     host: Host
+    family: Family
     desired: Desired
     manager: PackageManager
     added: Additions[Record]
@@ -138,62 +124,6 @@ def _nvidias(node: Node) -> t.Optional[Repository]:
     except InputError:
         return None
     return None if found and is_elsewhere(found, PLACE, node.manager.sources()) else found
-
-
-class ModuleStreams(Part):
-    """The streams of the module that has the driver."""
-
-    def observe(self, observed: Observed) -> Observed:
-        """Add the streams; dnf is asked only where the one that is enabled does not fit."""
-        manager, wanted = self._node.manager, self._node.desired
-        if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
-            return observed
-        enabled, info = self._enabled(), ""
-        kind = wanted_type(observed, wanted)
-        of = kind_of(kind, observed.names.kernel[kind])
-        if not of:
-            return dataclasses.replace(observed, streams=Streams(enabled))
-        version = wanted_version(observed, wanted)
-        there = observed.upstreams(observed.names.kernel[kind])
-        has = any(fits(one, upstream(version)) for one in there)
-        if wanted.state == "present" and not (has and stream_fits(enabled, version, of)):
-            info = manager.module(["info", MODULE])
-        streams = Streams(enabled, parse_info(info))
-        chosen = choose_stream(streams, version, of)
-        policies = observed.policies
-        if chosen:
-            policies = with_stream(policies, streams, chosen, observed.kernel.rpartition(".")[2])
-        return dataclasses.replace(observed, streams=streams, policies=policies)
-
-    def enable(self, params: Params) -> None:
-        """Enable a stream; the one that was enabled before the first is remembered."""
-        record = self._node.added.record
-        self._node.stream_back = functools.partial(self._back, record, params["before"])
-        before = record.stream_before if record.stream else params["before"]
-        self._node.added.remember(stream=params["stream"], stream_before=before)
-        self._switch(params["stream"])
-
-    def _back(self, record: Record, before: str) -> None:
-        """Put back the stream of before, with which the packages of before can be had, and what was recorded."""
-        self._switch(before)
-        self._node.added.remember(stream=record.stream, stream_before=record.stream_before)
-
-    def forget(self) -> None:
-        """Put the stream back to what it was, unless somebody has enabled another since."""
-        record = self._node.added.record
-        if record.stream and self._enabled() == record.stream:
-            self._switch(record.stream_before)
-
-    def _enabled(self) -> str:
-        return parse_enabled(self._node.host.read(MODULE_FILE) or "")
-
-    def _switch(self, stream: str) -> None:
-        """Enable a stream in place of any other; none only resets the module."""
-        manager = self._node.manager
-        if isinstance(manager, Dnf):
-            manager.module(["reset", MODULE], check=True)
-            if stream:
-                manager.module(["enable", f"{MODULE}:{stream}"], check=True)
 
 
 class Runfile(Part):

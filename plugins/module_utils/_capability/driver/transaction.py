@@ -10,7 +10,6 @@ import re
 import typing as t
 
 from ..._core.driver.packages import would_remove
-from ..._core.driver.rhel.streams import MODULE
 from ..._core.errors import NodeError
 from ..._core.packages.package import (
     Change,
@@ -30,16 +29,15 @@ from .sources import Node, Params, Part
 
 # How package managers say that a mirror has no longer what the lists name.
 GONE = (" 404 ", "not found on medium", "All mirrors were tried")
-SUSE_KERNELS = re.compile(r"kernel-(?:default|azure|64kb|rt)")
 ALONG = "its modules are built for a newer kernel than those that are there"
 
 
 class Transaction(Part):
-    """What is done to packages of a ``family``; ``replan`` refreshes the lists, and observes and plans again."""
+    """What is done to packages; ``replan`` refreshes the lists, and observes and plans again."""
 
-    def __init__(self, node: Node, family: str, replan: t.Callable[[], t.Sequence[Step]]) -> None:
+    def __init__(self, node: Node, replan: t.Callable[[], t.Sequence[Step]]) -> None:
         super().__init__(node)
-        self._family, self._replan = family, replan
+        self._replan = replan
         self.adoption = Adoption(node)
 
     def repair(self, _params: Params) -> None:
@@ -71,7 +69,7 @@ class Transaction(Part):
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
         packages = manager.packages()
         done = self._simulate(change, packages, step.params.get("taken", ()))
-        kernels = [one for one in done.new if SUSE_KERNELS.fullmatch(one)]
+        kernels = [one for one in done.new if re.fullmatch(self._node.family.kernels, one)]
         notes = tuple(f"{one} is installed along with the driver: {ALONG}" for one in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
@@ -85,7 +83,7 @@ class Transaction(Part):
 
     def _change(self, params: Params) -> Change:
         holds = self._node.added.record.holds
-        stream = f"{MODULE}:{params['stream']}" if params.get("stream") else ""
+        stream = f"{self._node.family.module}:{params['stream']}" if params.get("stream") else ""
         return Change(params["packages"], params["remove"], params["pins"], holds, stream)
 
     def _install(self, params: Params) -> None:
@@ -133,7 +131,7 @@ class Transaction(Part):
         )
         if others or lost:
             if lost:
-                raise would_remove(lost, self._family, self._node.desired)
+                raise would_remove(lost, self._node.family, self._node.desired)
             raise _held_by_others(others)
         return simulation
 

@@ -76,7 +76,7 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
     packages: t.Dict[str, None] = {}
     for kind in TYPES:
         wanted = Wanted(version, kind, KERNEL, repository=repository, nvswitch=True)
-        packages.update(dict.fromkeys(_names(distribution.packages(Offer(), wanted))))
+        packages.update(dict.fromkeys(_names(distribution.driver.names(Offer(), wanted))))
     place = (
         "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
         if repository

@@ -8,68 +8,55 @@ from __future__ import annotations
 import typing as t
 
 from .. import distributions as known
-from . import debian
-from .names import Names, Offer, Wanted
-from .rhel import packages as rhel
-from .suse import names as suse
+from .families.debian import DEBIAN
+from .families.rhel.family import RHEL
+from .families.suse import SUSE
+from .families.ubuntu import UBUNTU
+from .family import Family
 
 
 class Distribution(t.NamedTuple):
-    """A family of distributions: their IDs in os-release, and the releases by what that calls them.
+    """Distributions of a family: their IDs in os-release, and the releases by what that calls them.
 
-    What the offer must have for ``packages`` are names with ``prefixes``, the policies of ``candidates`` for
-    a running kernel, and the relations of the ``modules`` that there are among the names. ``branches`` are those of
-    releases whose own archive carries one for all their time.
+    ``branches`` are those of releases whose own archive carries one for all their time.
     """
 
-    family: str
+    driver: Family
     title: str
     ids: t.Tuple[str, ...]
     releases: t.Mapping[str, str]
-    packages: t.Callable[[Offer, Wanted], Names]
-    prefixes: t.Tuple[str, ...] = ()
-    candidates: t.Callable[[str], t.Tuple[str, ...]] = lambda _kernel: ()
-    modules: t.Callable[[t.Iterable[str]], t.Tuple[str, ...]] = lambda _names: ()
     branches: t.Mapping[str, str] = {}
+
+    @property
+    def family(self) -> str:
+        """Return the name of the family, by which package managers are known."""
+        return self.driver.name
 
 
 SUPPORTED = (
     Distribution(
-        "debian",
+        DEBIAN,
         "Debian",
         known.DEBIAN,
         {"bookworm": "12", "trixie": "13"},
-        debian.packages,
-        modules=lambda _names: debian.MODULES,
-        branches={"bookworm": "535", "trixie": "550"},
+        {"bookworm": "535", "trixie": "550"},
     ),
     Distribution(
-        "ubuntu",
+        UBUNTU,
         "Ubuntu",
         known.UBUNTU,
         {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
-        debian.ubuntu_packages,
-        prefixes=("nvidia-",),
-        modules=debian.ubuntu_modules,
     ),
     Distribution(
-        "rhel",
+        RHEL,
         "RHEL family",
         known.RHEL,
         {one: one for one in ("8", "9", "10")},
-        rhel.rhel_packages,
     ),
+    Distribution(RHEL, "Fedora", known.FEDORA, {one: one for one in ("43", "44")}),
+    Distribution(RHEL, "Amazon Linux", known.AMAZON, {"2023": "2023"}),
     Distribution(
-        "rhel", "Fedora", known.FEDORA, {one: one for one in ("43", "44")}, rhel.rhel_packages
-    ),
-    Distribution("rhel", "Amazon Linux", known.AMAZON, {"2023": "2023"}, rhel.rhel_packages),
-    Distribution(
-        "suse",
-        "SUSE",
-        known.SUSE,
-        {one: one for one in ("15.6", "15.7", "16.0")},
-        suse.suse_packages,
-        candidates=suse.suse_candidates,
+        SUSE, "SUSE", known.SUSE, {one: one for one in ("15.6", "15.7", "16.0")}
     ),
 )
 

@@ -14,7 +14,6 @@ from ..steps import IDLE_GPU, Step
 from .kernel import MODPROBE_FILE, blacklists, differing, render
 from .select import Choice
 from .state import Desired, Observed
-from .suse import kmp
 
 
 class Look(t.NamedTuple):
@@ -34,7 +33,7 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
     words = _mismatch(observed, desired, choice)
     if observed.nouveau:
         return Look(words, False, ("the nouveau driver holds the GPUs",))
-    waits = kmp.waits(observed, choice.kernel, choice.targets.get(choice.kernel))
+    waits = observed.family.waits(observed, choice)
     if choice.boot:
         boot = f"the kernel {choice.boot} has the modules of {choice.version}"
         waits = f"{boot}, the running one has not"
@@ -76,7 +75,7 @@ def plan(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
     steps = _modprobe(observed, desired)
     usable = bool(observed.gpus) and not found.reboot
     if usable and desired.load and observed.loaded is None:
-        waits = observed.names.family == "suse"
+        waits = observed.family.builds and not desired.runfile
         steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
     if found.exchange:
         words = f"reload the kernel modules: {found.mismatch}"

@@ -34,7 +34,7 @@ class Names:
     version where ``prebuilt`` has the kernel's. ``companion`` comes with the persistence daemon,
     ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
     ``sources`` are the source packages that the parts come from, for each type of kernel modules
-    and, under the empty name, for the rest. ``pattern`` finds kernel modules of any branch.
+    and, under the empty name, for the rest. ``parts`` are the packages of a component by its name.
     ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version; ``subnet``
     is what it needs where they are managed through InfiniBand, in versions of its own.
     ``signed`` are the kernel modules with a known key. ``alike`` are the packages, as apt's patterns,
@@ -46,7 +46,6 @@ class Names:
     """
 
     title: str = ""
-    family: str = ""
     kernel: t.Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"open": "", "proprietary": ""}
     )
@@ -63,7 +62,7 @@ class Names:
     firmware: str = ""
     loose: t.FrozenSet[str] = frozenset()
     sources: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    pattern: str = ""
+    parts: t.Mapping[str, t.Tuple[str, ...]] = dataclasses.field(default_factory=dict)
     branches: t.Tuple[str, ...] = ()
     branch: str = ""
     alike: str = ""
@@ -91,11 +90,6 @@ class Names:
         """Return the packages that must be of the version of the kernel modules."""
         apart = {*self.loose, *self.prebuilt.values(), *self.subnet}
         return frozenset(self.relevant) - apart
-
-    def is_kernel(self, package: str) -> bool:
-        """Tell whether a package has kernel modules of the driver, of whatever branch."""
-        own = {*self.kernel.values(), *self.prebuilt.values()}
-        return package in own or bool(self.pattern and re.fullmatch(self.pattern, package))
 
     def headers_of(self, kernel: str) -> str:
         """Return the package of a kernel's headers; SUSE's has the kernel without its flavour as its version."""

@@ -14,28 +14,17 @@ from ..packages.apt import Source, additions, render
 from ..packages.package import WAITING, State
 from ..steps import Step
 from . import branches as driver_branches
-from . import prebuilt
 from .adoption import found as adoption
 from .components import offered
+from .kernels import metapackages
 from .loading import look
 from .names import PLACE, mark, part
 from .report import headers_package, newer_headers, offered_headers, uses_dkms
-from .rhel import prerequisites
-from .rhel.packages import refuse_others
-from .rhel.precompiled import check_required
-from .rhel.streams import kind_of, stream_step
-from .select import (
-    Choice,
-    Draft,
-    NoCommonVersion,
-    UnknownVersion,
-    choose,
-    type_of,
-    wanted_type,
-    wanted_version,
-)
+from .select import Choice, Draft, NoCommonVersion, UnknownVersion, wanted_type
 from .state import Desired, Observed
-from .suse import kmp
+
+if t.TYPE_CHECKING:
+    from .family import Family
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
 REFRESH = Step("refresh", "refresh the package lists")
@@ -43,7 +32,7 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
-    kind = wanted_type(observed, desired)
+    kind, family = wanted_type(observed, desired), observed.family
     named = _named(observed, desired)
     if named and not check_mode:
         return tuple(named), None
@@ -52,26 +41,22 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
         raise missing
     if missing:
         return (REFRESH,), None
-    of = kind_of(kind, observed.names.kernel[kind])
-    stream = stream_step(observed.streams, wanted_version(observed, desired), of) if of else None
+    streams = family.streams(observed, desired)
     try:
-        choice = choose(observed, desired, kind)
+        choice = family.choose(observed, desired, kind)
     except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
         enable = named or (_enable(observed) if desired.manage_sources else [])
         if not enable and (observed.refreshed or check_mode):
             raise
         return tuple(enable) or (REFRESH,), None
-    if desired.precompiled == "require" and choice.version:
-        check_required(observed.kernel, choice.kernel, observed.names.precompiled)
     sources = named or _sources(observed, desired, choice.unknown)
-    sources = sources or prerequisites.steps(observed, desired, choice)
+    sources = sources or family.prerequisites(observed, desired, choice)
     install = _install(observed, desired, choice)
     first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
         return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
     holds = _holds(observed, desired, choice, changed)
-    streams = [stream] if stream else []
     taken = adoption.steps(observed, desired, install)
     return (*first, *sources, *streams, *taken, *install, *holds), choice
 
@@ -94,7 +79,7 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
     }
     # What apt configures along with whatever it installs.
     along = {name for name in broken if observed.packages[name].state in (State.UNPACKED, *WAITING)}
-    waiting = {name for name in along if not observed.names.is_kernel(name)}
+    waiting = {name for name in along if not observed.type_of(name)}
     if replaced and not observed.interrupted and not broken - replaced - waiting:
         return False
     ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
@@ -103,7 +88,7 @@ def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) 
 
 def _named(observed: Observed, desired: Desired) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
-    known, family = observed.repository, observed.names.family
+    known, family = observed.repository, observed.family.name
     # What the node's driver is from stays known as it is where nobody names another.
     stays = desired.source == "repository" and desired.repository is None
     named = repository.step(desired.repository, PLACE, family, known, observed.sources)
@@ -173,7 +158,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
     drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
     drop += [name for name in observed.surplus if name not in drop]
-    drop += prebuilt.objects(observed, drop, known)
+    drop += observed.family.objects(observed, drop, known)
     others = [
         name
         for name in (*change, *drop)
@@ -183,17 +168,19 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     ]
     if others:
         have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in others)
-        release = advice.unhold(observed.names.family, others)
+        release = advice.unhold(observed.family.name, others)
         raise NodeError(
             f"{', '.join(others)} must change, but is on hold, and not by this module",
             cause=f"installed: {have}",
             hint=f"ask for the version that is installed, or release it: {release}",
         )
-    if change and choice.names.family == "rhel":
-        refuse_others(name for name, one in observed.packages.items() if one.installed)
+    if change:
+        observed.family.refuse_others(
+            name for name, one in observed.packages.items() if one.installed
+        )
     lost = [name for name in _in_the_place(observed, choice) if name not in known]
     if lost:
-        raise would_remove(lost, observed.names.family, desired)
+        raise would_remove(lost, observed.family, desired)
     _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
@@ -205,7 +192,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         return []
     words = {name: f"{name} ({one or choice.awaited})" for name, one in sorted(change.items())}
     # First what a list that is cut short must not lose.
-    modules = [words.pop(name) for name in [*words] if choice.names.is_kernel(name)]
+    modules = [words.pop(name) for name in [*words] if observed.type_of(name)]
     built = [f"{name} ({observed.candidate(name)})" for name in headers]
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
     if headers and observed.names.headers_first:
@@ -243,7 +230,7 @@ def _driver(
     return [Step("install", "; ".join(texts), params, needs)]
 
 
-def would_remove(names: t.Sequence[str], family: str, desired: Desired) -> NodeError:
+def would_remove(names: t.Sequence[str], family: Family, desired: Desired) -> NodeError:
     """Return the error where packages of somebody else would go."""
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
@@ -254,18 +241,11 @@ def would_remove(names: t.Sequence[str], family: str, desired: Desired) -> NodeE
 
 
 def _in_the_place(observed: Observed, choice: Choice) -> t.List[str]:
-    """Return what somebody else has installed of another branch in Ubuntu, or generation in SUSE.
-
-    Their parts exclude each other.
-    """
+    """Return what somebody else has installed and the targets exclude."""
     ours = {*observed.record.packages, *observed.record.holds, *choice.targets}
-    parts = {part(name) for name in choice.targets} if choice.names.family == "ubuntu" else set()
-    others = kmp.of_others(observed.packages, choice.targets)
+    excluded = observed.family.excluded(observed.packages, choice.targets)
     return sorted(
-        name
-        for name in observed.packages
-        if (part(name) in parts or name in others) and name not in ours and observed.installed(name)
-        if not choice.names.is_kernel(name)
+        name for name in excluded - ours if observed.installed(name) and not observed.type_of(name)
     )
 
 
@@ -276,7 +256,7 @@ def _check_unasked(
     others = [
         name
         for name in drop
-        if name not in observed.record.packages and type_of(name) != choice.kind
+        if name not in observed.record.packages and observed.type_of(name) != choice.kind
     ]
     if others and desired.kernel_modules == "auto":
         raise NodeError(
@@ -284,14 +264,14 @@ def _check_unasked(
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
             hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(choice.names.family, desired)}"
+            f"{adoption.advice(observed.family, desired)}"
             "or keep the driver that is there with source: preinstalled",
         )
 
 
 def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None:
     """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
-    knows = choice.names.family in ("debian", "ubuntu") or choice.names.headers_first
+    knows = observed.family.apt or choice.names.headers_first
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
     if not knows or not observed.own_kernel or not (desired.load and observed.gpus):
         return
@@ -313,13 +293,12 @@ def _superseded(
     those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
     builds, where a tracking package brings them and no exact version is asked for.
     """
-    names = observed.names
-    if name in choice.targets or not names.is_kernel(name) or not observed.installed(name):
+    names, family = observed.names, observed.family
+    if name in choice.targets or not observed.type_of(name) or not observed.installed(name):
         return False
-    start = prebuilt.of_kernel(observed, choice.kind, "")
-    alike = bool(start) and name.startswith(start) and type_of(name) == choice.kind
-    tracks = any(map(observed.installed, prebuilt.tracking(observed, choice.kind)))
-    if alike and tracks and not choice.prebuilt and "." not in choice.asked:
+    alike = family.alike(observed, choice.kind, name)
+    branch = not choice.prebuilt and "." not in choice.asked
+    if alike and branch and family.tracks(observed, choice.kind):
         return False
     if name in names.kernel.values() or name in names.prebuilt.values():
         return True
@@ -336,7 +315,7 @@ def _left_behind(observed: Observed, choice: Choice, taken: t.Collection[str] = 
     parts = {part(name) for name in choice.targets}
     replaced = {name for name in there if part(name) in parts}
     marks = {mark(name) for name in replaced} - {""}
-    others = kmp.of_others(there, choice.targets)
+    others = observed.family.excluded(there, choice.targets)
     return sorted(
         name for name in there if name in replaced or mark(name) in marks or name in others
     )
@@ -347,7 +326,7 @@ def _holds(
 ) -> t.List[Step]:
     """Hold what is not on hold; apt drops the hold of what it brings to another version."""
     ours = {name for name in observed.record.holds if observed.held(name)}
-    kernels = prebuilt.metapackages(observed) if desired.hold_kernel else []
+    kernels = metapackages(observed) if desired.hold_kernel else []
     wanted = {*choice.targets, *kernels} if desired.hold else set()
     hold = sorted(name for name in wanted if name in changed or not observed.held(name))
     release = sorted(ours - wanted)

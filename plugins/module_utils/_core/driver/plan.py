@@ -16,13 +16,9 @@ from ..steps import Plan, Step
 from . import branches as driver_branches
 from . import distributions, loading, packages, runfile
 from .adoption import back
-from .kernel import refuse_key
 from .releases import report as releases
 from .report import after, describe, warnings
-from .rhel.precompiled import instead as precompiled_instead
-from .rhel.precompiled import is_precompiled
-from .rhel.precompiled import refuse_key as refuse_nvidias
-from .select import Choice, module_type, type_of, wanted_type
+from .select import Choice, module_type, wanted_type
 from .state import Desired, Observed, Record
 from .taking import marked
 
@@ -66,11 +62,11 @@ def _check(observed: Observed, desired: Desired) -> None:
     """Refuse; NodeError says why."""
     if desired.runfile is None:
         _check_platform(observed)
-    if desired.hold_kernel and observed.names.family not in ("debian", "ubuntu"):
+    if desired.hold_kernel and not observed.family.apt:
         raise InputError.of(
             "hold_kernel", True, "false, as only apt's packages of kernels are known"
         )
-    if desired.precompiled != "auto" and observed.names.family != "rhel":
+    if desired.precompiled != "auto" and not observed.family.has_precompiled:
         wanted = "auto, as only the RHEL family has a choice"
         raise InputError.of("precompiled", desired.precompiled, wanted)
     kind = wanted_type(observed, desired)
@@ -80,13 +76,7 @@ def _check(observed: Observed, desired: Desired) -> None:
         return
     if any(observed.installed(one) for one in _kernel_packages(observed, kind)):
         return
-    if (
-        observed.nvidia_installer
-        and not desired.adopt
-        and not any(
-            observed.installed(name) for name in observed.packages if observed.names.is_kernel(name)
-        )
-    ):
+    if observed.nvidia_installer and not desired.adopt and not observed.types:
         raise NodeError(
             "a driver from NVIDIA's own installer is on the node",
             cause=f"{runfile.UNINSTALLER} is there, and its files would mix with the packages",
@@ -95,7 +85,7 @@ def _check(observed: Observed, desired: Desired) -> None:
         )
 
     # Without lists nobody knows yet whether there are prebuilt ones.
-    if not observed.names.prebuilt and observed.names.family != "rhel":
+    if not (observed.names.prebuilt or observed.family.has_precompiled):
         _refuse_unsigned(observed, desired, observed.names.kernel[kind])
 
 
@@ -113,16 +103,9 @@ def _check_key(observed: Observed, desired: Desired, choice: Choice) -> None:
 
 
 def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
-    key, signed = observed.signing_key, package in observed.names.signed
-    if not key or signed or desired.secure_boot != "refuse":
-        return
-    if is_precompiled(package):
-        refuse_nvidias(package)
-    try:
-        refuse_key(key, [one for one in ("dkms", "mokutil") if not observed.installed(one)])
-    except NodeError as error:
-        error.hint += precompiled_instead(observed.names, desired.precompiled)
-        raise
+    signed = package in observed.names.signed
+    if observed.signing_key and not signed and desired.secure_boot == "refuse":
+        observed.family.refuse_unsigned(observed, desired, package)
 
 
 def _check_platform(observed: Observed) -> None:
@@ -186,7 +169,7 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         raise NodeError(
             f"{', '.join(sorted(blocking))} cannot be removed",
             cause=f"{', '.join(removal.users)}, which this module did not install, need it",
-            hint=f"remove them first: {advice.purge(names.family, removal.users)}",
+            hint=f"remove them first: {advice.purge(observed.family.name, removal.users)}",
         )
     # Without a simulation, which needs dpkg in order, all that was added goes.
     gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
@@ -215,7 +198,7 @@ def _left_loaded(observed: Observed, ours: Record, there: t.Iterable[str]) -> t.
 
     What is loaded of a driver that others have brought is not judged.
     """
-    modules = any(map(type_of, ours.packages)) and not any(map(type_of, there))
+    modules = any(map(observed.type_of, ours.packages)) and not any(map(observed.type_of, there))
     if observed.loaded and (modules or (ours.runfile and not ours.replaced)):
         return ("the driver is still loaded, though its packages are gone",)
     return _apart(observed) if ours else ()

@@ -11,11 +11,10 @@ from ..packages.apt import upstream
 from ..packages.repository import planned_key, texts
 from ..steps import Step
 from . import branches as driver_branches
-from . import prebuilt
+from .kernels import newer
 from .names import PLACE
 from .select import Choice
 from .state import Observed
-from .suse import kmp
 
 
 def headers_package(observed: Observed) -> str:
@@ -43,7 +42,7 @@ def newer_headers(observed: Observed) -> t.List[str]:
 
     rpm's names do not tell whether they are there.
     """
-    bare = [one for one in prebuilt.newer(observed) if one in observed.modules.bare]
+    bare = [one for one in newer(observed) if one in observed.modules.bare]
     names = [observed.names.headers_of(one) for one in bare]
     known = not observed.names.headers_first
     return [
@@ -156,32 +155,8 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
 
 
 def _bare(observed: Observed, choice: Choice, kernel: str) -> str:
-    """Say that a kernel has no driver, and what it lacks as far as that is known."""
     words = f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
-    missing = observed.names.headers_of(kernel) if uses_dkms(choice) else ""
-    if choice.prebuilt:
-        missing = prebuilt.of_kernel(observed, choice.kind, kernel)
-        builds = prebuilt.builds(observed, missing)
-        versions = sorted({one for one in builds.values() if one})
-        if versions:
-            return (
-                f"{words}; its modules are built for {', '.join(versions)}. Next step: boot it and run again, "
-                "which takes that version, or remove that kernel; hold_kernel: true keeps such kernels away"
-            )
-        if not builds:
-            return (
-                f"{words}; the sources have no {missing}. Next step: refresh the package lists and run again, "
-                "or remove that kernel; hold_kernel: true keeps such kernels away"
-            )
-    if choice.names.family == "suse":
-        build = kmp.helping(observed, choice.kernel, choice.version, kernel)
-        if build:
-            return (
-                f"{words}; {choice.kernel} {build} is built for it. Next step: boot it and run again, which takes "
-                "that build, or remove that kernel"
-            )
-    advice = f"install {missing}" if missing else "install its modules"
-    return f"{words}. Next step: {advice}, or remove that kernel"
+    return words + observed.family.remedy(observed, choice, kernel)
 
 
 def facts(observed: Observed) -> t.Dict[str, t.Any]:

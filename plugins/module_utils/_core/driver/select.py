@@ -12,23 +12,12 @@ from ..errors import InputError, NodeError
 from ..packages.apt import upstream
 from ..steps import Step
 from . import branches as driver_branches
-from . import prebuilt
-from .adoption.found import WHOLE, counterparts, taken, tracked
+from .adoption.found import counterparts, taken
 from .components import packages as components
 from .names import Names
-from .rhel.precompiled import PATTERN as PRECOMPILED
-from .rhel.precompiled import version_of
 from .state import Desired, Observed
-from .suse import kmp
 
 PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
-# What distributions and NVIDIA call packages with kernel modules.
-MODULES = re.compile(
-    r"nvidia-dkms(?:-\d+)?(?:-server)?(?:-open)?|linux-modules-nvidia-\d.*"
-    r"|nvidia-(?:open-)?kernel-(?:open-)?dkms|kmod-nvidia-(?:open|latest)-dkms"
-    rf"|{PRECOMPILED}"
-    r"|nvidia-(?:open-)?driver-G\d\d.*"
-)
 ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 
 
@@ -92,23 +81,12 @@ class NoCommonVersion(NodeError):
     """The package lists have no version that the packages share."""
 
 
-class NoModules(NoCommonVersion):
-    """What is installed has no modules for the running kernel, and the package lists have none either."""
-
-
-def type_of(package: str) -> str:
-    """Return the type of the kernel modules that a package has, empty where it has none."""
-    if not MODULES.fullmatch(package):
-        return ""
-    return "open" if "open" in package.split("-") else "proprietary"
-
-
 def module_type(
-    wanted: str, gpus: t.Sequence[t.Tuple[str, str]], there: t.Iterable[str] = ()
+    wanted: str, gpus: t.Sequence[t.Tuple[str, str]], there: t.AbstractSet[str] = frozenset()
 ) -> str:
     """Return open or proprietary for GPUs given as (address, architecture).
 
-    Where they run with both, it is that of the packages that are ``there``.
+    Where they run with both, it is the type that is ``there``, if one alone is.
     """
     for address, architecture in gpus:
         only = ONLY.get(architecture)
@@ -119,34 +97,23 @@ def module_type(
                 cause=f"{architecture} GPUs run with the {only} ones only",
                 hint=f"set kernel_modules to {only}, or take one of the GPUs out",
             )
-    types = {type_of(one) for one in there} - {""}
-    installed = types.pop() if len(types) == 1 else "open"
+    installed = next(iter(there)) if len(there) == 1 else "open"
     return installed if wanted == "auto" else wanted
 
 
 def wanted_type(observed: Observed, desired: Desired) -> str:
     """Return the type of kernel modules to have on a node."""
-    there = [name for name in observed.packages if observed.installed(name)]
-    return module_type(desired.kernel_modules, observed.gpus, there)
+    return module_type(desired.kernel_modules, observed.gpus, observed.types)
 
 
-def wanted_version(observed: Observed, desired: Desired) -> str:
-    """Return the version or branch to have, empty where all will do."""
-    kind = wanted_type(observed, desired)
-    return (
-        version_of(observed.names.kernel.get(kind, ""))
-        or desired.version
-        or driver_branches.last(observed.gpus)
-    )
-
-
-def check_components(names: Names, wanted: t.Sequence[str], *, persistence: bool) -> None:
+def check_components(observed: Observed, wanted: t.Sequence[str], *, persistence: bool) -> None:
     """Refuse names of components and packages that cannot be meant."""
+    names = observed.names
     for name in wanted:
         components.check_name(name)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
             raise InputError.of("components", name, f"names of {names.title} packages")
-        if names.is_kernel(name):
+        if observed.type_of(name):
             raise InputError.of(
                 "components", name, "no kernel modules: kernel_modules chooses them"
             )
@@ -175,107 +142,74 @@ def package_names(
     return tuple(sorted(names))
 
 
-def choose(observed: Observed, desired: Desired, kind: str) -> Choice:
-    """Choose one version of the driver that all its packages are offered in.
+def built(
+    observed: Observed,
+    desired: Desired,
+    kind: str,
+    usable: t.Callable[[t.List[str]], t.Sequence[str]] = list,
+) -> Choice:
+    """Choose with kernel modules in the driver's version; ``usable`` returns those of the versions that will do."""
+    kernel = observed.names.kernel[kind]
+    names = package_names(observed, desired, kind, kernel)
+    unknown = not_offered(observed, names)
+    if unknown:
+        return awaited(observed, desired, kind, kernel, unknown)
+    matched, versions = common(observed, desired, names, kernel)
+    version = usable(versions)[0]
+    chosen = assigned(observed, desired, kind, names, matched, version)
+    return Choice(kind, version, chosen, (), observed.names, kernel, desired.version)
 
-    Prebuilt kernel modules come first, in a version that they are built for, then those that DKMS builds.
+
+def not_offered(observed: Observed, names: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return the packages that no source has."""
+    return tuple(one for one in names if not observed.versions(one))
+
+
+def awaited(
+    observed: Observed, desired: Desired, kind: str, kernel: str, unknown: t.Tuple[str, ...]
+) -> Choice:
+    """Return the choice whose versions are known only once the sources have what is unknown."""
+    names = package_names(observed, desired, kind, kernel)
+    targets = {name: observed.installed(name) for name in names}
+    return Choice(kind, None, targets, unknown, observed.names, kernel, desired.version)
+
+
+def common(
+    observed: Observed, desired: Desired, names: t.Sequence[str], anchor: str
+) -> t.Tuple[t.List[str], t.List[str]]:
+    """Return those of the packages that go at one version, and these versions, the best first.
+
+    The ``anchor`` is the package that has the driver's version.
     """
     known = observed.names
-    if known.branches and known.branch not in known.branches:
-        expected = f"a branch that the sources offer with {kind} kernel modules: "
-        raise _unknown(desired, f"{expected}{', '.join(known.branches)}")
-    built, ready = known.kernel[kind], known.prebuilt.get(kind, "")
-    boot = prebuilt.awaited(observed, kind)[1]
-    offered = boot or (observed.versions(ready) and ready not in observed.refused)
-    use = ready and offered and not observed.installed(built)
-    found = _choose(observed, desired, kind, ready) if use else None
-    return found or _built(observed, desired, kind, built)
-
-
-def _built(observed: Observed, desired: Desired, kind: str, package: str) -> Choice:
-    """Choose what DKMS builds; where that has no fitting version, say what prebuilt modules are built for."""
-    try:
-        found = _choose(observed, desired, kind, package)
-    except UnknownVersion as error:
-        ready = observed.names.prebuilt.get(kind, "")
-        versions = sorted({one for one in prebuilt.builds(observed, ready).values() if one})
-        if versions:
-            error.cause += f"; {ready} is built for {', '.join(versions)}"
-        raise
-    if found is None:
-        raise AssertionError("what DKMS builds has the driver's version")
-    return found
-
-
-def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
-    """Choose with one package of kernel modules, None where it is built for none of the versions."""
-    names, known = package_names(observed, desired, kind, kernel), observed.names
-    ready = kernel in known.prebuilt.values()
-    there, boot = prebuilt.awaited(observed, kind) if ready else ("", "")
-    unknown = tuple(one for one in names if not observed.versions(one))
-    if unknown and (unknown != (kernel,) or not boot):
-        targets = {name: observed.installed(name) for name in names}
-        return Choice(kind, None, targets, unknown, known, kernel, desired.version)
-    anchor = known.anchor if ready else kernel  # the package that has the version of the driver
     offered, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
     matched = [
         name
         for name in names
         if name in known.matched or (name not in apart and offered & set(observed.upstreams(name)))
     ]
-    versions = _common(observed, desired, anchor, matched)
-    if ready:
-        built = [one for one in versions if prebuilt.build(observed, kernel, one) is not None]
-        boot = "" if there in built else boot
-        versions = [one for one in versions if one in built or (boot and one == there)]
-    else:
-        versions = kmp.usable(observed, kernel, versions)
-    if not versions:
-        return None
-    version = _first(observed, kind, versions, matched) if ready else versions[0]
+    return matched, _common(observed, desired, anchor, matched)
+
+
+def assigned(
+    observed: Observed,
+    desired: Desired,
+    kind: str,
+    names: t.Sequence[str],
+    matched: t.Collection[str],
+    version: str,
+) -> t.Dict[str, str]:
+    """Return the package's versions that belong to a version of the driver, with others' parts of it."""
     chosen = {
         name: _full(observed, desired.version, name, version if name in matched else None)
         for name in names
-        if name != kernel or not ready
     }
     chosen.update(components.together(observed, names))
     others = siblings(observed, {*names, *taken(observed, desired)})
-    for name in (*others, *counterparts(observed, desired, known, kind)):
+    for name in (*others, *counterparts(observed, desired, observed.names, kind)):
         if version in observed.upstreams(name):
             chosen[name] = _full(observed, desired.version, name, version)
-    if ready:
-        follow = not desired.hold or tracked(observed, desired)
-        chosen.update(prebuilt.targets(observed, kind, version, follow=follow))
-        if _needs_dkms(observed, kind, chosen):
-            return None
-        boot = boot if version == there else ""
-        have = observed.installed(kernel)
-        chosen.update({kernel: have} if boot and have else {})
-    elif chosen[kernel] != desired.version:
-        chosen[kernel] = kmp.build(observed, kernel, version) or chosen[kernel]
-    modules = chosen.get(kernel, "")
-    if desired.load and observed.gpus and kmp.useless(observed, kernel, modules):
-        raise _no_modules(observed, kernel, modules)
-    exactly = prebuilt.exactly(observed, chosen) if ready else {}
-    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, exactly)
-
-
-def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> bool:
-    """Tell whether apt would bring DKMS's modules as well, for a metapackage that knows no others."""
-    tracks = prebuilt.tracking(observed, kind)
-    fits = any(one in chosen or observed.installed(one) for one in tracks)
-    return not fits and any(WHOLE.fullmatch(one) for one in chosen)
-
-
-def _no_modules(observed: Observed, package: str, version: str) -> NoModules:
-    able = [one for one in observed.modules.kernels if one not in observed.modules.bare]
-    boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
-    return NoModules(
-        f"{package} {version} has no modules for the running kernel {observed.kernel}",
-        cause="the kernel's symbols are others than those it was built with, and the package sources offer no build "
-        "for them",
-        hint=f"{boot}wait for one, or set load to false",
-    )
+    return chosen
 
 
 def siblings(observed: Observed, wanted: t.Collection[str]) -> t.List[str]:
@@ -288,18 +222,10 @@ def siblings(observed: Observed, wanted: t.Collection[str]) -> t.List[str]:
         name
         for name, one in observed.packages.items()
         if source and one.installed and one.source == source
-        if name not in wanted and name not in observed.record.packages and not type_of(name)
+        if name not in wanted
+        and name not in observed.record.packages
+        and not observed.type_of(name)
     ]
-
-
-def _first(
-    observed: Observed, kind: str, versions: t.Sequence[str], matched: t.Sequence[str]
-) -> str:
-    """Return the version that is installed, else the first of those with modules for most of the newer kernels."""
-    have = {upstream(observed.installed(name) or "-") for name in matched}
-    if versions[0] in have:
-        return versions[0]
-    return max(versions, key=lambda one: prebuilt.covered(observed, kind, one))
 
 
 def _common(
@@ -321,7 +247,7 @@ def _common(
     fitting = [one for one in common if driver_branches.fits(one, exact)]
     if not fitting:
         expected = f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
-        raise _unknown(desired, expected + _become(observed.names.branch, common))
+        raise unknown_version(desired, expected + _become(observed.names.branch, common))
     supporting = driver_branches.able(fitting, observed.gpus)
     if not supporting:
         raise driver_branches.no_version(fitting, observed.gpus)
@@ -330,7 +256,8 @@ def _common(
     return list(dict.fromkeys([*there, *order]))
 
 
-def _unknown(desired: Desired, expected: str) -> InputError:
+def unknown_version(desired: Desired, expected: str) -> InputError:
+    """Return the error for a version that no source of the wanted kind has, with where there is more."""
     error = UnknownVersion.of("version", desired.version, expected)
     error.hint = ELSEWHERE.get(desired.source, "")
     return error

@@ -22,7 +22,9 @@ from .kernel import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names
 from .releases import table
 from .releases.table import Table
-from .rhel.streams import Streams
+
+if t.TYPE_CHECKING:
+    from .family import Family
 
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -163,10 +165,21 @@ class Installed(t.NamedTuple):
     present: bool = True
 
 
+class Streams(t.NamedTuple):
+    """The stream of dnf's module that is enabled, empty where none is, and what each has, where one must be chosen.
+
+    ``offered`` are (name, architecture, version) of a stream's packages.
+    """
+
+    enabled: str = ""
+    offered: t.Mapping[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Observed:
     """What the node has; ``record`` is what earlier runs wrote down of their additions.
 
+    ``family`` is that of its distribution, with what is particular to it.
     ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
     wrong with it. ``removal`` is there when additions are to be removed again and dpkg is in order.
     ``users`` are the processes that have a GPU open, ``allocated`` says which pods have been given one; it is asked
@@ -193,6 +206,7 @@ class Observed:
     nouveau: bool
     own_sources: t.Optional[str]
     record: Record
+    family: Family
     packages: t.Mapping[str, Package] = dataclasses.field(default_factory=dict)
     policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
     interrupted: bool = False
@@ -231,6 +245,15 @@ class Observed:
         """Return an installed package's version."""
         found = self.packages.get(package)
         return found.version if found is not None and found.installed else None
+
+    def type_of(self, package: str) -> str:
+        """Return the type of the kernel modules that a package has, empty where it has none."""
+        return self.family.type_of(package)
+
+    @property
+    def types(self) -> t.FrozenSet[str]:
+        """Return the types of the kernel modules that are installed."""
+        return frozenset(map(self.type_of, filter(self.installed, self.packages))) - {""}
 
     @property
     def unfinished(self) -> bool:

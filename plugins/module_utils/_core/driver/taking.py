@@ -44,16 +44,15 @@ def _replaces(params: t.Mapping[str, t.Any], observed: Observed, choice: Choice)
     """Tell whether a transaction brings another driver than the loaded one in place of one that is there."""
     if (choice.version, choice.kind) == observed.loaded:
         return False
-    names = observed.names
     if not any(map(observed.installed, observed.packages)):
         return True
     for name, version in params["packages"].items():
         have = observed.installed(name)
         if have and (version is None or upstream(version) != upstream(have)):
             return True
-        if not have and names.is_kernel(name):
+        if not have and observed.type_of(name):
             return True
-    return any(names.is_kernel(name) and observed.installed(name) for name in params["remove"])
+    return any(observed.type_of(name) and observed.installed(name) for name in params["remove"])
 
 
 def takes(found: Plan) -> bool:

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import suse
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel import (
+    family as rhel,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
-    rhel_packages,
-)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse.names import suse_packages
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package
 
@@ -31,7 +31,7 @@ from tests.fakes.packages.driver_nodes import (
     with_removal,
 )
 
-RHEL, SUSE = rhel_packages(Offer(), Wanted()), suse_packages(Offer(), Wanted())
+RHEL, SUSE = rhel.RHEL.names(Offer(), Wanted()), suse.SUSE.names(Offer(), Wanted())
 MODULES = KERNEL["open"]
 LOADED = "the driver is still loaded, though its packages are gone"
 

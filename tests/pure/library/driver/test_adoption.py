@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import prebuilt
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.adoption import found
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.debian import ubuntu_packages
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
-    rhel_packages,
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import ubuntu
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel import (
+    family as rhel,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Installed, Record
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
@@ -22,7 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned
 
 KERNEL = "6.14.0-37-generic"
-RHEL = rhel_packages(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
+RHEL = rhel.RHEL.names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
 
 
 def installed_by_hand(**changes: object):  # type: ignore[no-untyped-def]
@@ -52,9 +52,9 @@ def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     wanted = dataclasses.replace(DESIRED, adopt=True)
     assert found.taken(node(packages=there), wanted) == {"cuda-drivers"}
     assert found.taken(node(packages=there, names=RHEL), wanted) == frozenset()
-    assert "adopt" in found.advice("debian", DESIRED)
-    assert "source: repository" in found.advice("debian", wanted)
-    assert found.advice("rhel", DESIRED) == ""
+    assert "adopt" in found.advice(DEBIAN, DESIRED)
+    assert "source: repository" in found.advice(DEBIAN, wanted)
+    assert found.advice(rhel.RHEL, DESIRED) == ""
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_branch_of_a_desktop_stays_one(
 ) -> None:
     record = Record(adopted=frozenset(adopted))
     wanted = dataclasses.replace(DESIRED, adopt=not adopted, components=components)
-    assert found.ending(there, record, wanted) == ending
+    assert ubuntu.UBUNTU.ending(there, record, wanted) == ending
 
 
 def test_desktop_that_nobody_took_over_leaves_the_names_as_they_are() -> None:
-    assert found.ending(["libnvidia-compute-580"], Record(), DESIRED) == "-server"
+    assert ubuntu.UBUNTU.ending(["libnvidia-compute-580"], Record(), DESIRED) == "-server"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_desktop_that_nobody_took_over_leaves_the_names_as_they_are() -> None:
     ],
 )
 def test_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> None:
-    assert bool(found.TRACKING.fullmatch(name)) is tracks
+    assert bool(ubuntu.TRACKING.fullmatch(name)) is tracks
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> N
 def test_tracking_packages_that_are_there_are_those_of_branch_and_type_without_any_metapackage(
     kind: str, ending: str, tracks: list[str]
 ) -> None:
-    names = ubuntu_packages(Offer(), Wanted("580", kind, KERNEL, ending=ending))
+    names = ubuntu.UBUNTU.names(Offer(), Wanted("580", kind, KERNEL, ending=ending))
     there = (
         "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
         "linux-modules-nvidia-580-server-aws",
@@ -113,4 +113,4 @@ def test_tracking_packages_that_are_there_are_those_of_branch_and_type_without_a
         f"linux-modules-nvidia-580-server-open-{KERNEL}",
     )
     observed = node(kernel=KERNEL, names=names, packages=dict.fromkeys(there, package()))
-    assert prebuilt.tracking(observed, kind) == tracks
+    assert ubuntu.tracking(observed, kind) == tracks

@@ -14,10 +14,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches imp
     able,
     unsupported,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import Streams
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import choose
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile, Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
 from tests.fakes.packages.driver_nodes import DESIRED, KERNEL, OFFERED, node, package
@@ -32,7 +31,7 @@ def gpus(*architectures: str) -> tuple[tuple[str, str], ...]:
 
 def version(*architectures: str, kind: str = "proprietary", **desired: Any) -> str | None:
     observed = node(policies=ALL, gpus=gpus(*architectures))
-    return choose(observed, dataclasses.replace(DESIRED, **desired), kind).version
+    return observed.family.choose(observed, dataclasses.replace(DESIRED, **desired), kind).version
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_installed_version_goes_where_it_runs_no_gpu_and_stays_where_it_runs_one
         (("volta", "ampere"), "595.71.05"),
     ):
         observed = node(policies=ALL, packages=there, gpus=gpus(*architectures))
-        assert choose(observed, DESIRED, "proprietary").version == found
+        assert observed.family.choose(observed, DESIRED, "proprietary").version == found
 
 
 def test_lists_are_read_anew_before_a_node_is_given_up() -> None:
@@ -109,6 +108,7 @@ def test_module_stream_is_of_the_last_branch_that_runs_the_gpus(
     offered = {f"{one}-dkms": one for one in ("470", "580", "595")}
     offered.update({"latest-dkms": "595", "open-dkms": "595"})
     rows = {name: (("kmod", "noarch", f"3:{one}.1-1"),) for name, one in offered.items()}
-    observed = node(policies=ALL, gpus=gpus(*architectures), streams=Streams("", rows))
+    observed = node(policies=ALL, gpus=gpus(*architectures), streams=Streams("", rows), family=RHEL)
+    observed = dataclasses.replace(observed, packages={"dkms": package("3.0-1")})
     first, *_rest = plan(observed, DESIRED, check_mode=False).steps
     assert first.params["stream"] == stream

@@ -10,17 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import SUSE
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import SigningKey
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
-    rhel_packages,
-)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse.names import suse_packages
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import User
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render, upstream
@@ -307,7 +305,7 @@ def test_open_modules_without_their_firmware_are_told() -> None:
     assert planned(converged(firmware=(), loaded=(upstream(NEW), "proprietary"))).warnings == ()
 
 
-@pytest.mark.parametrize("names", [rhel_packages, suse_packages])
+@pytest.mark.parametrize("names", [RHEL.names, SUSE.names])
 def test_repositories_without_the_driver_are_told(names: Callable[[Offer, Wanted], Names]) -> None:
     family = names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
     bare = node(names=family, policies={}, refreshed=True, sources=())
@@ -389,6 +387,6 @@ def test_version_that_only_more_components_can_offer() -> None:
 
 
 def test_kernel_can_be_held_with_apt_only() -> None:
-    one = node(names=dataclasses.replace(DEBIAN, family="rhel"))
+    one = node(names=DEBIAN, family=RHEL)
     with pytest.raises(InputError, match=r"hold_kernel: True .*apt"):
         planned(one, hold_kernel=True)

@@ -9,7 +9,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import debian
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.ubuntu import UBUNTU
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     PLACE,
     Names,
@@ -136,9 +137,7 @@ def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
 
 def named(offered: tuple[str, ...], wanted: str, installed: tuple[str, ...] = ()) -> Names:
     offer = Offer(frozenset(offered), installed=dict.fromkeys(installed, "1"))
-    return debian.ubuntu_packages(
-        offer, Wanted(wanted, "open", "6.8.0-40-generic", repository=True)
-    )
+    return UBUNTU.names(offer, Wanted(wanted, "open", "6.8.0-40-generic", repository=True))
 
 
 BRANCHED = (
@@ -194,4 +193,4 @@ def test_fabric_manager_under_the_name_that_is_offered(
     offered: tuple[str, ...], wanted: str, fabric: str
 ) -> None:
     switched = Wanted(wanted, nvswitch=True)
-    assert debian.packages(Offer(frozenset(offered)), switched).fabric == fabric
+    assert DEBIAN.names(Offer(frozenset(offered)), switched).fabric == fabric

@@ -13,7 +13,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.select impor
     Choice,
     UnknownVersion,
     check_components,
-    choose,
     module_type,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
@@ -27,7 +26,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.packages.driver_nodes import (
-    DEBIAN,
     DESIRED,
     KERNEL,
     MATCHED,
@@ -46,7 +44,7 @@ TRIXIE = node(policies=parse_policy(recording("policy-trixie")))
 
 
 def choice(observed: Observed, kind: str = "open", **desired: Any) -> Choice:
-    return choose(observed, dataclasses.replace(DESIRED, **desired), kind)
+    return observed.family.choose(observed, dataclasses.replace(DESIRED, **desired), kind)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +97,12 @@ def test_gpus_that_need_different_module_types_are_refused(order: int) -> None:
 )
 def test_components_that_cannot_be_meant(components: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_components(DEBIAN, components, persistence=True)
+        check_components(node(), components, persistence=True)
 
 
 def test_components_that_can_be_meant() -> None:
-    check_components(DEBIAN, USER_SPACE, persistence=True)
-    check_components(DEBIAN, ["libcuda1"], persistence=False)
+    check_components(node(), USER_SPACE, persistence=True)
+    check_components(node(), ["libcuda1"], persistence=False)
 
 
 def test_trixie_has_one_version_of_everything() -> None:

@@ -11,30 +11,25 @@ import typing as t
 from ...packages.package import Package
 from ...steps import Step
 from ..names import Names, mark, part
-from ..state import Desired, Observed, Record
+from ..state import Desired, Observed
+
+if t.TYPE_CHECKING:
+    from ..family import Family
 
 SOURCES = re.compile(
     r"nvidia-graphics-drivers.*|nvidia-open-gpu-kernel-modules|linux-restricted-.*"
 )
 NAMES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*|cuda-drivers(?:-\d+)?")
-# What says whether a branch is a server's or a desktop's.
-MAIN = re.compile(r"(?:libnvidia-compute|nvidia-kernel-common|nvidia-dkms)-\d+(-server)?(?:-open)?")
 # Packages that are there for each type of kernel modules.
 TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.*")
 OPEN = "-open"
-APT = ("debian", "ubuntu")
-# The flavour of kernels that a tracking package follows.
-TRACKED = r"(?!server|open)[a-z].*"
-TRACKING = re.compile(rf"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-{TRACKED}")
-# What needs DKMS's modules, or a tracking package in their place.
-WHOLE = re.compile(r"nvidia-driver-\d+(?:-server)?(?:-open)?")
 
 
-def advice(family: str, desired: Desired) -> str:
+def advice(family: Family, desired: Desired) -> str:
     """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
     if desired.adopt and desired.source == "distribution":
         return "let it come from the repository that it is of by source: repository, "
-    fits = family in APT and not desired.adopt
+    fits = family.apt and not desired.adopt
     return "take it over with its packages by adopt: true, " if fits else ""
 
 
@@ -51,7 +46,7 @@ def others(observed: Observed) -> t.Dict[str, str]:
     """
     ours = observed.record.packages
     there = [one for one in observed.names.user_space if observed.installed(one)]
-    if observed.names.family not in APT or (there and ours.issuperset(there)):
+    if not observed.family.apt or (there and ours.issuperset(there)):
         return {}
     return {
         name: one.version
@@ -66,18 +61,6 @@ def taken(observed: Observed, desired: Desired) -> t.FrozenSet[str]:
     return frozenset((*observed.record.before, *fresh))
 
 
-def ending(installed: t.Iterable[str], record: Record, desired: Desired) -> str:
-    """Return how the names of Ubuntu's branch end: -server, or nothing where a desktop's were taken over."""
-    if any(mark(one).endswith("-server") for one in desired.components):
-        return "-server"
-    fresh = [one for one in installed if one not in record.packages] if desired.adopt else []
-    for names in (record.before, fresh):
-        found = {match[1] for match in map(MAIN.fullmatch, names) if match}
-        if found:
-            return "-server" if "-server" in found else ""
-    return "-server"
-
-
 def steps(observed: Observed, desired: Desired, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
     if not desired.adopt:
@@ -86,10 +69,7 @@ def steps(observed: Observed, desired: Desired, install: t.Sequence[Step]) -> t.
         name: one for name, one in others(observed).items() if name not in observed.record.before
     }
     words = [f"{name} ({version})" for name, version in sorted(fresh.items())]
-    packaged = any(
-        observed.names.is_kernel(one) for one in observed.packages if observed.installed(one)
-    )
-    gone = observed.nvidia_installer and not packaged
+    gone = observed.nvidia_installer and not observed.types
     version = observed.runfile.version or "of unknown version"
     words += [f"the driver {version} from NVIDIA's installer"] if gone else []
     found = []
@@ -110,11 +90,11 @@ def counterparts(observed: Observed, desired: Desired, names: Names, kind: str) 
     """
     known = taken(observed, desired)
     branch = mark(names.user_space[0]) if names.user_space else ""
-    types = {OPEN in one for one in known if names.is_kernel(one)}
+    types = {OPEN in one for one in known if observed.type_of(one)}
     swaps = types == {kind != "open"}
     found = []
     for name in sorted(known):
-        if names.is_kernel(name) or name.startswith("linux-"):
+        if observed.type_of(name) or name.startswith("linux-"):
             continue
         one = _translated(name, branch, kind if swaps else "")
         there = observed.packages.get(one)
@@ -122,11 +102,6 @@ def counterparts(observed: Observed, desired: Desired, names: Names, kind: str) 
         if asked or observed.installed(name):
             found.append(one)
     return found
-
-
-def tracked(observed: Observed, desired: Desired) -> bool:
-    """Tell whether a tracking package of the kernel modules was taken over, so that one belongs to the driver."""
-    return any(TRACKING.fullmatch(one) for one in taken(observed, desired))
 
 
 def _translated(name: str, branch: str, kind: str) -> str:

@@ -12,10 +12,6 @@ from ..select import UnknownVersion
 from ..state import Desired, Observed
 from . import packages as components
 
-SOURCES = {
-    "debian": "Debian's component non-free",
-    "ubuntu": "Ubuntu's component restricted",
-}
 HINT = "name NVIDIA's repository in repository with source: repository, or leave {} out"
 
 
@@ -48,7 +44,7 @@ def _parts(observed: Observed, component: str) -> t.Sequence[str]:
 
 def _error(component: str, lacking: t.Sequence[str], observed: Observed) -> NotOffered:
     nvidia = f"NVIDIA's repository for {observed.names.title}"
-    where = nvidia if component == "dcgm" else SOURCES.get(observed.names.family, nvidia)
+    where = (component != "dcgm" and observed.family.archive) or nvidia
     expected = f"a component that the node's sources have: no source offers {', '.join(lacking)}"
     error = InputError.of("components", component, f"{expected}, and {where} does")
     return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))

@@ -3,14 +3,7 @@
 
 """The driver's components by the names that people use, and the packages that each means on a system.
 
-Where each package was seen:
-
-Debian: the package lists of bookworm and trixie, non-free. NVIDIA's repository has the names of Debian's packaging.
-Ubuntu: debian/templates/control.in of NVIDIA's ubuntu-packaging-nvidia-driver; without branch from 590 on, by the
-rename table of NVIDIA's Driver Installation Guide.
-RHEL family: nvidia-driver.spec of NVIDIA's yum-packaging-nvidia-driver; NVENC and NVDEC come with cuda-libs.
-SUSE: nvidia-driver-G06.spec of openSUSE; NVENC and NVDEC come with nvidia-compute, and nvidia-video is the X driver.
-DCGM: cmake/packaging.cmake of NVIDIA's DCGM 4.6, and its installation guide for what is proprietary.
+DCGM's were seen in cmake/packaging.cmake of NVIDIA's DCGM 4.6, and in its installation guide what is proprietary.
 """
 
 from __future__ import annotations
@@ -27,20 +20,6 @@ from ..state import Observed
 
 NAMED = ("compute", "video", "graphics", "dcgm")
 DCGM = "datacenter-gpu-manager-4"
-PARTS: t.Mapping[str, t.Mapping[str, t.Tuple[str, ...]]] = {
-    "debian": {
-        "video": ("libnvcuvid1", "libnvidia-encode1"),
-        "graphics": ("libgles-nvidia2", "nvidia-driver-libs", "nvidia-vulkan-icd"),
-    },
-    "ubuntu": {
-        "video": ("libnvidia-decode{}", "libnvidia-encode{}"),
-        "graphics": ("libnvidia-gl{}",),
-    },
-    "rhel": {"video": ("nvidia-driver-cuda-libs",), "graphics": ("nvidia-driver-libs",)},
-    "suse": {"video": ("nvidia-compute{}",), "graphics": ("nvidia-gl{}",)},
-}
-# What stands before a branch or a generation in the names.
-STEMS = {"ubuntu": "libnvidia-compute", "suse": "nvidia-compute"}
 # The first branch of the driver for each major version of CUDA: NVIDIA's CUDA compatibility guide.
 CUDA = ((580, "13"), (525, "12"), (450, "11"))
 
@@ -72,10 +51,7 @@ def packages(names: Names, component: str, version: str = "") -> t.Tuple[str, ..
         return names.user_space
     if component == "dcgm":
         return dcgm(cuda(version))
-    stem = STEMS.get(names.family, "")
-    base = next((one for one in names.user_space if one.startswith(stem)), stem)
-    forms = PARTS.get(names.family, {}).get(component, ())
-    return tuple(form.format(base[len(stem) :]) for form in forms)
+    return names.parts.get(component, ())
 
 
 def named(wanted: t.Iterable[str]) -> t.List[str]:
@@ -126,8 +102,7 @@ def dropped(names: Names, wanted: t.Sequence[str], requested: t.Iterable[str]) -
 
     ``names`` have the components that are wanted.
     """
-    forms = [form for parts in PARTS.get(names.family, {}).values() for form in parts]
-    stems = {_stem(form.replace("{}", "")) for form in forms}
+    stems = {_stem(one) for parts in names.parts.values() for one in parts}
     keep = {_stem(one) for one in chosen(names, wanted)}
     return sorted(
         one

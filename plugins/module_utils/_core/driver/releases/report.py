@@ -11,8 +11,7 @@ import typing as t
 from ...errors import NodeError
 from ...packages.apt import upstream
 from ..branches import branch, fits
-from ..rhel.precompiled import is_precompiled, of_kernel
-from ..select import choose, wanted_type
+from ..select import wanted_type
 from ..state import Desired, Observed
 from . import standing
 from .table import numbers
@@ -43,23 +42,11 @@ def newest(observed: Observed, desired: Desired, version: str) -> str:
     wanted = dataclasses.replace(desired, version=branch(version), update=True)
     try:
         kind = wanted_type(observed, wanted)
-        precompiled = is_precompiled(observed.names.kernel.get(kind, ""))
-        found = (
-            _precompiled(observed, kind, branch(version))
-            if precompiled
-            else choose(observed, wanted, kind).version
-        )
+        found = observed.family.newest(observed, wanted, kind)
     except NodeError:
         found = ""
-    known = [one for one in (found or "", version) if fits(one, branch(version))]
+    known = [one for one in (found, version) if fits(one, branch(version))]
     return max(known, key=numbers)
-
-
-def _precompiled(observed: Observed, kind: str, of: str) -> str:
-    """Return the newest version of a branch in kernel modules whose version is in their package's name."""
-    ready = of_kernel(observed.names.precompiled, observed.kernel, kind)
-    there = observed.upstreams(observed.names.user_space[0])
-    return next((one for one in ready if one in there and fits(one, of)), "")
 
 
 def warnings(observed: Observed, desired: Desired, version: t.Optional[str]) -> t.Tuple[str, ...]:

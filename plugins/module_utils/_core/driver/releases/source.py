@@ -14,7 +14,6 @@ from .. import branches as driver_branches
 from .. import distributions
 from ..branches import branch
 from ..names import PLACE
-from ..select import type_of
 from ..state import Desired, Observed
 from . import standing
 from .table import numbers
@@ -61,7 +60,7 @@ def has_run(observed: Observed) -> bool:
 def chosen(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
     """Return the source; ``nvidias`` returns NVIDIA's repository, None where none is known for the system."""
     there = (name for name, one in observed.packages.items() if not one.gone)
-    if has_run(observed) or any(map(type_of, there)):
+    if has_run(observed) or any(map(observed.type_of, there)):
         return _kept(observed, desired, nvidias)
     if observed.nvidia_installer or (observed.loaded and observed.libraries):
         if observed.loaded and observed.libraries and not desired.adopt:

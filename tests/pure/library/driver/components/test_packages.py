@@ -6,29 +6,30 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import debian
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.components import (
     packages as components,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import SUSE
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.ubuntu import UBUNTU
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
     Offer,
     Wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel import packages as rhel
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse import names as suse
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 
 KERNEL = "6.4.0-150700.53.40-default"
 SERVER = frozenset({"nvidia-dkms-580-server", "nvidia-dkms-580-server-open"})
 UNIFIED = frozenset({"nvidia-dkms", "nvidia-dkms-open", "nvidia-utils", "nvidia-persistenced"})
 NAMES = {
-    "debian": debian.packages(Offer(), Wanted()),
-    "debian, NVIDIA's": debian.packages(Offer(), Wanted(repository=True)),
-    "ubuntu": debian.ubuntu_packages(Offer(SERVER), Wanted()),
-    "ubuntu, NVIDIA's": debian.ubuntu_packages(Offer(UNIFIED), Wanted(repository=True)),
-    "rhel": rhel.rhel_packages(Offer(), Wanted()),
-    "suse": suse.suse_packages(Offer(), Wanted("580", kernel=KERNEL)),
+    "debian": DEBIAN.names(Offer(), Wanted()),
+    "debian, NVIDIA's": DEBIAN.names(Offer(), Wanted(repository=True)),
+    "ubuntu": UBUNTU.names(Offer(SERVER), Wanted()),
+    "ubuntu, NVIDIA's": UBUNTU.names(Offer(UNIFIED), Wanted(repository=True)),
+    "rhel": RHEL.names(Offer(), Wanted()),
+    "suse": SUSE.names(Offer(), Wanted("580", kernel=KERNEL)),
 }
 VIDEO = {
     "debian": {"libnvcuvid1", "libnvidia-encode1"},

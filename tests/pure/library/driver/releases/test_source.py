@@ -40,7 +40,8 @@ SYSTEMS = st.sampled_from(
     [("debian", "trixie"), ("debian", "bookworm"), ("ubuntu", "noble"), ("rocky", "9")]
 )
 KERNEL = "nvidia-open-kernel-dkms"
-PACKAGES = st.sampled_from([KERNEL, "nvidia-dkms-580-server-open", "kmod-nvidia-open-dkms"])
+# Each family knows its own.
+PACKAGES = (KERNEL, "nvidia-dkms-580-server-open", "kmod-nvidia-open-dkms")
 STATES = st.sampled_from([one for one in State if not package(state=one).gone])
 
 
@@ -67,8 +68,10 @@ def with_files(url: str) -> Known:
 @st.composite
 def nodes(draw: st.DrawFn, there: st.SearchStrategy[dict[str, Any]]) -> Observed:
     distribution, codename = draw(SYSTEMS)
+    known = distributions.supported(distribution, codename)
+    assert known
     system = {"distribution": distribution, "codename": codename, "today": draw(DAYS)}
-    return node(**system, **draw(there))
+    return node(**system, family=known.driver, **draw(there))
 
 
 OURS = st.builds(
@@ -81,7 +84,7 @@ OURS = st.builds(
     st.sampled_from([None, ("550.163.01", "open"), ("580.95.05", "open")]),
     st.sampled_from([(), ("550.163.01",), ("580.95.05",)]),
 )
-OTHERS = st.builds(lambda name, state: {"packages": {name: package(state=state)}}, PACKAGES, STATES)
+OTHERS = STATES.map(lambda state: {"packages": dict.fromkeys(PACKAGES, package(state=state))})
 UNPACKAGED = st.builds(
     lambda installer: {
         "loaded": ("570.86.15", "open"),

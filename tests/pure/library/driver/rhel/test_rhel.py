@@ -9,16 +9,13 @@ import dataclasses
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import distributions
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.packages import (
-    rhel_packages,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.precompiled import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.precompiled import (
     is_precompiled,
     of_kernel,
     version_of,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import type_of
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
@@ -39,7 +36,7 @@ EL9 = "5.14.0-570.el9.x86_64"
     ],
 )
 def test_headers_are_those_of_the_kernels_variant(kernel: str, found: str) -> None:
-    assert rhel_packages(Offer(), Wanted(kernel=kernel)).headers.format(kernel) == found
+    assert RHEL.names(Offer(), Wanted(kernel=kernel)).headers.format(kernel) == found
 
 
 # Names of Red Hat's, as the tests of mizdebsk/radii have them, and of NVIDIA's, as its spec makes them.
@@ -72,8 +69,8 @@ def test_precompiled_modules_are_found_by_kernel_and_type(
 def test_precompiled_modules_are_known_by_their_names() -> None:
     assert [one for one in (*KMODS, *OTHERS) if is_precompiled(one)] == [*KMODS]
     assert [version_of(one) for one in KMODS[2:4]] == ["595.58.03", "580.178.04"]
-    assert {type_of(one) for one in KMODS[:4]} == {"open"}
-    assert type_of(KMODS[4]) == "proprietary"
+    assert {RHEL.type_of(one) for one in KMODS[:4]} == {"open"}
+    assert RHEL.type_of(KMODS[4]) == "proprietary"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +102,7 @@ def test_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
     ids=["el8", "el9"],
 )
 def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: str) -> None:
-    found = rhel_packages(Offer(frozenset(listed)), Wanted(kernel=EL9))
+    found = RHEL.names(Offer(frozenset(listed)), Wanted(kernel=EL9))
     assert {*found.user_space, found.kernel[kind]} <= set(listed)
 
 
@@ -114,7 +111,7 @@ def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: st
     ["akmod-nvidia", "akmod-nvidia-470xx", "xorg-x11-drv-nvidia-cuda", "nvidia-x11-drv"],
 )
 def test_driver_of_rpm_fusion_or_elrepo_is_not_replaced(theirs: str) -> None:
-    family = rhel_packages(Offer(), Wanted(kernel=EL9))
+    family = RHEL.names(Offer(), Wanted(kernel=EL9))
     version = "3:580.95.05-1.el9"
     offered = dict.fromkeys(family.relevant, Policy(version, (version,)))
     bare = node(names=family, kernel=EL9, policies=offered, packages={"dkms": package("3.0-1")})

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
-    Streams,
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
     parse_enabled,
     stream_fits,
     stream_step,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
 
 

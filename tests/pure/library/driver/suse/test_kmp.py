@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import suse
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import SUSE
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import Modules
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import Choice
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse import kmp
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
     Package,
     Policy,
@@ -38,6 +40,7 @@ def node(
     there = {NAME: Package(installed, "", State.INSTALLED)} if installed else {}
     return dataclasses.replace(
         debian(),
+        family=SUSE,
         kernel=kernel,
         packages=there,
         policies={NAME: Policy(None, offered)},
@@ -56,54 +59,58 @@ def node(
     ],
 )
 def test_kernel_that_a_build_is_made_for(version: str, kernel: str) -> None:
-    assert kmp.built_for(version) == kernel
+    assert suse.built_for(version) == kernel
 
 
 def test_build_is_the_nearest_that_is_not_for_a_newer_kernel() -> None:
     offered = (full("53.22"), full("53.3"), full("51"))
-    assert kmp.build(node(*offered), NAME, DRIVER) == full("53.3")
-    assert kmp.build(node(*offered, kernel=NEW), NAME, DRIVER) == full("53.22")
-    assert kmp.build(node(full("53.22")), NAME, DRIVER) is None
-    assert kmp.build(node(*offered), NAME, OTHER) is None
+    assert suse.build(node(*offered), NAME, DRIVER) == full("53.3")
+    assert suse.build(node(*offered, kernel=NEW), NAME, DRIVER) == full("53.22")
+    assert suse.build(node(full("53.22")), NAME, DRIVER) is None
+    assert suse.build(node(*offered), NAME, OTHER) is None
     arm = node(full("53.22"), kernel="6.4.0-150700.53.22-64kb")
-    assert kmp.build(arm, NAME, DRIVER) == full("53.22")
+    assert suse.build(arm, NAME, DRIVER) == full("53.22")
 
 
 def test_installed_build_stays_while_the_running_kernel_has_its_modules() -> None:
     offered = (full("53.3"), full("51"))
-    assert kmp.build(node(*offered, installed=full("51")), NAME, DRIVER) == full("51")
+    assert suse.build(node(*offered, installed=full("51")), NAME, DRIVER) == full("51")
     bare = node(*offered, installed=full("51"), bare=(OLD,))
-    assert kmp.build(bare, NAME, DRIVER) == full("53.3")
-    assert kmp.build(node(full("51"), installed=full("51"), bare=(OLD,)), NAME, DRIVER) is None
+    assert suse.build(bare, NAME, DRIVER) == full("53.3")
+    assert suse.build(node(full("51"), installed=full("51"), bare=(OLD,)), NAME, DRIVER) is None
 
 
 def test_versions_with_a_build_for_the_running_kernel_come_first_and_else_all() -> None:
     both = node(full("53.22"), full("51", OTHER))
-    assert kmp.usable(both, NAME, [DRIVER, OTHER]) == [OTHER]
-    assert kmp.usable(node(full("53.22")), NAME, [DRIVER]) == [DRIVER]
-    assert kmp.usable(node("580.95.05-1"), NAME, [DRIVER]) == [DRIVER]
+    assert suse.usable(both, NAME, [DRIVER, OTHER]) == [OTHER]
+    assert suse.usable(node(full("53.22")), NAME, [DRIVER]) == [DRIVER]
+    assert suse.usable(node("580.95.05-1"), NAME, [DRIVER]) == [DRIVER]
+
+
+def waits(observed: Observed, version: str) -> str:
+    return SUSE.waits(observed, Choice("open", DRIVER, {NAME: version}, (), observed.names, NAME))
 
 
 def test_modules_of_a_newer_kernel_only_wait_for_its_boot() -> None:
     version = full("53.22")
     there = node(version, installed=version, bare=(OLD,), kernels=(OLD, NEW))
-    assert f"boot {NEW}" in kmp.waits(there, NAME, version)
-    assert not kmp.useless(there, NAME, version)
+    assert f"boot {NEW}" in waits(there, version)
+    assert not suse.useless(there, NAME, version)
     none = node(version, installed=version, bare=(OLD, NEW), kernels=(OLD, NEW))
-    assert (kmp.waits(none, NAME, version), kmp.useless(none, NAME, version)) == ("", True)
+    assert (waits(none, version), suse.useless(none, NAME, version)) == ("", True)
     loaded = dataclasses.replace(none, loaded=(DRIVER, "open"))
-    assert not kmp.useless(loaded, NAME, version)
+    assert not suse.useless(loaded, NAME, version)
 
 
 def test_build_that_helps_a_kernel_is_newer_than_the_one_that_is_there() -> None:
     there = node(full("53.22"), full("51"), installed=full("51"))
-    assert kmp.helping(there, NAME, DRIVER, NEW) == full("53.22")
-    assert kmp.helping(there, NAME, DRIVER, OLD) == ""
+    assert suse.helping(there, NAME, DRIVER, NEW) == full("53.22")
+    assert suse.helping(there, NAME, DRIVER, OLD) == ""
 
 
 def test_parts_of_other_generations_are_told_by_their_names() -> None:
     names = ("nvidia-compute-G06", NAME, "nvidia-persistenced", "x11-video-nvidiaG05", "vim")
     targets = ("nvidia-compute-G07", "nvidia-persistenced")
-    assert kmp.of_others(names, targets) == {"nvidia-compute-G06", NAME}
-    assert kmp.of_others(names, ("nvidia-compute-G06",)) == set()
-    assert kmp.of_others(names, ("nvidia-driver-cuda",)) == set()
+    assert SUSE.excluded(names, targets) == {"nvidia-compute-G06", NAME}
+    assert SUSE.excluded(names, ("nvidia-compute-G06",)) == set()
+    assert SUSE.excluded(names, ("nvidia-driver-cuda",)) == set()

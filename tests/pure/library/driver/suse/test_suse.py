@@ -8,16 +8,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import (
+    SUSE,
+    kernel_flavour,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
     Offer,
     Wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.suse.names import (
-    SUSE_MODULES,
-    kernel_flavour,
-    suse_candidates,
-    suse_packages,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
@@ -54,7 +52,7 @@ def names(
 ) -> Names:
     policies = {name: Policy(versions[0], tuple(versions)) for name, versions in offered.items()}
     there = {name: offered[name][0] for name in installed}
-    return suse_packages(Offer(policies=policies, installed=there), Wanted(wanted, kind, kernel))
+    return SUSE.names(Offer(policies=policies, installed=there), Wanted(wanted, kind, kernel))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_modules_are_those_of_the_running_kernels_flavour() -> None:
 
 
 def test_every_candidate_with_modules_is_known_as_such() -> None:
-    modules = [one for one in suse_candidates(KERNEL) if "driver" in one]
+    modules = [one for one in SUSE.candidates(KERNEL) if "driver" in one]
     assert len(modules) == 12
-    assert all(re.fullmatch(SUSE_MODULES, one) for one in modules)
-    assert not re.fullmatch(SUSE_MODULES, UTILS06)
+    assert all(map(SUSE.type_of, modules))
+    assert not SUSE.type_of(UTILS06)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.debian import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.ubuntu import (
+    UBUNTU,
     branches,
-    ubuntu_packages,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
     Names,
@@ -31,7 +31,7 @@ def names(
     version: str = "", *there: str, kind: str = "open", gpus: tuple[tuple[str, str], ...] = ()
 ) -> Names:
     offered = Offer(SERVERS, installed=dict.fromkeys(there, "1"))
-    return ubuntu_packages(offered, Wanted(version, kind, "6.8.0-85-generic", gpus=gpus))
+    return UBUNTU.names(offered, Wanted(version, kind, "6.8.0-85-generic", gpus=gpus))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_unknown_branch_lists_those_that_are_offered(wanted: str) -> None:
 )
 def test_components_that_cannot_be_meant(components: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_components(names(), components, persistence=True)
+        check_components(node(names=names()), components, persistence=True)
 
 
 # --- lists that were recorded on machines ---
@@ -108,7 +108,7 @@ def test_branches_for_servers_are_told_from_those_for_desktops(
 def test_names_are_those_of_the_recorded_lists(
     listed: tuple[str, ...], kernel: str, kind: str
 ) -> None:
-    found = ubuntu_packages(Offer(frozenset(listed)), Wanted("570", kind, kernel))
+    found = UBUNTU.names(Offer(frozenset(listed)), Wanted("570", kind, kernel))
     wanted = {*found.user_space, found.anchor, *found.companion}
     assert wanted <= set(listed)
     assert {found.prebuilt[kind], found.kernel[kind]} & set(listed)

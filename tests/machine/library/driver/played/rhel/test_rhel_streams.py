@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
     MODULE_FILE,
     parse_enabled,
 )

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...errors import InputError
-from ...packages.apt import upstream
-from ...packages.package import Policy
-from ...packages.rpm import ordered
-from ...steps import Step
-from .. import branches as driver_branches
-from .precompiled import is_precompiled
+from ....errors import InputError
+from ....packages.apt import upstream
+from ....packages.package import Policy
+from ....packages.rpm import ordered
+from ....steps import Step
+from ... import branches as driver_branches
+from ...select import wanted_type
+from ...state import Desired, Observed, Streams
+from .precompiled import is_precompiled, version_of
 
 MODULE = "nvidia-driver"
 MODULE_FILE = f"/etc/dnf/modules.d/{MODULE}.module"
@@ -26,16 +28,6 @@ ENDINGS = {"open": "-open", "proprietary": "-dkms", PRECOMPILED: ""}
 ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "latest"}
 
 ARTIFACT = re.compile(r": +(\S+)-(\d+):(\S+)\.(\w+)$", re.M)
-
-
-class Streams(t.NamedTuple):
-    """The stream that is enabled, empty where none is, and what each has, where one must be chosen.
-
-    ``offered`` are (name, architecture, version) of a stream's packages.
-    """
-
-    enabled: str = ""
-    offered: t.Mapping[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
 
 
 def parse_enabled(text: str) -> str:
@@ -73,11 +65,17 @@ def with_stream(
     return {**others, **ordered(found)}
 
 
-def kind_of(kind: str, package: str) -> str:
-    """Return what a stream must have for a package of kernel modules, empty where it is in none."""
-    if not is_precompiled(package):
-        return kind
-    return PRECOMPILED if kind == "proprietary" else ""
+def wanted(observed: Observed, desired: Desired) -> t.Tuple[str, str]:
+    """Return the version or branch that a stream must have, empty where all will do, and the type of modules.
+
+    The type is empty where the modules are in no stream.
+    """
+    kind = wanted_type(observed, desired)
+    package = observed.names.kernel.get(kind, "")
+    version = version_of(package) or desired.version or driver_branches.last(observed.gpus)
+    if is_precompiled(package):
+        kind = PRECOMPILED if kind == "proprietary" else ""
+    return version, kind
 
 
 def stream_fits(stream: str, version: str, kind: str) -> bool:
@@ -88,12 +86,12 @@ def stream_fits(stream: str, version: str, kind: str) -> bool:
 
 def _fitting(streams: Streams, version: str, kind: str) -> t.List[str]:
     """Return the streams of a module type that have a version."""
-    wanted = upstream(version)
+    number = upstream(version)
     return [
         name
         for name, rows in streams.offered.items()
         if stream_fits(name, version, kind)
-        and any(driver_branches.fits(upstream(one), wanted) for _name, _machine, one in rows)
+        and any(driver_branches.fits(upstream(one), number) for _name, _machine, one in rows)
     ]
 
 
@@ -114,11 +112,11 @@ def stream_step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
 
     InputError names the streams that are offered where none of them fits.
     """
-    wanted = choose_stream(streams, version, kind)
-    if wanted:
+    found = choose_stream(streams, version, kind)
+    if found:
         words = f", in place of {streams.enabled}" if streams.enabled else ""
-        params = {"stream": wanted, "before": streams.enabled}
-        return Step("stream", f"enable the module stream {MODULE}:{wanted}{words}", params)
+        params = {"stream": found, "before": streams.enabled}
+        return Step("stream", f"enable the module stream {MODULE}:{found}{words}", params)
     if streams.offered and not _fitting(streams, version, kind):
         raise InputError.of(
             "version",

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...errors import NodeError
-from .. import branches
-from ..names import Names, Offer, Wanted
+from ....errors import NodeError
+from ... import branches
+from ...names import Names, Offer, Wanted
 
 PREFIX = "kmod-*nvidia"
 PATTERN = r"kmod-(?:64k-)?nvidia-(?:open-)?\d+(?:\.\d+)+-\d.*"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ...errors import NodeError
-from ...steps import Step
-from ..report import uses_dkms
-from ..select import Choice
-from ..state import Desired, Observed
+from ....errors import NodeError
+from ....steps import Step
+from ...report import uses_dkms
+from ...select import Choice
+from ...state import Desired, Observed
 
 LOCKING = "python3-dnf-plugin-versionlock"
 OWN = ("fedora", "amzn")  # they have dkms themselves
@@ -33,7 +33,7 @@ def _lacks_dkms(observed: Observed, choice: Choice) -> bool:
     """Tell whether DKMS is to build and is neither there nor offered."""
     new = choice.version is not None and not observed.installed(choice.kernel)
     there = observed.installed("dkms") or observed.candidate("dkms")
-    return choice.names.family == "rhel" and new and uses_dkms(choice) and not there
+    return new and uses_dkms(choice) and not there
 
 
 def _epel(observed: Observed, desired: Desired) -> str:

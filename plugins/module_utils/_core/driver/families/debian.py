@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages in Debian, and in NVIDIA's repository for it.
+
+The components are in the package lists of bookworm and trixie, non-free; NVIDIA's repository has Debian's names.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..family import Family
+from ..names import PREFERRED, Names, Offer, Wanted, fabric
+
+COMMON: t.Dict[str, t.Any] = {
+    "title": "Debian",
+    "persistenced": "nvidia-persistenced",
+    "headers": "linux-headers-{}",
+    "parts": {
+        "video": ("libnvcuvid1", "libnvidia-encode1"),
+        "graphics": ("libgles-nvidia2", "nvidia-driver-libs", "nvidia-vulkan-icd"),
+    },
+}
+DISTRIBUTION: t.Dict[str, t.Any] = {
+    "kernel": {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "user_space": (
+        *("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi"),
+    ),
+    "components": ("contrib", "non-free", "non-free-firmware"),
+    "companion": ("libnvidia-cfg1",),
+    "firmware": "firmware-nvidia-gsp",
+    "loose": frozenset({"nvidia-persistenced"}),
+    "sources": {"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
+}
+REPOSITORY: t.Dict[str, t.Any] = {
+    "kernel": {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "user_space": ("nvidia-driver-cuda", "nvidia-persistenced"),
+    "components": ("contrib",),
+    "alike": PREFERRED,
+}
+MODULES = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms")
+
+
+class Debian(Family):
+    """Debian, whose kernel modules are built by DKMS."""
+
+    name = "debian"
+    apt = True
+    pattern = r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms"
+    archive = "Debian's component non-free"
+
+    def names(self, offered: Offer, wanted: Wanted) -> Names:
+        """Return the packages; only the fabric manager's name depends on what is offered."""
+        found = REPOSITORY if wanted.repository else DISTRIBUTION
+        return Names(**COMMON, **found, **fabric(offered, wanted))
+
+    def modules(self, names: t.Iterable[str]) -> t.Tuple[str, ...]:
+        """Return all of them: what is offered needs not be asked for before."""
+        return MODULES
+
+
+DEBIAN = Debian()
