@@ -9,6 +9,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import (
+    NO_VERSION,
+    Version,
+)
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.distributions import SUPPORTED
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import debian
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
@@ -46,7 +50,7 @@ OPTIONS = (("nvidia.NVreg_Foo", "7"),)
 RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
 DESIRED = Desired(
     state="present",
-    version="",
+    version=NO_VERSION,
     kernel_modules="auto",
     components=USER_SPACE,
     hold=True,
@@ -90,6 +94,10 @@ def node(**changes: Any) -> Observed:
         "names": DEBIAN,
     }
     values.update(changes)
+    if values["loaded"]:
+        version, kind = values["loaded"]
+        values["loaded"] = Version(version), kind
+    values["libraries"] = tuple(map(Version, values.get("libraries", ())))
     return Observed(**{"family": FAMILIES[values["names"].title], **values})
 
 
@@ -218,8 +226,12 @@ def with_removal(one: Observed, **changes: Any) -> Observed:
     return dataclasses.replace(one, removal=Removal(packages, (), ())._replace(**changes))
 
 
+def asked(version: str = "", **desired: Any) -> Desired:
+    return dataclasses.replace(DESIRED, version=Version(version), **desired)
+
+
 def planned(observed: Observed, *, check_mode: bool = False, **desired: Any) -> Plan:
-    return plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=check_mode)
+    return plan(observed, asked(**desired), check_mode=check_mode)
 
 
 def actions(observed: Observed, *, check_mode: bool = False, **desired: Any) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..._core.device_nodes import FILES as DEVICE_NODES
 from ..._core.driver import distributions, taking
-from ..._core.driver.branches import NoSupport
+from ..._core.driver.branches import NO_VERSION, NoSupport, Version
 from ..._core.driver.family import UNKNOWN
 from ..._core.driver.kernel import MODPROBE_FILE
 from ..._core.driver.names import PLACE
@@ -70,7 +70,7 @@ class DriverCapability:
         desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
-        self._source = Source(values["source"], "")
+        self._source = Source(values["source"], NO_VERSION)
         self._begun = False
         self._release = nodeinfo.os_release(host)
         self._codename = distributions.release(self._release)
@@ -156,9 +156,9 @@ class DriverCapability:
             gpus=gpus,
             nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
             bridged=bridged,
-            libraries=nodeinfo.library_versions(host),
+            libraries=tuple(map(Version, nodeinfo.library_versions(host))),
             firmware=nodeinfo.firmware_versions(host, kernel),
-            loaded=(driver.version, driver.module_type) if driver else None,
+            loaded=(Version(driver.version), driver.module_type) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             signing_key=signing_key(host),
             own_sources=host.read(OWN_SOURCES),

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import typing as t
 
+from ..._core.driver.branches import NO_VERSION, Version
 from ..._core.driver.family import Family
 from ..._core.driver.kernel import tail
 from ..._core.driver.names import PLACE
@@ -140,9 +141,9 @@ class Runfile(Part):
             found = Installed(found.version, bool(host.which("dkms")), tuple(missing), there)
         return dataclasses.replace(observed, runfile=found)
 
-    def _version(self) -> str:
+    def _version(self) -> Version:
         host = self._node.host
-        return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else ""
+        return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else NO_VERSION
 
     def install(self, params: Params) -> None:
         """Run the installer from a copy that nobody else can change, and see that it did its work."""

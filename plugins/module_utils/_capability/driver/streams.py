@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from ..._core.driver.branches import fits
+from ..._core.driver.branches import Version
 from ..._core.driver.families.rhel.streams import (
     MODULE,
     MODULE_FILE,
@@ -22,7 +22,6 @@ from ..._core.driver.families.rhel.streams import (
 )
 from ..._core.driver.select import wanted_type
 from ..._core.driver.state import Observed, Record, Streams
-from ..._core.packages.apt import upstream
 from ..._host.packages.rpm import Dnf
 from .sources import Params, Part
 
@@ -39,8 +38,8 @@ class ModuleStreams(Part):
         version, of = wanted(observed, desired)
         if not of:
             return dataclasses.replace(observed, streams=Streams(enabled))
-        there = observed.upstreams(observed.names.kernel[wanted_type(observed, desired)])
-        has = any(fits(one, upstream(version)) for one in there)
+        there = observed.drivers(observed.names.kernel[wanted_type(observed, desired)])
+        has = any(one.fits(Version.of(version)) for one in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])
         streams = Streams(enabled, parse_info(info))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..agent import python
+from ..driver.branches import Version
 from ..driver.components.packages import cuda, dcgm
 from ..driver.distributions import SUPPORTED, Distribution
 from ..driver.names import Names, Offer, Wanted
@@ -75,7 +76,7 @@ def text(words: str, found: t.Sequence[Part]) -> str:
 def _driver(distribution: Distribution, version: str, *, repository: bool) -> Part:
     packages: t.Dict[str, None] = {}
     for kind in TYPES:
-        wanted = Wanted(version, kind, KERNEL, repository=repository, nvswitch=True)
+        wanted = Wanted(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
         packages.update(dict.fromkeys(_names(distribution.driver.names(Offer(), wanted))))
     place = (
         "NVIDIA's repository (nvidia_driver_source: repository, or auto)"

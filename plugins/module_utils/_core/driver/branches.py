@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which branches of the driver run an architecture of GPUs, by NVIDIA's lists of supported products."""
+"""Versions of the driver, and which branches run an architecture of GPUs by NVIDIA's lists of supported products."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..errors import NodeError
+from ..packages.apt import upstream
 
 FIRST = {"blackwell": 570}
 LAST = {"kepler": 470, "maxwell": 580, "pascal": 580, "volta": 580}
@@ -21,15 +22,35 @@ class NoSupport(NodeError):
 Gpus = t.Sequence[t.Tuple[str, str]]
 
 
-def branch(version: str) -> str:
-    """Return the branch of a version, or of a package's version; empty where it does not say."""
-    match = re.match(r"\d+", version.split(":", 1)[-1])
-    return match[0] if match else ""
+class Version(str):
+    """A version of the driver, or a branch, as its text, which is parsed where it comes in.
+
+    ``branch`` is empty where it does not say. ``numbers`` compare; what does not begin with one is older than all.
+    """
+
+    branch: str
+    numbers: t.Tuple[int, ...]
+
+    def __new__(cls, text: str = "") -> Version:
+        """Return the version of a text."""
+        self = super().__new__(cls, text)
+        match = re.match(r"\d+", text.split(":", 1)[-1])
+        self.branch = match[0] if match else ""
+        found = re.match(r"[0-9.]*", text)
+        self.numbers = tuple(int(one) for one in (found[0] if found else "").split(".") if one)
+        return self
+
+    @classmethod
+    def of(cls, package: t.Optional[str]) -> Version:
+        """Return the driver's version in a package's, empty where there is none."""
+        return cls(upstream(package or ""))
+
+    def fits(self, wanted: str) -> bool:
+        """Tell whether it is the one asked for, or of the branch; all are where nothing is asked for."""
+        return not wanted or f"{self}.".startswith(f"{wanted}.")
 
 
-def fits(version: str, wanted: str) -> bool:
-    """Tell whether a version is the one asked for, or of the branch; all are where nothing is asked for."""
-    return not wanted or f"{version}.".startswith(f"{wanted}.")
+NO_VERSION = Version()
 
 
 def rule(architecture: str) -> str:
@@ -41,15 +62,15 @@ def rule(architecture: str) -> str:
     return ""
 
 
-def last(gpus: Gpus) -> str:
+def last(gpus: Gpus) -> Version:
     """Return the branch after which some GPU is left without a driver, empty where there is none."""
     branches = [LAST[one] for _address, one in gpus if one in LAST]
-    return str(min(branches)) if branches else ""
+    return Version(str(min(branches))) if branches else NO_VERSION
 
 
-def unsupported(version: str, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
+def unsupported(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     """Return the GPUs, given as (address, architecture), that a version or branch does not run."""
-    number = int(branch(version) or 0)
+    number = int(version.branch or 0)
     return [
         (address, one)
         for address, one in gpus
@@ -57,14 +78,14 @@ def unsupported(version: str, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     ]
 
 
-def able(versions: t.Sequence[str], gpus: Gpus) -> t.List[str]:
+def able(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
     """Return those of the versions, in their order, that run most of the GPUs; none where they run no GPU."""
     counts = {one: len(gpus) - len(unsupported(one, gpus)) for one in versions}
     most = max(counts.values(), default=0)
     return [one for one, count in counts.items() if count == most and (count or not gpus)]
 
 
-def no_version(versions: t.Sequence[str], gpus: Gpus) -> NoSupport:
+def no_version(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
     """Return the error where none of the versions runs a GPU of the node."""
     address, architecture = unsupported(versions[0], gpus)[0]
     wanted = LAST.get(architecture) or FIRST.get(architecture)
@@ -75,9 +96,9 @@ def no_version(versions: t.Sequence[str], gpus: Gpus) -> NoSupport:
     )
 
 
-def warnings(version: t.Optional[str], gpus: Gpus) -> t.List[str]:
+def warnings(version: t.Optional[Version], gpus: Gpus) -> t.List[str]:
     """Return what to say of GPUs that stay without a driver beside others."""
     return [
         f"the {architecture} GPU {address} does not run with the driver {version}: {rule(architecture)}"
-        for address, architecture in unsupported(version or "", gpus)
+        for address, architecture in unsupported(version or NO_VERSION, gpus)
     ]

@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..steps import Step
+from .branches import NO_VERSION, Version
 from .kernel import SigningKey, refuse_key
 from .names import Names, Offer, Wanted
 from .report import uses_dkms
@@ -80,9 +81,9 @@ class Family:
         """Return one version of the driver that all its packages are offered in."""
         return built(observed, desired, kind)
 
-    def newest(self, observed: Observed, desired: Desired, kind: str) -> str:
+    def newest(self, observed: Observed, desired: Desired, kind: str) -> Version:
         """Return the newest version that is offered of a branch, which is the version that is desired."""
-        return self.choose(observed, desired, kind).version or ""
+        return self.choose(observed, desired, kind).version or NO_VERSION
 
     def unusable(self, observed: Observed, steps: t.Iterable[Step], words: str) -> t.List[str]:
         """Return the kernel modules among what is to be installed that a refusal of the package manager is about."""

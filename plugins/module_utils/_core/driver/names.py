@@ -11,7 +11,7 @@ import typing as t
 
 from ..packages.package import Policy, Relations
 from ..packages.repository import Place
-from .branches import branch
+from .branches import NO_VERSION, Version
 
 NO_BRANCH = "<branch>"
 # What SUSE's kernels end with.
@@ -143,7 +143,7 @@ class Wanted(t.NamedTuple):
     ``kernels`` are those that can be booted.
     """
 
-    version: str = ""
+    version: Version = NO_VERSION
     module_type: str = "open"
     kernel: str = ""
     repository: bool = False
@@ -163,7 +163,7 @@ def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") ->
 
     Its name has changed over the years. ``of`` is the branch where no version is asked for.
     """
-    one = branch(wanted.version) or of
+    one = wanted.version.branch or of
     names = [f"{name}-{one}" for name in FABRICS if one] + list(FABRICS)
     found = [name for name in names if wanted.nvswitch and name in offered.names]
     subnet = (SUBNET,) if wanted.bridged and SUBNET in offered.names else ()

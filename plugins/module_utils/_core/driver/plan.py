@@ -129,7 +129,7 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
         )
     version, kind = observed.loaded
     wanted = desired.version
-    if not driver_branches.fits(version, wanted):
+    if not version.fits(wanted):
         raise InputError.of("version", wanted, f"the version that is loaded, {version}")
     if desired.kernel_modules != "auto":
         module_type(desired.kernel_modules, observed.gpus)

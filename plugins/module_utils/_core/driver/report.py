@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..packages.apt import upstream
 from ..packages.repository import planned_key, texts
 from ..steps import Step
 from . import branches as driver_branches
+from .branches import Version
 from .kernels import newer
 from .names import PLACE
 from .select import Choice
@@ -137,19 +137,17 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         )
     if not observed.gpus:
         found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
-    candidate = observed.candidate(observed.names.kernel["proprietary"])
+    newest = Version.of(observed.candidate(observed.names.kernel["proprietary"]))
     if (
         installing
         and choice.kind == "open"
         and choice.version
-        and candidate
-        and upstream(candidate) not in observed.upstreams(observed.names.kernel["open"])
-        and upstream(candidate) != choice.version
+        and newest not in ("", choice.version, *observed.drivers(observed.names.kernel["open"]))
         and "blackwell" not in dict(observed.gpus).values()
     ):
         found.append(
             f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
-            f"ones in {upstream(candidate)}: kernel_modules: proprietary would give the newer driver"
+            f"ones in {newest}: kernel_modules: proprietary would give the newer driver"
         )
     return tuple(found)
 

@@ -10,6 +10,7 @@ import typing as t
 
 from ..errors import InputError, NodeError
 from ..steps import Step
+from .branches import Version
 from .kernel import refuse_key
 from .names import Names
 from .select import Choice, Draft, module_type
@@ -21,10 +22,10 @@ TRACES = "/var/lib/nvidia/log"
 TYPED = 560  # older installers choose the module type by the folder of its source
 
 
-def parse_traces(text: str) -> str:
+def parse_traces(text: str) -> Version:
     """Return the version in the installer's list of what it has put where."""
     match = re.match(r"[^\n]*\(([^)\n]+)\)|([^\s(]+)", text)
-    return (match[1] or match[2] or "") if match else ""
+    return Version((match[1] or match[2]) if match else "")
 
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
@@ -63,7 +64,7 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
     dkms = observed.runfile.dkms
     # Silent, no part of a desktop, nothing unloaded.
     options = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]
-    if int(version.split(".")[0]) >= TYPED:
+    if int(version.branch) >= TYPED:
         options.append(f"--kernel-module-type={kind}")
     elif kind == "open":
         options.append("--kernel-module-build-directory=kernel-open")

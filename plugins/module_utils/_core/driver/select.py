@@ -9,10 +9,10 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from ..packages.apt import upstream
 from ..steps import Step
 from . import branches as driver_branches
 from .adoption.found import counterparts, taken
+from .branches import Version
 from .components import packages as components
 from .names import Names
 from .state import Desired, Observed
@@ -29,7 +29,7 @@ class Choice(t.NamedTuple):
     """
 
     kind: str
-    version: t.Optional[str]
+    version: t.Optional[Version]
     targets: t.Mapping[str, t.Optional[str]]
     unknown: t.Tuple[str, ...]
     names: Names
@@ -146,7 +146,7 @@ def built(
     observed: Observed,
     desired: Desired,
     kind: str,
-    usable: t.Callable[[t.List[str]], t.Sequence[str]] = list,
+    usable: t.Callable[[t.Sequence[Version]], t.Sequence[Version]] = tuple,
 ) -> Choice:
     """Choose with kernel modules in the driver's version; ``usable`` returns those of the versions that will do."""
     kernel = observed.names.kernel[kind]
@@ -176,17 +176,18 @@ def awaited(
 
 def common(
     observed: Observed, desired: Desired, names: t.Sequence[str], anchor: str
-) -> t.Tuple[t.List[str], t.List[str]]:
+) -> t.Tuple[t.List[str], t.List[Version]]:
     """Return those of the packages that go at one version, and these versions, the best first.
 
     The ``anchor`` is the package that has the driver's version.
     """
     known = observed.names
-    offered, apart = set(observed.upstreams(anchor)), {*known.loose, *known.prebuilt.values()}
+    offered, apart = set(observed.drivers(anchor)), {*known.loose, *known.prebuilt.values()}
     matched = [
         name
         for name in names
-        if name in known.matched or (name not in apart and offered & set(observed.upstreams(name)))
+        if name in known.matched
+        or (name not in apart and not offered.isdisjoint(observed.drivers(name)))
     ]
     return matched, _common(observed, desired, anchor, matched)
 
@@ -197,7 +198,7 @@ def assigned(
     kind: str,
     names: t.Sequence[str],
     matched: t.Collection[str],
-    version: str,
+    version: Version,
 ) -> t.Dict[str, str]:
     """Return the package's versions that belong to a version of the driver, with others' parts of it."""
     chosen = {
@@ -207,7 +208,7 @@ def assigned(
     chosen.update(components.together(observed, names))
     others = siblings(observed, {*names, *taken(observed, desired)})
     for name in (*others, *counterparts(observed, desired, observed.names, kind)):
-        if version in observed.upstreams(name):
+        if version in observed.drivers(name):
             chosen[name] = _full(observed, desired.version, name, version)
     return chosen
 
@@ -230,10 +231,10 @@ def siblings(observed: Observed, wanted: t.Collection[str]) -> t.List[str]:
 
 def _common(
     observed: Observed, desired: Desired, kernel: str, matched: t.Sequence[str]
-) -> t.List[str]:
+) -> t.List[Version]:
     """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
     wanted = desired.version
-    offered = {name: observed.upstreams(name) for name in matched}
+    offered = {name: observed.drivers(name) for name in matched}
     common = [one for one in offered[kernel] if all(one in found for found in offered.values())]
     if not common:
         words = "; ".join(f"{name}: {', '.join(found)}" for name, found in offered.items())
@@ -243,8 +244,8 @@ def _common(
             hint="enable the same components in the release, its updates and its security suite",
         )
     is_full = any(wanted in observed.versions(name) for name in matched)
-    exact = upstream(wanted) if is_full else wanted
-    fitting = [one for one in common if driver_branches.fits(one, exact)]
+    exact = Version.of(wanted) if is_full else wanted
+    fitting = [one for one in common if one.fits(exact)]
     if not fitting:
         expected = f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
         raise unknown_version(desired, expected + _become(observed.names.branch, common))
@@ -263,29 +264,31 @@ def unknown_version(desired: Desired, expected: str) -> InputError:
     return error
 
 
-def _become(branch: str, versions: t.Sequence[str]) -> str:
+def _become(branch: str, versions: t.Sequence[Version]) -> str:
     """Say that the packages of a branch are those of another one by now."""
-    found = sorted({driver_branches.branch(one) for one in versions})
+    found = sorted({one.branch for one in versions})
     return f"; {branch} has become {', '.join(found)}" if branch and branch not in found else ""
 
 
-def _there(observed: Observed, names: t.Sequence[str], fitting: t.Sequence[str]) -> t.List[str]:
+def _there(
+    observed: Observed, names: t.Sequence[str], fitting: t.Sequence[Version]
+) -> t.List[Version]:
     """Return the installed versions that will do."""
-    installed = [upstream(observed.installed(name) or "-") for name in names]
+    installed = map(observed.driver, names)
     return [
         one for one in installed if one in fitting and driver_branches.able([one], observed.gpus)
     ]
 
 
-def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[str]) -> t.List[str]:
+def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[Version]) -> t.List[Version]:
     """Return the versions that are not newer than apt would choose by itself, newest first, then the others."""
-    order = observed.upstreams(kernel)
+    order = observed.drivers(kernel)
     candidate = observed.candidate(kernel)
-    first = order.index(upstream(candidate)) if candidate in observed.versions(kernel) else 0
+    first = order.index(Version.of(candidate)) if candidate in observed.versions(kernel) else 0
     return sorted(fitting, key=lambda one: order.index(one) < first)
 
 
-def _full(observed: Observed, wanted: str, name: str, version: t.Optional[str]) -> str:
+def _full(observed: Observed, wanted: str, name: str, version: t.Optional[Version]) -> str:
     """Return a package's full version; ``version`` is None where it need not match."""
     versions = observed.versions(name)
     if wanted in versions:
@@ -294,5 +297,5 @@ def _full(observed: Observed, wanted: str, name: str, version: t.Optional[str]) 
     return next(
         one
         for one in preferred
-        if one is not None and (version is None or upstream(one) == version)
+        if one is not None and (version is None or Version.of(one) == version)
     )

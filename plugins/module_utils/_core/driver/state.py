@@ -14,10 +14,11 @@ from ..device_nodes import NOTHING_MISSING, DeviceNodes
 from ..errors import InputError
 from ..in_use.users import User
 from ..packages import package, repository
-from ..packages.apt import Source, upstream
+from ..packages.apt import Source
 from ..packages.package import Package, Policy, Relations, Removal
 from ..packages.repository import Known, Repository
 from ..text.masking import masked_text
+from .branches import NO_VERSION, Version
 from .kernel import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names
 from .releases import table
@@ -44,7 +45,7 @@ class Desired:
     """What the user wants."""
 
     state: str
-    version: str
+    version: Version
     kernel_modules: str
     components: t.Tuple[str, ...]
     hold: bool
@@ -69,6 +70,7 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
     """Return what the options say; InputError names the one that cannot be meant."""
     named = params["repository"], params["source"]
     parsed = {
+        "version": Version(params["version"]),
         "runfile": _runfile(params),
         "components": tuple(params["components"]),
         "repository": parse_repository(*named) if params["state"] == "present" else None,
@@ -159,7 +161,7 @@ def versions(found: t.Iterable[str]) -> t.Dict[str, str]:
 class Installed(t.NamedTuple):
     """What NVIDIA's installer has left: a version, empty where it left nothing; what its run needs."""
 
-    version: str = ""
+    version: Version = NO_VERSION
     dkms: bool = False
     missing: t.Tuple[str, ...] = ()
     present: bool = True
@@ -202,7 +204,7 @@ class Observed:
     kernel: str
     headers: bool
     gpus: t.Tuple[t.Tuple[str, str], ...]
-    loaded: t.Optional[t.Tuple[str, str]]
+    loaded: t.Optional[t.Tuple[Version, str]]
     nouveau: bool
     own_sources: t.Optional[str]
     record: Record
@@ -225,7 +227,7 @@ class Observed:
     nvswitch: bool = False
     bridged: bool = False
     fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    libraries: t.Tuple[str, ...] = ()
+    libraries: t.Tuple[Version, ...] = ()
     repository: Known = dataclasses.field(default_factory=Known)
     signing_key: t.Optional[SigningKey] = None
     runfile: Installed = dataclasses.field(default_factory=Installed)
@@ -240,6 +242,9 @@ class Observed:
     undone: Record = dataclasses.field(default_factory=Record)
     device_nodes: DeviceNodes = NOTHING_MISSING
     today: datetime.date = datetime.date.min
+    _offered: t.Dict[str, t.Tuple[Version, ...]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""
@@ -271,9 +276,16 @@ class Observed:
         installed = self.installed(package)
         return versions if installed is None or installed in versions else (*versions, installed)
 
-    def upstreams(self, package: str) -> t.List[str]:
-        """Return the same versions as their authors count them."""
-        return list(dict.fromkeys(map(upstream, self.versions(package))))
+    def drivers(self, package: str) -> t.Tuple[Version, ...]:
+        """Return the driver's versions in the same, parsed once."""
+        if package not in self._offered:
+            found = dict.fromkeys(map(Version.of, self.versions(package)))
+            self._offered[package] = tuple(found)
+        return self._offered[package]
+
+    def driver(self, package: str) -> Version:
+        """Return the driver's version in an installed package's, empty where it is not installed."""
+        return Version.of(self.installed(package))
 
     def candidate(self, package: str) -> t.Optional[str]:
         """Return the version that apt would install."""

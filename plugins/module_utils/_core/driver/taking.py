@@ -10,8 +10,8 @@ import typing as t
 
 from ..in_use import holders
 from ..in_use.busy import refuse_if_busy
-from ..packages.apt import upstream
 from ..steps import IDLE_GPU, Plan, Step
+from .branches import Version
 from .select import Choice
 from .state import Observed
 
@@ -48,7 +48,7 @@ def _replaces(params: t.Mapping[str, t.Any], observed: Observed, choice: Choice)
         return True
     for name, version in params["packages"].items():
         have = observed.installed(name)
-        if have and (version is None or upstream(version) != upstream(have)):
+        if have and (version is None or Version.of(version) != Version.of(have)):
             return True
         if not have and observed.type_of(name):
             return True

@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ..agent.resources import HEALTHY, count
+from ..driver.branches import Version
 from ..driver.releases import standing
 from ..driver.releases.table import Table
 from ..text import json_data
@@ -30,7 +31,7 @@ def driver(
     """
     if not loaded:
         return {}
-    version = str(loaded["version"])
+    version = Version(str(loaded["version"]))
     return {
         "version": version,
         "type": loaded.get("kind", ""),

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..device_nodes import Differing, way_back
-from ..driver.branches import fits
+from ..driver.branches import Version
 from ..driver_units import FABRIC_SERVICE
 from .check import Check, because, judged, skipped, warned
 
@@ -81,7 +81,7 @@ def _version(found: Driver, wanted: Wanted) -> Check:
         )
         step = "reboot the node, or reload the modules (nvidia_driver_reload: when_idle)"
         return judged(VERSION, words, step)
-    if fits(found.loaded, wanted.version):
+    if Version(found.loaded).fits(wanted.version):
         return Check(VERSION)
     words = f"version {found.loaded} is loaded, and nvidia_driver_version asks for {wanted.version}"
     if wanted.source == "preinstalled":

@@ -9,6 +9,7 @@ import dataclasses
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.adoption import found
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import ubuntu
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel import (
@@ -34,7 +35,7 @@ def installed_by_hand(**changes: object):  # type: ignore[no-untyped-def]
         names=RHEL,
         policies={name: Policy("580.95.05-1", ("580.95.05-1",)) for name in names},
         nvidia_installer=True,
-        runfile=Installed("580.65.06"),
+        runfile=Installed(Version("580.65.06")),
         **changes,
     )
 
@@ -105,7 +106,7 @@ def test_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> N
 def test_tracking_packages_that_are_there_are_those_of_branch_and_type_without_any_metapackage(
     kind: str, ending: str, tracks: list[str]
 ) -> None:
-    names = ubuntu.UBUNTU.names(Offer(), Wanted("580", kind, KERNEL, ending=ending))
+    names = ubuntu.UBUNTU.names(Offer(), Wanted(Version("580"), kind, KERNEL, ending=ending))
     there = (
         "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
         "linux-modules-nvidia-580-server-aws",

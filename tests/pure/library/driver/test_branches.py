@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import (
+    NO_VERSION,
     NoSupport,
+    Version,
     able,
     unsupported,
 )
@@ -19,7 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import 
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile, Streams
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
 
-from tests.fakes.packages.driver_nodes import DESIRED, KERNEL, OFFERED, node, package
+from tests.fakes.packages.driver_nodes import DESIRED, KERNEL, OFFERED, asked, node, package
 
 NEWER, LAST, OLD = "595.71.05-1", "580.159.03-1", "550.163.01-2"
 ALL = {name: Policy(NEWER, (NEWER, LAST, OLD)) for name in OFFERED}
@@ -31,7 +33,7 @@ def gpus(*architectures: str) -> tuple[tuple[str, str], ...]:
 
 def version(*architectures: str, kind: str = "proprietary", **desired: Any) -> str | None:
     observed = node(policies=ALL, gpus=gpus(*architectures))
-    return observed.family.choose(observed, dataclasses.replace(DESIRED, **desired), kind).version
+    return observed.family.choose(observed, asked(**desired), kind).version
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_newest_branch_that_runs_the_gpus_is_taken(
 
 def test_branch_that_is_asked_for_and_runs_no_gpu_names_gpu_and_rule() -> None:
     with pytest.raises(NoSupport) as caught:
-        version("volta", "volta", version="595")
+        version("volta", "volta", version=Version("595"))
     assert "595.71.05 does not run the volta GPU 0000:10:00.0" in caught.value.message
     assert caught.value.cause == "580 is the last branch for volta GPUs"
     with pytest.raises(NoSupport, match="blackwell GPUs need branch 570 or later"):
@@ -61,7 +63,7 @@ def test_branch_that_is_asked_for_and_runs_no_gpu_names_gpu_and_rule() -> None:
 
 def test_branch_that_runs_some_of_the_gpus_is_taken_with_a_warning() -> None:
     observed = node(policies=ALL, gpus=gpus("volta", "ampere"))
-    wanted = dataclasses.replace(DESIRED, version="595")
+    wanted = dataclasses.replace(DESIRED, version=Version("595"))
     found = plan(observed, wanted, check_mode=True)
     assert [one for one in found.warnings if "volta GPU 0000:10:00.0 does not run" in one]
     assert not [one for one in found.warnings if "0000:11:00.0" in one]
@@ -87,14 +89,18 @@ def test_lists_are_read_anew_before_a_node_is_given_up() -> None:
 
 def test_installer_of_nvidia_is_held_to_the_same_rule() -> None:
     wanted = dataclasses.replace(
-        DESIRED, source="runfile", runfile=Runfile("/n.run", "0" * 64), version="595.71.05"
+        DESIRED, source="runfile", runfile=Runfile("/n.run", "0" * 64), version=Version("595.71.05")
     )
     with pytest.raises(NoSupport, match="580 is the last branch for pascal GPUs"):
         plan(node(gpus=gpus("pascal")), wanted, check_mode=True)
 
 
 def test_versions_that_cannot_be_read_are_not_judged() -> None:
-    assert unsupported("", gpus("volta")) == unsupported("latest", gpus("volta")) == []
+    assert (
+        unsupported(NO_VERSION, gpus("volta"))
+        == unsupported(Version("latest"), gpus("volta"))
+        == []
+    )
     assert able([], gpus("volta")) == []
 
 

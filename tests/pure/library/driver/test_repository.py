@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.ubuntu import UBUNTU
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
@@ -137,7 +138,7 @@ def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
 
 def named(offered: tuple[str, ...], wanted: str, installed: tuple[str, ...] = ()) -> Names:
     offer = Offer(frozenset(offered), installed=dict.fromkeys(installed, "1"))
-    return UBUNTU.names(offer, Wanted(wanted, "open", "6.8.0-40-generic", repository=True))
+    return UBUNTU.names(offer, Wanted(Version(wanted), "open", "6.8.0-40-generic", repository=True))
 
 
 BRANCHED = (
@@ -192,5 +193,5 @@ def test_persistence_daemon_for_ubuntu_is_found_under_either_name() -> None:
 def test_fabric_manager_under_the_name_that_is_offered(
     offered: tuple[str, ...], wanted: str, fabric: str
 ) -> None:
-    switched = Wanted(wanted, nvswitch=True)
+    switched = Wanted(Version(wanted), nvswitch=True)
     assert DEBIAN.names(Offer(frozenset(offered)), switched).fabric == fabric

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import parse_traces
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Installed, Runfile
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
@@ -55,6 +56,6 @@ def test_packages_and_the_installer_are_not_mixed() -> None:
     with pytest.raises(NodeError, match=r"installed from packages: .*libcuda1.*state absent"):
         actions(converged(runfile=Installed()), **asked)
     assert actions(node(runfile=Installed()), **asked)[0] == "runfile"
-    there = node(runfile=Installed(VERSION), nvidia_installer=True)
+    there = node(runfile=Installed(Version(VERSION)), nvidia_installer=True)
     with pytest.raises(NodeError, match="NVIDIA's own installer is on the node"):
         actions(there)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.packages.driver_nodes import (
-    DESIRED,
     KERNEL,
     MATCHED,
     NEW,
@@ -34,6 +32,7 @@ from tests.fakes.packages.driver_nodes import (
     OLD,
     USER_SPACE,
     WANTED,
+    asked,
     node,
     package,
     recording,
@@ -44,7 +43,7 @@ TRIXIE = node(policies=parse_policy(recording("policy-trixie")))
 
 
 def choice(observed: Observed, kind: str = "open", **desired: Any) -> Choice:
-    return observed.family.choose(observed, dataclasses.replace(DESIRED, **desired), kind)
+    return observed.family.choose(observed, asked(**desired), kind)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import re
 import typing as t
 
 from ...errors import InputError
-from .. import branches
+from ..branches import Version
 from ..names import Names, part
 from ..state import Observed
 
@@ -26,7 +26,7 @@ CUDA = ((580, "13"), (525, "12"), (450, "11"))
 
 def cuda(version: str) -> str:
     """Return the major version of CUDA of a driver's version or branch, empty where it is not known."""
-    number = int(branches.branch(version) or 0)
+    number = int(Version(version).branch or 0)
     return next((major for first, major in CUDA if number >= first), "")
 
 

@@ -15,9 +15,9 @@ import functools
 import re
 import typing as t
 
-from ...packages.apt import upstream
 from ...packages.package import Policy
 from .. import branches as driver_branches
+from ..branches import Version
 from ..family import Family
 from ..kernels import newer, order
 from ..names import Names, Offer, Wanted, fabric
@@ -53,10 +53,10 @@ def kernel_flavour(kernel: str) -> str:
     return match[1] if match else "default"
 
 
-def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[str]:
+def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[Version]:
     """Return the driver's versions that packages share."""
     found = [policies[name].versions if name in policies else () for name in names]
-    return frozenset.intersection(*(frozenset(map(upstream, versions)) for versions in found))
+    return frozenset.intersection(*(frozenset(map(Version.of, versions)) for versions in found))
 
 
 def built_for(version: str) -> str:
@@ -72,7 +72,9 @@ def _nearest(versions: t.Iterable[str], kernel: str) -> t.List[str]:
 
 
 def _builds(observed: Observed, package: str, driver: t.Optional[str]) -> t.List[str]:
-    return [one for one in observed.versions(package) if built_for(one) and upstream(one) == driver]
+    return [
+        one for one in observed.versions(package) if built_for(one) and Version.of(one) == driver
+    ]
 
 
 def build(observed: Observed, package: str, driver: str) -> t.Optional[str]:
@@ -112,7 +114,7 @@ def generation(package: str) -> str:
     return found[1] if found else ""
 
 
-def usable(observed: Observed, package: str, drivers: t.Sequence[str]) -> t.Sequence[str]:
+def usable(observed: Observed, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
     """Return those of the driver's versions that the running kernel has a build of, all where there is none."""
     return [one for one in drivers if build(observed, package, one)] or drivers
 
@@ -158,8 +160,8 @@ class Suse(Family):
         What is installed stays where it fits.
         """
         flavour = kernel_flavour(wanted.kernel)
-        version = upstream(wanted.version or driver_branches.last(wanted.gpus))
-        older = int(driver_branches.branch(version) or NEWER_FROM) < NEWER_FROM
+        version = Version.of(wanted.version or driver_branches.last(wanted.gpus))
+        older = int(version.branch or NEWER_FROM) < NEWER_FROM
         policies = dict(offered.policies)
         for name in offered.installed.keys() & set(self.candidates(wanted.kernel)):
             found = policies.get(name, Policy(None, ()))
@@ -167,9 +169,7 @@ class Suse(Family):
 
         def rank(package: str, generation: str) -> int:
             both = _common(policies, package, UTILITIES.format(generation))
-            return (
-                0 if any(driver_branches.fits(one, version) for one in both) else 1 if both else 2
-            )
+            return 0 if any(one.fits(version) for one in both) else 1 if both else 2
 
         def package(generation: str, of: str) -> str:
             def place(name: str) -> t.Tuple[int, bool, bool]:
@@ -189,7 +189,7 @@ class Suse(Family):
         utilities = UTILITIES.format(generation)
         # Older utilities have the persistence daemon in them.
         both = _common(policies, DAEMON, utilities)
-        daemon = DAEMON if any(driver_branches.fits(one, version) for one in both) else utilities
+        daemon = DAEMON if any(one.fits(version) for one in both) else utilities
         kernel = {of: package(generation, of) for of in KERNEL}
         compute = f"nvidia-compute-{generation}"
         return Names(

@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...packages.apt import upstream
 from ...steps import Step
 from .. import branches as driver_branches
 from .. import select
 from ..adoption.found import taken
+from ..branches import NO_VERSION, Version
 from ..family import Family, otherwise
 from ..kernels import flavours, newer, order
 from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, part
@@ -50,11 +50,11 @@ COMMON: t.Dict[str, t.Any] = {
 
 def branches(
     names: t.Iterable[str], module_type: str, pattern: t.Pattern[str] = SERVER
-) -> t.Tuple[str, ...]:
+) -> t.Tuple[Version, ...]:
     """Return the branches that have the kernel modules of a module type, newest first."""
     ending = "-open" if module_type == "open" else None
     matches = [match for match in map(pattern.fullmatch, names) if match and match[2] == ending]
-    return tuple(sorted({match[1] for match in matches}, key=int, reverse=True))
+    return tuple(sorted({Version(match[1]) for match in matches}, key=int, reverse=True))
 
 
 def _is_unsupported(offered: Offer, branch: str, wanted: Wanted) -> bool:
@@ -72,7 +72,7 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
     matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
     there = [match[1] for match in matches if match and match[1]]
     have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
-    found = [driver_branches.branch(wanted.version), *have, *able, NO_BRANCH]
+    found = [wanted.version.branch, *have, *able, NO_BRANCH]
     branch = next(filter(None, found))
     server = f"{branch}{wanted.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
@@ -111,7 +111,7 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
         "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
     ) in offered.names
     have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
-    asked = driver_branches.branch(wanted.version or driver_branches.last(wanted.gpus))
+    asked = (wanted.version or driver_branches.last(wanted.gpus)).branch
     branch = asked or next((one for one in known if one in have), "")
     if branch not in known:
         branch = "" if unified or not known else branch or known[0]
@@ -134,14 +134,14 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
     )
 
 
-def built_for(needs: t.Iterable[str], anchor: str) -> str:
+def built_for(needs: t.Iterable[str], anchor: str) -> Version:
     """Return the version of the driver by what a package needs of the anchor, empty where it does not say."""
     pattern = re.compile(re.escape(anchor) + r" \(>= (\S+)\)")
     found = [match[1] for match in map(pattern.fullmatch, needs) if match]
-    return upstream(f"{found[0]}-") if found else ""
+    return Version.of(f"{found[0]}-") if found else NO_VERSION
 
 
-def builds(observed: Observed, package: str) -> t.Dict[str, str]:
+def builds(observed: Observed, package: str) -> t.Dict[str, Version]:
     """Return the driver's version of each version of a package, newest first, empty where it is not known."""
     needs = observed.relations.get(package, {})
     return {
@@ -165,14 +165,14 @@ def of_kernel(observed: Observed, kind: str, kernel: str) -> str:
     return name[: -len(observed.kernel)] + kernel if name.endswith(observed.kernel) else ""
 
 
-def waiting(observed: Observed, kind: str) -> t.Tuple[str, str]:
+def waiting(observed: Observed, kind: str) -> t.Tuple[Version, str]:
     """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
-    version = upstream(observed.installed(observed.names.anchor) or "-")
+    version = observed.driver(observed.names.anchor)
     for kernel in newer(observed):
         package = of_kernel(observed, kind, kernel)
         if builds(observed, package).get(observed.installed(package) or "") == version:
             return version, kernel
-    return "", ""
+    return NO_VERSION, ""
 
 
 def covered(observed: Observed, kind: str, version: str) -> int:
@@ -272,10 +272,10 @@ def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> boo
 
 
 def _first(
-    observed: Observed, kind: str, versions: t.Sequence[str], matched: t.Sequence[str]
-) -> str:
+    observed: Observed, kind: str, versions: t.Sequence[Version], matched: t.Sequence[str]
+) -> Version:
     """Return the version that is installed, else the first of those with modules for most of the newer kernels."""
-    have = {upstream(observed.installed(name) or "-") for name in matched}
+    have = {*map(observed.driver, matched)}
     if versions[0] in have:
         return versions[0]
     return max(versions, key=lambda one: covered(observed, kind, one))

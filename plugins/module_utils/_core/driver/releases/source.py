@@ -12,11 +12,10 @@ from ...packages.repository import Repository
 from ...steps import Step
 from .. import branches as driver_branches
 from .. import distributions
-from ..branches import branch
+from ..branches import NO_VERSION, Version
 from ..names import PLACE
 from ..state import Desired, Observed
 from . import standing
-from .table import numbers
 
 AUTO = "auto"
 Nvidias = t.Callable[[], t.Optional[Repository]]
@@ -29,7 +28,7 @@ class Source(t.NamedTuple):
     """
 
     name: str
-    version: str
+    version: Version
     repository: t.Optional[Repository] = None
     why: str = ""
     fresh: bool = False
@@ -85,21 +84,22 @@ def _kept(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
     return Source("repository", version, repository, "the node's driver is from one")
 
 
-def _stays(observed: Observed, desired: Desired) -> str:
+def _stays(observed: Observed, desired: Desired) -> Version:
     """Return the branch of the driver on the node where that runs the GPUs, else the one that is supported longest."""
-    of = branch(max(observed.libraries, key=numbers, default=""))
+    newest = max(observed.libraries, key=lambda one: one.numbers, default=NO_VERSION)
+    of = Version(newest.branch)
     if of and driver_branches.able([of], observed.gpus):
         return of
     table = desired.releases
-    return standing.supported(table, observed.today, observed.gpus) if table else ""
+    return standing.supported(table, observed.today, observed.gpus) if table else NO_VERSION
 
 
 def _fresh(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
     """Return the source for a node without a driver."""
     version, table = desired.version, desired.releases
-    carried = distributions.branch(observed.distribution, observed.codename)
+    carried = Version(distributions.branch(observed.distribution, observed.codename))
     found = Source("distribution", version, why="no driver is on the node", fresh=True)
-    if not carried or (version and branch(version) == carried):
+    if not carried or (version and version.branch == carried):
         return found
     why = f"{observed.title} has branch {carried}"
     if not version:

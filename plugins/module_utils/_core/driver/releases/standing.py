@@ -9,20 +9,20 @@ import datetime
 import typing as t
 
 from .. import branches as driver_branches
-from ..branches import Gpus, branch
-from .table import Branch, Bulletin, Table, numbers
+from ..branches import NO_VERSION, Gpus, Version
+from .table import Branch, Bulletin, Table
 
 OLD = datetime.timedelta(days=180)  # about as long as NVIDIA takes for two bulletins
 UNKNOWN = Branch()
 NVIDIAS = "nvidia_driver_source: repository and nvidia_driver_repository: nvidia"
 
 
-def support(version: str, table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
+def support(version: Version, table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
     """Return the branch of a version and whether it is past its support, JSON-able; None is what is not known."""
-    row = table.branches.get(branch(version), UNKNOWN)
+    row = table.branches.get(version.branch, UNKNOWN)
     end = row.end_of_support
     return {
-        "branch": branch(version),
+        "branch": version.branch,
         "kind": row.kind,
         "first_release": str(row.first_release) if row.first_release else None,
         "end_of_support": str(end) if end else None,
@@ -31,32 +31,32 @@ def support(version: str, table: Table, today: datetime.date) -> t.Dict[str, t.A
     }
 
 
-def security(version: str, table: Table) -> t.Dict[str, t.Any]:
+def security(version: Version, table: Table) -> t.Dict[str, t.Any]:
     """Return the floor of a version's branch and whether it is below, JSON-able; None is what is not known.
 
     ``unlisted`` are the bulletins since the branch's last floor, or its first release, that have none for it.
     """
-    found = floor(branch(version), table)
+    found = floor(version.branch, table)
     return {
-        "floor": found.floors[branch(version)] if found else None,
+        "floor": found.floors[version.branch] if found else None,
         "bulletin": found.id if found else None,
         "date": str(found.date) if found else None,
         "url": found.url if found else None,
         "below": below(version, table) if found else None,
-        "unlisted": [one.id for one in unlisted(branch(version), table)],
+        "unlisted": [one.id for one in unlisted(version.branch, table)],
     }
 
 
 def floor(of: str, table: Table) -> t.Optional[Bulletin]:
     """Return the bulletin with the highest floor of a branch, the first of equals, None where no one has any."""
     listing = [one for one in table.bulletins if of in one.floors]
-    return max(listing, key=lambda one: numbers(one.floors[of]), default=None)
+    return max(listing, key=lambda one: one.floors[of].numbers, default=None)
 
 
-def below(version: str, table: Table) -> bool:
+def below(version: Version, table: Table) -> bool:
     """Tell whether a version is below the floor of its branch."""
-    found = floor(branch(version), table)
-    return found is not None and numbers(version) < numbers(found.floors[branch(version)])
+    found = floor(version.branch, table)
+    return found is not None and version.numbers < found.floors[version.branch].numbers
 
 
 def unlisted(of: str, table: Table) -> t.List[Bulletin]:
@@ -66,15 +66,16 @@ def unlisted(of: str, table: Table) -> t.List[Bulletin]:
     return [one for one in table.bulletins if days and one.date > max(days)]
 
 
-def supported(table: Table, today: datetime.date, gpus: Gpus) -> str:
+def supported(table: Table, today: datetime.date, gpus: Gpus) -> Version:
     """Return the branch to move to: of those that run all GPUs the one that is supported longest, empty for none."""
+    rows = ((row, Version(name)) for name, row in table.branches.items())
     found = [
-        (row.end_of_support, name)
-        for name, row in table.branches.items()
+        (row.end_of_support, branch)
+        for row, branch in rows
         if row.end_of_support and row.end_of_support >= today and not row.ended
-        if row.kind != "new feature" and not driver_branches.unsupported(name, gpus)
+        if row.kind != "new feature" and not driver_branches.unsupported(branch, gpus)
     ]
-    return max(found)[1] if found else ""
+    return max(found)[1] if found else NO_VERSION
 
 
 def age(table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
@@ -84,12 +85,12 @@ def age(table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
 
 
 def warnings(
-    version: str,
-    newest: str,
+    version: Version,
+    newest: Version,
     table: t.Optional[Table],
     today: datetime.date,
     gpus: Gpus,
-    offered: str = "",
+    offered: Version = NO_VERSION,
 ) -> t.List[str]:
     """Return what is wrong with a version.
 
@@ -98,11 +99,11 @@ def warnings(
     """
     if table is None or not version:
         return []
-    found = floor(branch(version), table)
-    row = table.branches.get(branch(version), UNKNOWN)
+    found = floor(version.branch, table)
+    row = table.branches.get(version.branch, UNKNOWN)
     words = []
     if found is not None and below(version, table):
-        least = found.floors[branch(version)]
+        least = found.floors[version.branch]
         words.append(
             f"the driver {version} is below {least}, the first of its branch without the vulnerabilities of NVIDIA's "
             f"security bulletin {found.id} of {found.date} ({found.url}). Next step: {_to(least, newest, offered)}"
@@ -112,13 +113,13 @@ def warnings(
     return words
 
 
-def _to(least: str, newest: str, offered: str) -> str:
+def _to(least: Version, newest: Version, offered: Version) -> str:
     """Say how to come to a version at least."""
-    if numbers(newest) >= numbers(least):
-        return f"nvidia_driver_version: '{branch(least)}' with nvidia_driver_update: true brings {newest}"
+    if newest.numbers >= least.numbers:
+        return f"nvidia_driver_version: '{least.branch}' with nvidia_driver_update: true brings {newest}"
     if not newest:
         return f"install {least} or later"
-    if numbers(offered) >= numbers(least):
+    if offered.numbers >= least.numbers:
         return (
             f"the sources offer {offered} without modules for the running kernel yet: wait for them, or take it with "
             f"nvidia_driver_version: '{offered}', whose modules DKMS builds"
@@ -129,10 +130,10 @@ def _to(least: str, newest: str, offered: str) -> str:
     )
 
 
-def _past(version: str, row: Branch, table: Table, today: datetime.date, gpus: Gpus) -> str:
+def _past(version: Version, row: Branch, table: Table, today: datetime.date, gpus: Gpus) -> str:
     since = f" since {row.end_of_support}" if row.end_of_support else ""
-    text = f"the driver {version} is of branch {branch(version)}, which NVIDIA does not support any more{since}"
-    later = ", ".join(one.id for one in unlisted(branch(version), table))
+    text = f"the driver {version} is of branch {version.branch}, which NVIDIA does not support any more{since}"
+    later = ", ".join(one.id for one in unlisted(version.branch, table))
     text += f"; it has no release for the security bulletins since then, {later}" if later else ""
     other = supported(table, today, gpus)
     if not other:

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ...errors import InputError
+from ..branches import Version
 from .known import TABLE
 
 VERSION = re.compile(r"\d+(?:\.\d+){1,3}", re.ASCII)
@@ -41,7 +42,7 @@ class Bulletin(t.NamedTuple):
     id: str
     date: datetime.date
     url: str
-    floors: t.Mapping[str, str]
+    floors: t.Mapping[str, Version]
 
 
 class Table(t.NamedTuple):
@@ -76,12 +77,6 @@ def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:
     )
 
 
-def numbers(version: str) -> t.Tuple[int, ...]:
-    """Return a version as numbers that compare; what does not begin with a number is older than all."""
-    found = re.match(r"[0-9.]*", version)
-    return tuple(int(one) for one in (found[0] if found else "").split(".") if one)
-
-
 def _branch(key: str, value: t.Any) -> Branch:
     row = _mapping(key, value, "kind, first_release, end_of_support")
     _check_keys(key, row, ("kind", "first_release", "end_of_support", "ended", *ORIGIN))
@@ -114,12 +109,13 @@ def _bulletin(key: str, value: t.Any) -> Bulletin:
     )
 
 
-def _version(key: str, branch: str, value: t.Any) -> str:
+def _version(key: str, branch: str, value: t.Any) -> Version:
     if not isinstance(value, str) or not VERSION.fullmatch(value):
         raise InputError.of(key, value, f"a version in quotes, such as '{branch}.95.05'")
-    if value.partition(".")[0] != branch:
+    found = Version(value)
+    if found.branch != branch:
         raise InputError.of(key, value, f"a version of branch {branch}")
-    return value
+    return found
 
 
 def _branch_name(key: str, name: t.Any) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.components import (
     packages as components,
 )
@@ -29,7 +30,7 @@ NAMES = {
     "ubuntu": UBUNTU.names(Offer(SERVER), Wanted()),
     "ubuntu, NVIDIA's": UBUNTU.names(Offer(UNIFIED), Wanted(repository=True)),
     "rhel": RHEL.names(Offer(), Wanted()),
-    "suse": SUSE.names(Offer(), Wanted("580", kernel=KERNEL)),
+    "suse": SUSE.names(Offer(), Wanted(Version("580"), kernel=KERNEL)),
 }
 VIDEO = {
     "debian": {"libnvcuvid1", "libnvidia-encode1"},

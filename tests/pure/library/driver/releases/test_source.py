@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._core.driver import distributions
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.source import (
     Source,
@@ -50,7 +51,7 @@ def known() -> Repository:
 
 
 def source(observed: Observed, version: str = "", **wanted: Any) -> Source:
-    return chosen(observed, dataclasses.replace(AUTO, version=version, **wanted), known)
+    return chosen(observed, dataclasses.replace(AUTO, version=Version(version), **wanted), known)
 
 
 def bare(codename: str = "trixie", day: datetime.date = DAY, **changes: Any) -> Observed:
@@ -131,7 +132,7 @@ def test_a_second_run_chooses_what_the_first_has_chosen_on_whatever_day(
         today=later,
         record=recorded(repository=first.name == "repository"),
         repository=files,
-        libraries=(brought,),
+        libraries=(Version(brought),),
     )
     again = source(second, version)
     assert (again.name, again.version, again.repository) == first[:3]
@@ -194,7 +195,7 @@ def test_a_driver_from_a_repository_stays_in_its_branch_and_at_its_address() -> 
     assert source(ours).repository == NVIDIAS  # so that what has changed in them is put right
     gone = dataclasses.replace(there, repository=Known())
     assert source(gone).repository == NVIDIAS
-    moved = dataclasses.replace(ours, libraries=("550.163.01",), gpus=B200)
+    moved = dataclasses.replace(ours, libraries=(Version("550.163.01"),), gpus=B200)
     assert source(moved).version == "580"
 
 

@@ -9,12 +9,12 @@ import datetime
 import re
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import standing
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import (
     Branch,
     Bulletin,
     Table,
-    numbers,
     parse,
 )
 from hypothesis import given
@@ -33,9 +33,9 @@ def table() -> Table:
 
 
 @st.composite
-def versions(draw: st.DrawFn, branch: str = "") -> str:
+def versions(draw: st.DrawFn, branch: str = "") -> Version:
     first = branch or draw(st.sampled_from(BRANCHES))
-    return f"{first}.{draw(st.integers(0, 300))}.{draw(st.integers(0, 99)):02}"
+    return Version(f"{first}.{draw(st.integers(0, 300))}.{draw(st.integers(0, 99)):02}")
 
 
 @st.composite
@@ -65,15 +65,15 @@ def tables(draw: st.DrawFn) -> Table:
 def test_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
     known: Table, version: str
 ) -> None:
-    found = standing.security(version, known)
+    found = standing.security(Version(version), known)
     branch = version[:3]
     floors = [one.floors[branch] for one in known.bulletins if branch in one.floors]
     if not floors:
         assert (found["floor"], found["bulletin"], found["below"]) == (None, None, None)
         return
     assert found["floor"] in floors
-    assert all(numbers(one) <= numbers(found["floor"]) for one in floors)
-    assert found["below"] is any(numbers(version) < numbers(one) for one in floors)
+    assert all(one.numbers <= found["floor"].numbers for one in floors)
+    assert found["below"] is any(version.numbers < one.numbers for one in floors)
     named = next(one for one in known.bulletins if one.floors.get(branch) == found["floor"])
     assert (named.id, str(named.date)) == (found["bulletin"], found["date"])
 
@@ -82,8 +82,8 @@ def test_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
 def test_newer_version_is_never_below_where_an_older_one_is_not(
     known: Table, one: str, other: str
 ) -> None:
-    older, newer = sorted((one, other), key=numbers)
-    assert standing.below(newer, known) <= standing.below(older, known)
+    older, newer = sorted((one, other), key=lambda text: Version(text).numbers)
+    assert standing.below(Version(newer), known) <= standing.below(Version(older), known)
 
 
 @given(tables(), versions())
@@ -101,7 +101,7 @@ def test_bulletins_that_list_the_branch_are_never_called_unlisted(
 def test_what_is_past_its_support_stays_so(
     known: Table, version: str, today: datetime.date, days: int
 ) -> None:
-    found = standing.support(version, known, today)
+    found = standing.support(Version(version), known, today)
     row = known.branches.get(version[:3])
     if row is None or (row.end_of_support is None and not row.ended):
         assert (found["past"], found["days"]) == (None, None)
@@ -109,7 +109,7 @@ def test_what_is_past_its_support_stays_so(
     if row.end_of_support is not None:
         assert found["days"] == (row.end_of_support - today).days
         assert found["past"] is (row.ended or found["days"] < 0)
-    later = standing.support(version, known, today + datetime.timedelta(days))
+    later = standing.support(Version(version), known, today + datetime.timedelta(days))
     assert found["past"] <= later["past"]
 
 
@@ -120,7 +120,7 @@ def test_branch_to_move_to_is_supported_and_runs_the_gpus(
     able = {
         name: row.end_of_support
         for name, row in known.branches.items()
-        if standing.support(f"{name}.1", known, today)["past"] is False
+        if standing.support(Version(f"{name}.1"), known, today)["past"] is False
         if row.kind != "new feature" and (gpus != V100 or int(name) <= 580)
     }
     found = standing.supported(known, today, gpus)
@@ -131,14 +131,14 @@ def test_branch_to_move_to_is_supported_and_runs_the_gpus(
 def test_there_is_a_warning_exactly_where_the_result_says_so(
     known: Table, version: str, today: datetime.date
 ) -> None:
-    found = standing.warnings(version, version, known, today, H100)
+    found = standing.warnings(Version(version), Version(version), known, today, H100)
     wrong = [
-        standing.security(version, known)["below"] is True,
-        standing.support(version, known, today)["past"] is True,
+        standing.security(Version(version), known)["below"] is True,
+        standing.support(Version(version), known, today)["past"] is True,
     ]
     assert len(found) == sum(wrong)
-    assert standing.warnings(version, version, None, today, H100) == []
-    assert standing.warnings("", "", known, today, H100) == []
+    assert standing.warnings(Version(version), Version(version), None, today, H100) == []
+    assert standing.warnings(Version(""), Version(""), known, today, H100) == []
 
 
 @pytest.mark.parametrize(
@@ -156,18 +156,18 @@ def test_there_is_a_warning_exactly_where_the_result_says_so(
     ],
 )
 def test_driver_below_the_floor_is_told_what_helps(newest: str, step: str) -> None:
-    (found,) = standing.warnings("580.95.05", newest, table(), DAY, H100)
+    (found,) = standing.warnings(Version("580.95.05"), Version(newest), table(), DAY, H100)
     assert found.startswith("the driver 580.95.05 is below 580.178.04, the first of its branch")
     assert "bulletin 5861 of 2026-09-30 (https://nvidia.custhelp.com/" in found
     assert re.search(step, found)
 
 
 def test_driver_at_the_floor_of_a_supported_branch_is_all_right() -> None:
-    assert standing.warnings("580.178.04", "580.178.04", table(), DAY, H100) == []
+    assert standing.warnings(Version("580.178.04"), Version("580.178.04"), table(), DAY, H100) == []
 
 
 def test_branch_past_its_support_is_told_which_one_is_not() -> None:
-    (found,) = standing.warnings("550.163.01", "550.163.01", table(), DAY, H100)
+    (found,) = standing.warnings(Version("550.163.01"), Version("550.163.01"), table(), DAY, H100)
     assert "branch 550, which NVIDIA does not support any more since 2025-06-30" in found
     assert "security bulletins since then, 5670, 5703, 5747, 5821, 5861" in found
     assert found.endswith(
@@ -177,14 +177,14 @@ def test_branch_past_its_support_is_told_which_one_is_not() -> None:
 
 
 def test_branch_that_ended_at_an_unknown_time_is_past_it() -> None:
-    (found,) = standing.warnings("575.57.08", "575.57.08", table(), DAY, H100)
+    (found,) = standing.warnings(Version("575.57.08"), Version("575.57.08"), table(), DAY, H100)
     assert "branch 575, which NVIDIA does not support any more; it has no release" in found
 
 
 def test_branch_that_nobody_knows_says_nothing() -> None:
-    assert standing.warnings("999.1.1", "999.1.1", table(), DAY, H100) == []
-    assert standing.security("999.1.1", table())["unlisted"] == []
-    assert standing.support("999.1.1", table(), DAY)["past"] is None
+    assert standing.warnings(Version("999.1.1"), Version("999.1.1"), table(), DAY, H100) == []
+    assert standing.security(Version("999.1.1"), table())["unlisted"] == []
+    assert standing.support(Version("999.1.1"), table(), DAY)["past"] is None
 
 
 def test_point_release_and_an_old_table_are_notes() -> None:

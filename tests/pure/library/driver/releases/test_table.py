@@ -11,10 +11,10 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.known import TABLE
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import (
     Branch,
-    numbers,
     parse,
 )
 from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
@@ -130,4 +130,4 @@ def test_whatever_is_written_is_a_table_or_refused(value: object) -> None:
 
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=4), st.sampled_from(["", "-2", "rc1"]))
 def test_versions_compare_as_numbers(parts: list[int], ending: str) -> None:
-    assert numbers(".".join(map(str, parts)) + ending) == tuple(parts)
+    assert Version(".".join(map(str, parts)) + ending).numbers == tuple(parts)

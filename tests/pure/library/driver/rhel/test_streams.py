@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
     parse_enabled,
     stream_fits,
@@ -37,7 +38,7 @@ def streams(enabled: str = "") -> Streams:
     ],
 )
 def test_a_stream_fits_its_branch_and_kind(stream: str, version: str, kind: str, fit: bool) -> None:
-    assert stream_fits(stream, version, kind) is fit
+    assert stream_fits(stream, Version(version), kind) is fit
 
 
 @pytest.mark.parametrize(
@@ -49,14 +50,14 @@ def test_a_stream_fits_its_branch_and_kind(stream: str, version: str, kind: str,
     ],
 )
 def test_exact_branch_comes_before_the_one_that_rolls(version: str, kind: str, wanted: str) -> None:
-    found = stream_step(streams(), version, kind)
+    found = stream_step(streams(), Version(version), kind)
     assert found is not None
     assert found.params == {"stream": wanted, "before": ""}
 
 
 def test_unknown_branch_lists_the_streams() -> None:
     with pytest.raises(InputError, match=r"'999'.*stream.*open kernel modules: .*580-open"):
-        stream_step(streams(), "999", "open")
+        stream_step(streams(), Version("999"), "open")
 
 
 def test_module_that_is_not_enabled() -> None:

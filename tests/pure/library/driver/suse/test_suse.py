@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import (
     SUSE,
     kernel_flavour,
@@ -52,7 +53,9 @@ def names(
 ) -> Names:
     policies = {name: Policy(versions[0], tuple(versions)) for name, versions in offered.items()}
     there = {name: offered[name][0] for name in installed}
-    return SUSE.names(Offer(policies=policies, installed=there), Wanted(wanted, kind, kernel))
+    return SUSE.names(
+        Offer(policies=policies, installed=there), Wanted(Version(wanted), kind, kernel)
+    )
 
 
 @pytest.mark.parametrize(

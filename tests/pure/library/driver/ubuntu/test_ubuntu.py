@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.ubuntu import (
     UBUNTU,
     branches,
@@ -31,7 +32,7 @@ def names(
     version: str = "", *there: str, kind: str = "open", gpus: tuple[tuple[str, str], ...] = ()
 ) -> Names:
     offered = Offer(SERVERS, installed=dict.fromkeys(there, "1"))
-    return UBUNTU.names(offered, Wanted(version, kind, "6.8.0-85-generic", gpus=gpus))
+    return UBUNTU.names(offered, Wanted(Version(version), kind, "6.8.0-85-generic", gpus=gpus))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_branches_for_servers_are_told_from_those_for_desktops(
 def test_names_are_those_of_the_recorded_lists(
     listed: tuple[str, ...], kernel: str, kind: str
 ) -> None:
-    found = UBUNTU.names(Offer(frozenset(listed)), Wanted("570", kind, kernel))
+    found = UBUNTU.names(Offer(frozenset(listed)), Wanted(Version("570"), kind, kernel))
     wanted = {*found.user_space, found.anchor, *found.companion}
     assert wanted <= set(listed)
     assert {found.prebuilt[kind], found.kernel[kind]} & set(listed)

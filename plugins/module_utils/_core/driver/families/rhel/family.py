@@ -13,20 +13,23 @@ import typing as t
 
 from ....errors import NodeError
 from ....steps import Step
-from ... import branches
+from ...branches import NO_VERSION, Version
 from ...family import Family
 from ...kernel import SigningKey
 from ...names import Names, Offer, Wanted, fabric
+from ...report import uses_dkms
 from ...select import Choice
 from ...state import Desired, Observed
-from . import precompiled, prerequisites, streams
+from . import precompiled, streams
 
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
 DKMS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
+LOCKING = "python3-dnf-plugin-versionlock"
+OWN = ("fedora", "amzn")  # they have dkms themselves
 # dnf's plugin, dkms and who brings it: EPEL in the repositories of the distributions, Oracle's copy of it.
 NEEDS = (
-    "python3-dnf-plugin-versionlock",
+    LOCKING,
     "dkms",
     "epel-release",
     *(f"oracle-epel-release-el{one}" for one in (8, 9, 10)),
@@ -56,7 +59,7 @@ class Rhel(Family):
     pattern = f"{'|'.join(DKMS.values())}|{precompiled.PATTERN}"
     has_precompiled = True
     module = streams.MODULE
-    locking = prerequisites.LOCKING
+    locking = LOCKING
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
         """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
@@ -104,15 +107,15 @@ class Rhel(Family):
             precompiled.check_required(observed.kernel, found.kernel, names)
         return found
 
-    def newest(self, observed: Observed, desired: Desired, kind: str) -> str:
+    def newest(self, observed: Observed, desired: Desired, kind: str) -> Version:
         """Return the newest version of a branch, which precompiled kernel modules have in their packages' names."""
         names = observed.names
         if not precompiled.is_precompiled(names.kernel.get(kind, "")):
-            return super().choose(observed, desired, kind).version or ""
+            return super().choose(observed, desired, kind).version or NO_VERSION
         ready = precompiled.of_kernel(names.precompiled, observed.kernel, kind)
-        there = observed.upstreams(names.user_space[0])
-        fitting = (one for one in ready if one in there and branches.fits(one, desired.version))
-        return next(fitting, "")
+        there = observed.drivers(names.user_space[0])
+        fitting = (one for one in ready if one in there and one.fits(desired.version))
+        return next(fitting, NO_VERSION)
 
     def streams(self, observed: Observed, desired: Desired) -> t.List[Step]:
         """Return the step that enables the module stream of the version."""
@@ -121,8 +124,15 @@ class Rhel(Family):
         return [step] if step else []
 
     def prerequisites(self, observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
-        """Return the step that installs EPEL and dnf's plugin."""
-        return prerequisites.steps(observed, desired, choice)
+        """Return the step that installs EPEL, which has dkms, and dnf's plugin that locks versions."""
+        epel = _epel(observed, desired) if _lacks_dkms(observed, choice) else ""
+        found = [epel] if epel else []
+        found += [LOCKING] if observed.lacks_locking else []
+        if not found:
+            return []
+        # What EPEL has is not known before.
+        params = {"packages": dict.fromkeys(found), "remove": (), "pins": {}, "opens": bool(epel)}
+        return [Step("install", f"install {' and '.join(found)}, which the driver needs", params)]
 
     def refuse_others(self, installed: t.Iterable[str]) -> None:
         """Refuse where the driver of another packager is installed."""
@@ -144,6 +154,43 @@ class Rhel(Family):
         except NodeError as error:
             error.hint += precompiled.instead(observed.names, desired.precompiled)
             raise
+
+
+def _lacks_dkms(observed: Observed, choice: Choice) -> bool:
+    """Tell whether DKMS is to build and is neither there nor offered."""
+    new = choice.version is not None and not observed.installed(choice.kernel)
+    there = observed.installed("dkms") or observed.candidate("dkms")
+    return new and uses_dkms(choice) and not there
+
+
+def _epel(observed: Observed, desired: Desired) -> str:
+    """Return the package that brings EPEL."""
+    names = [one for one in observed.names.needs if "epel-release" in one]
+    offered = next((one for one in names if observed.candidate(one)), "")
+    there = next((one for one in names if observed.installed(one)), "")
+    if offered and not there and desired.prerequisites == "install":
+        return offered
+    cause, hint = _words(observed, offered, there)
+    raise NodeError(
+        "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
+        cause=cause,
+        hint=hint,
+    )
+
+
+def _words(observed: Observed, offered: str, there: str) -> t.Tuple[str, str]:
+    """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
+    if observed.distribution in OWN:
+        words = "the distribution's own repositories have it, and are off or exclude it"
+        return words, "enable them, and see to excludepkgs in dnf's configuration"
+    if there:
+        words = f"it comes from EPEL: {there} is installed and its repository off"
+        return words, "enable its repository: dnf config-manager --set-enabled epel"
+    words = "it comes from EPEL, which the node does not have"
+    if offered:
+        advice = f"set prerequisites to install, which installs {offered} from your sources, or install it yourself"
+        return words, advice
+    return words, "enable EPEL, or another source that has dkms"
 
 
 RHEL = Rhel()

@@ -14,6 +14,7 @@ import typing as t
 
 from ....errors import NodeError
 from ... import branches
+from ...branches import NO_VERSION, Version
 from ...names import Names, Offer, Wanted
 
 PREFIX = "kmod-*nvidia"
@@ -26,21 +27,21 @@ def is_precompiled(package: str) -> bool:
     return bool(re.fullmatch(PATTERN, package))
 
 
-def version_of(package: str) -> str:
+def version_of(package: str) -> Version:
     """Return the driver's version in a package's name."""
     found = VERSION.search(package)
-    return found[1] if found else ""
+    return Version(found[1] if found else "")
 
 
-def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[str, str]:
+def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version, str]:
     """Return those of the packages that are for a kernel, by their version, newest first."""
     base, _plus, variant = kernel.partition("+")
     short = base.rpartition(".")[0].rpartition(".")[0]
     start = f"kmod-{variant}-nvidia-" if variant else "kmod-nvidia-"
     start += "open-" if kind == "open" else ""
     form = re.compile(rf"{re.escape(start)}(\d+(?:\.\d+)+)-{re.escape(short)}")
-    found = {match[1]: match[0] for match in map(form.fullmatch, names) if match}
-    order = sorted(found, key=lambda one: [int(n) for n in one.split(".")], reverse=True)
+    found = {Version(match[1]): match[0] for match in map(form.fullmatch, names) if match}
+    order = sorted(found, key=lambda one: one.numbers, reverse=True)
     return {version: found[version] for version in order}
 
 
@@ -52,10 +53,10 @@ def choose(offered: Offer, wanted: Wanted, kind: str) -> t.Tuple[str, ...]:
     names = {*offered.names, *offered.installed}
     found = of_kernel(names, wanted.kernel, kind)
     version = wanted.version.split(":")[-1].split("-")[0]
-    fitting = [one for one in found if branches.fits(one, version)]
+    fitting = [one for one in found if one.fits(version)]
     able = branches.able(fitting, wanted.gpus)
     there = [] if wanted.newest else [one for one in able if found[one] in offered.installed]
-    chosen = next(iter((*there, *able)), "")
+    chosen = next(iter((*there, *able)), NO_VERSION)
     kernels = (wanted.kernel, *(one for one in wanted.kernels if one != wanted.kernel))
     packages = (of_kernel(names, one, kind).get(chosen, "") for one in kernels)
     return tuple(one for one in packages if one)

@@ -9,11 +9,11 @@ import re
 import typing as t
 
 from ....errors import InputError
-from ....packages.apt import upstream
 from ....packages.package import Policy
 from ....packages.rpm import ordered
 from ....steps import Step
 from ... import branches as driver_branches
+from ...branches import Version
 from ...select import wanted_type
 from ...state import Desired, Observed, Streams
 from .precompiled import is_precompiled, version_of
@@ -65,7 +65,7 @@ def with_stream(
     return {**others, **ordered(found)}
 
 
-def wanted(observed: Observed, desired: Desired) -> t.Tuple[str, str]:
+def wanted(observed: Observed, desired: Desired) -> t.Tuple[Version, str]:
     """Return the version or branch that a stream must have, empty where all will do, and the type of modules.
 
     The type is empty where the modules are in no stream.
@@ -78,36 +78,36 @@ def wanted(observed: Observed, desired: Desired) -> t.Tuple[str, str]:
     return version, kind
 
 
-def stream_fits(stream: str, version: str, kind: str) -> bool:
+def stream_fits(stream: str, version: Version, kind: str) -> bool:
     """Tell whether a stream has a version and a module type; an empty version fits every branch."""
-    branch = driver_branches.branch(version) or r"\d+"
+    branch = version.branch or r"\d+"
     return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}{ENDINGS[kind]}", stream))
 
 
-def _fitting(streams: Streams, version: str, kind: str) -> t.List[str]:
+def _fitting(streams: Streams, version: Version, kind: str) -> t.List[str]:
     """Return the streams of a module type that have a version."""
-    number = upstream(version)
+    number = Version.of(version)
     return [
         name
         for name, rows in streams.offered.items()
         if stream_fits(name, version, kind)
-        and any(driver_branches.fits(upstream(one), number) for _name, _machine, one in rows)
+        and any(Version.of(one).fits(number) for _name, _machine, one in rows)
     ]
 
 
-def choose_stream(streams: Streams, version: str, kind: str) -> str:
+def choose_stream(streams: Streams, version: Version, kind: str) -> str:
     """Return the stream to enable, empty where the one that is enabled fits or none does."""
     fitting = _fitting(streams, version, kind)
     if streams.enabled in fitting:
         return ""
-    exact = f"{driver_branches.branch(version)}{ENDINGS[kind]}"
+    exact = f"{version.branch}{ENDINGS[kind]}"
     preferred = [one for one in (exact, ROLLING[kind]) if one in fitting]
     return next(iter(preferred), "") or max(
-        fitting, key=lambda one: int(driver_branches.branch(one)), default=""
+        fitting, key=lambda one: int(Version(one).branch), default=""
     )
 
 
-def stream_step(streams: Streams, version: str, kind: str) -> t.Optional[Step]:
+def stream_step(streams: Streams, version: Version, kind: str) -> t.Optional[Step]:
     """Return the step, None where the enabled stream fits or none is offered.
 
     InputError names the streams that are offered where none of them fits.
