@@ -90,7 +90,14 @@ def lines(found: Mapping[str, Any]) -> list[str]:
             f"{step['action']}: {step['summary']}",
             *(f"needs {one}" for one in step.get("needs", [])),
         ]
-        rows.append("; ".join([*words, *(f"{key} {json.dumps(one)}" for key, one in more.items())]))
+        rows.append(
+            "; ".join(
+                [
+                    *words,
+                    *(f"{key} {json.dumps(more[key], sort_keys=True)}" for key in sorted(more)),
+                ]
+            )
+        )
     for key in ("reboot_required", "blocked_by", "warnings"):
         rows += [f"{key}: {one}" for one in plan.get(key, [])]
     rows += [f"refused: {found[key]}" for key in ("message", "cause", "hint") if key in found]
