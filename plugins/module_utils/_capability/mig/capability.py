@@ -36,7 +36,7 @@ from ..._host.api import Host
 from ..._nvml.mig import Changes, planned, read
 from ..._nvml.real import Nvml, open_nvml
 from .. import boot
-from ..in_use import allocated, services
+from ..in_use import allocated
 from ..in_use.services import Services
 from ..in_use.users import user_of
 from ..nodeinfo import gpus as gpus_on_bus

@@ -55,9 +55,7 @@ SUPPORTED = (
     ),
     Distribution(RHEL, "Fedora", known.FEDORA, {one: one for one in ("43", "44")}),
     Distribution(RHEL, "Amazon Linux", known.AMAZON, {"2023": "2023"}),
-    Distribution(
-        SUSE, "SUSE", known.SUSE, {one: one for one in ("15.6", "15.7", "16.0")}
-    ),
+    Distribution(SUSE, "SUSE", known.SUSE, {one: one for one in ("15.6", "15.7", "16.0")}),
 )
 
 
