@@ -15,7 +15,6 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._capability import recorded
 from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
     RUNTIME,
-    SPEC,
     ToolkitCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm import capability as dcgm
@@ -23,6 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.reco
     Records,
     Written,
 )
+from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, EXPORTER, parameters

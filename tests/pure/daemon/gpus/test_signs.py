@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_plugin._shared._core.gpu import Condition
 from gpu_plugin.gpus.health import Health
-from gpu_plugin.model.inventory import GpuView
+from gpu_plugin.model.inventory import GpuView, Problem
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 
@@ -43,7 +43,7 @@ class Node:
     def restart(self) -> None:
         self.start(self.health.memory())
 
-    def look(self, now: GpuView) -> list[str]:
+    def look(self, now: GpuView) -> list[Problem]:
         return list(self.health.judge(inventory(now), 1).values())
 
     def comes_back(self, now: GpuView) -> bool:
@@ -136,8 +136,8 @@ def test_the_reason_says_what_brings_it_back_on_this_driver() -> None:
         (told(rows_failed=True), "another GPU in its place: no reset repairs it"),
         (told(recovery=1), "what the driver asks for: it says itself when that is done"),
     ):
-        (reason,) = Node(now).look(now)
-        assert way_back in reason, now
+        (problem,) = Node(now).look(now)
+        assert way_back in problem.recovery, now
 
 
 def test_an_operators_word_is_enough_but_for_what_the_gpu_still_says() -> None:
@@ -155,5 +155,5 @@ def test_of_a_mig_instance_its_destruction_is_a_way_too() -> None:
     now = inventory(view(0, "1g.10gb"))
     health.judge(now, 1)
     health.xid("GPU-0", 199, 7, 0)
-    (reason,) = health.judge(now, 1).values()
-    assert reason.endswith("; or its MIG instance destroyed and made again")
+    (problem,) = health.judge(now, 1).values()
+    assert problem.recovery.endswith("; or its MIG instance destroyed and made again")
