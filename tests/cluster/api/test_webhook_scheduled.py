@@ -133,8 +133,7 @@ def empty(cluster: Cluster) -> Iterator[None]:
     """No pod has anything, before and after."""
     yield
     for one in pods(cluster):
-        body: Json = {"gracePeriodSeconds": 0}
-        cluster.admin.ask("removing", "DELETE", f"{PODS}/{one['metadata']['name']}", body)
+        cluster.remove(f"{PODS}/{one['metadata']['name']}", {"gracePeriodSeconds": 0})
     eventually(lambda: not pods(cluster))
     path = f"{DRA}/namespaces/default/resourceclaims"
     for one in cluster.read(path)["items"]:  # as the garbage collector does
