@@ -19,7 +19,7 @@ from .._host.packages.api import PackageManager
 from .nodeinfo import os_release
 from .recorded import Additions, package_manager
 
-S = t.TypeVar("S", bound="Observed[t.Any]")
+S = t.TypeVar("S", bound=Observed[t.Any])
 R = t.TypeVar("R", bound=Record)
 Params = t.Mapping[str, t.Any]
 

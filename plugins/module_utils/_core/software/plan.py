@@ -12,7 +12,7 @@ from ..errors import OLD_LISTS, NodeError
 from ..steps import Plan, Step
 from .state import Observed
 
-S = t.TypeVar("S", bound="Observed[t.Any]")
+S = t.TypeVar("S", bound=Observed[t.Any])
 D = t.TypeVar("D")
 REPAIR = Step("repair", "finish what a killed package manager has begun")
 REFRESH = Step("refresh", "refresh the package lists")

@@ -20,7 +20,9 @@ from ...names import Names, Offer, Wanted, fabric
 from ...report import uses_dkms
 from ...select import Choice
 from ...state import Desired, Observed
-from . import precompiled, streams
+from . import precompiled
+from .streams import MODULE, stream_step
+from .streams import wanted as wanted_stream
 
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
@@ -58,7 +60,7 @@ class Rhel(Family):
     name = "rhel"
     pattern = f"{'|'.join(DKMS.values())}|{precompiled.PATTERN}"
     has_precompiled = True
-    module = streams.MODULE
+    module = MODULE
     locking = LOCKING
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
@@ -119,8 +121,8 @@ class Rhel(Family):
 
     def streams(self, observed: Observed, desired: Desired) -> t.List[Step]:
         """Return the step that enables the module stream of the version."""
-        version, of = streams.wanted(observed, desired)
-        step = streams.stream_step(observed.streams, version, of) if of else None
+        version, of = wanted_stream(observed, desired)
+        step = stream_step(observed.streams, version, of) if of else None
         return [step] if step else []
 
     def prerequisites(self, observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
