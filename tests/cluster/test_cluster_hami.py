@@ -54,7 +54,7 @@ def serving(cluster: Cluster, folder: Path) -> Iterator[None]:
     kubeconfig.write_text(cluster.node.run("cat", "/etc/kubernetes/admin.conf"))
     words = ["--kubeconfig", str(kubeconfig), "--namespace", "gpu-node"]
     words += ["--listen", f"0.0.0.0:{port}", "--metrics-address", f"127.0.0.1:{metrics}"]
-    program = [sys.executable, "-m", "gpu_plugin", "webhook", *words]
+    program = [sys.executable, "-m", "gpu_cluster", "webhook", *words]
     ready = ["curl", "--silent", "--fail", f"http://127.0.0.1:{metrics}/readyz"]
     with (folder / "webhook.log").open("w") as log, subprocess.Popen(program, stderr=log) as one:
         eventually(lambda: subprocess.run(ready, check=False, capture_output=True).returncode, 0)
