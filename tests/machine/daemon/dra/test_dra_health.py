@@ -113,8 +113,8 @@ def test_metrics_tell_of_claims_and_of_what_each_gpu_gave(make_dra: MakeDra) -> 
     node.start_pod(claim)
     uuid = node.uuids()[0]
     labels = {"uuid": uuid, "index": "0"}
-    eventually(lambda: metrics.value("gpu_plugin_dra_gpu_shares", **labels) == 1)
-    assert metrics.value("gpu_plugin_dra_claims", state="prepared") == 1
+    eventually(lambda: metrics.value("gpu_plugin_dra_claims", state="prepared") == 1)
+    assert metrics.value("gpu_plugin_dra_gpu_shares", **labels) == 1
     assert metrics.value("gpu_plugin_dra_gpu_memory_bytes", **labels) == 10000 << 20
     assert metrics.value("gpu_plugin_dra_gpu_cores_percent", **labels) == 30
     assert metrics.value("gpu_plugin_dra_registered") == 1
