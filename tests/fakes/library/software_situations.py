@@ -27,6 +27,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.package im
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, EXPORTER, parameters
 from tests.fakes.library.software_nodes import Shelf, Situation, SoftwareNode, told
+from tests.fakes.packages.pgp_keys import EXAMPLE
 from tests.support.paths import FAKES
 
 RECORDED = FAKES / "library/recordings/software"
@@ -38,24 +39,9 @@ DCGM_OLD, DCGM_NEW = "1:4.5.2-1", "1:4.6.0-1"
 PARTS = ("core", "cuda12", "cuda13", "proprietary", "proprietary-cuda12", "proprietary-cuda13")
 PROGRAM = {"location": "/srv/dcgm-exporter", "sha256": hashlib.sha256(b"program").hexdigest()}
 PACKAGED = {"package": EXPORTER, "version": "4.8.1"}
-# The public key of an example in RFC 9580, appendix A.3.
-KEY = """\
------BEGIN PGP PUBLIC KEY BLOCK-----
-
-xioGY4d/4xsAAAAg+U2nu0jWCmHlZ3BqZYfQMxmZu52JGggkLq2EVD34laPCsQYf
-GwoAAABCBYJjh3/jAwsJBwUVCg4IDAIWAAKbAwIeCSIhBssYbE8GCaaX5NUt+mxy
-KwwfHifBilZwj2Ul7Ce62azJBScJAgcCAAAAAK0oIBA+LX0ifsDm185Ecds2v8lw
-gyU2kCcUmKfvBXbAf6rhRYWzuQOwEn7E/aLwIwRaLsdry0+VcallHhSu4RN6HWaE
-QsiPlR4zxP/TP7mhfVEe7XWPxtnMUMtf15OyA51YBM4qBmOHf+MZAAAAIIaTJINn
-+eUBXbki+PSAld2nhJh/LVmFsS+60WyvXkQ1wpsGGBsKAAAALAWCY4d/4wKbDCIh
-BssYbE8GCaaX5NUt+mxyKwwfHifBilZwj2Ul7Ce62azJAAAAAAQBIKbpGG2dWTX8
-j+VjFM21J0hqWlEg+bdiojWnKfA5AQpWUWtnNwDEM0g12vYxoWM8Y81W+bHBw805
-I8kWVkXU6vFOi+HWvv/ira7ofJu16NnoUkhclkUrk0mXubZvyl4GBg==
------END PGP PUBLIC KEY BLOCK-----
-"""
 REPOSITORY = {
     "url": "https://mirror/toolkit",
-    "key": KEY,
+    "key": EXAMPLE,
     "key_fingerprints": [],
     "suite": "/",
     "components": [],

@@ -103,12 +103,12 @@ class DcgmCapability(Software[Observed, Record]):
 
     def _enable(self, params: Params) -> None:
         self._added.remember(enabled=self._added.record.enabled | {params["unit"]})
-        self._run("enable", params)
+        self._systemctl("enable", params["unit"])
         self._start(params)
 
     def _start(self, params: Params) -> None:
         self._manage(params)
-        self._run("restart", params)
+        self._systemctl("restart", params["unit"])
         self._await(params["unit"])
 
     def _running(self) -> str:
@@ -131,9 +131,6 @@ class DcgmCapability(Software[Observed, Record]):
                 raise failure(self._host, unit, f"{unit} does not stay up")
             before = pid
             time.sleep(LOOK_SECONDS)
-
-    def _run(self, verb: str, params: Params) -> None:
-        self._systemctl(verb, params["unit"])
 
     def _program(self, params: Params) -> None:
         self._added.remember(exporter=True)

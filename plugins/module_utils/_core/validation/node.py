@@ -12,6 +12,7 @@ from ..errors import InputError, NodeError
 from ..gpu import Gpu, MigDevice, Process
 from ..gpu_record import NOT_RECORDED, Gpus
 from ..in_service import Change
+from ..options.validate import SPEC
 from ..text.shown import counted
 from . import cdi, containers, dra, driver, gpus, plugin, services
 from .cdi import Current, Runtime
@@ -24,17 +25,7 @@ from .driver import Wanted as WantedDriver
 from .gpus import Layout
 from .services import Unit
 
-COMPONENTS = (
-    "driver",
-    "runtime",
-    "toolkit",
-    "mig",
-    "cdi",
-    "device_plugin",
-    "labels",
-    "dcgm",
-    "validate",
-)
+COMPONENTS: t.Sequence[str] = SPEC["argument_spec"]["components"]["choices"]
 # What is on its way in the first seconds after a change.
 SETTLING = {plugin.REGISTRATION, plugin.ALLOCATABLE, plugin.DEVICES, plugin.MPS, services.LABELS}
 # A device is unhealthy until the CDI specification that was made anew has it.

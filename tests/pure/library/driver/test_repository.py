@@ -32,25 +32,12 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository
     step,
 )
 
-# The public key of an example in RFC 9580, appendix A.3.
-KEY = """\
------BEGIN PGP PUBLIC KEY BLOCK-----
+from tests.fakes.packages.pgp_keys import EXAMPLE
 
-xioGY4d/4xsAAAAg+U2nu0jWCmHlZ3BqZYfQMxmZu52JGggkLq2EVD34laPCsQYf
-GwoAAABCBYJjh3/jAwsJBwUVCg4IDAIWAAKbAwIeCSIhBssYbE8GCaaX5NUt+mxy
-KwwfHifBilZwj2Ul7Ce62azJBScJAgcCAAAAAK0oIBA+LX0ifsDm185Ecds2v8lw
-gyU2kCcUmKfvBXbAf6rhRYWzuQOwEn7E/aLwIwRaLsdry0+VcallHhSu4RN6HWaE
-QsiPlR4zxP/TP7mhfVEe7XWPxtnMUMtf15OyA51YBM4qBmOHf+MZAAAAIIaTJINn
-+eUBXbki+PSAld2nhJh/LVmFsS+60WyvXkQ1wpsGGBsKAAAALAWCY4d/4wKbDCIh
-BssYbE8GCaaX5NUt+mxyKwwfHifBilZwj2Ul7Ce62azJAAAAAAQBIKbpGG2dWTX8
-j+VjFM21J0hqWlEg+bdiojWnKfA5AQpWUWtnNwDEM0g12vYxoWM8Y81W+bHBw805
-I8kWVkXU6vFOi+HWvv/ira7ofJu16NnoUkhclkUrk0mXubZvyl4GBg==
------END PGP PUBLIC KEY BLOCK-----
-"""
 MARK = "CB186C4F0609A697E4D52DFA6C722B0C1F1E27C18A56708F6525EC27BAD9ACC9"
 VALUES: dict[str, Any] = {
     "url": "https://mirror/cuda/repos/debian12/x86_64",
-    "key": KEY,
+    "key": EXAMPLE,
     "key_fingerprints": [],
     "suite": "/",
     "components": [],
@@ -59,10 +46,12 @@ VALUES: dict[str, Any] = {
 
 
 def test_fingerprint_of_a_key_of_version_6() -> None:
-    assert [one.fingerprint for one in read(KEY, "key")] == [MARK]
+    assert [one.fingerprint for one in read(EXAMPLE, "key")] == [MARK]
 
 
-@pytest.mark.parametrize("text", ["", "no key", KEY.replace("xioG", "####"), KEY[:60] + KEY[-40:]])
+@pytest.mark.parametrize(
+    "text", ["", "no key", EXAMPLE.replace("xioG", "####"), EXAMPLE[:60] + EXAMPLE[-40:]]
+)
 def test_what_is_no_key_is_named(text: str) -> None:
     with pytest.raises(InputError, match=r"repository\.key: .* expected an OpenPGP public key"):
         read(text, "repository.key")
@@ -99,7 +88,7 @@ def test_source_and_repository_go_together() -> None:
 def test_a_repository_becomes_sources_and_preferences_of_apt() -> None:
     found = parse({**VALUES, "suite": "stable", "components": ["main"]}, "repository")
     assert found is not None
-    texts = files(found, PLACE, "debian", read(KEY, "key"))
+    texts = files(found, PLACE, "debian", read(EXAMPLE, "key"))
     assert "Suites: stable\nComponents: main\nSigned-By: /etc/apt/keyrings/" in texts[PLACE.sources]
     assert 'Package: *\nPin: origin "mirror"\nPin-Priority: 400\n' in texts[PLACE.preferences]
 
@@ -107,14 +96,16 @@ def test_a_repository_becomes_sources_and_preferences_of_apt() -> None:
 def test_other_repositories_on_the_disk_keep_their_priority() -> None:
     found = parse({**VALUES, "url": "file:///srv/driver"}, "repository")
     assert found is not None
-    assert "Package: *\n" not in files(found, PLACE, "ubuntu", read(KEY, "key"))[PLACE.preferences]
+    assert (
+        "Package: *\n" not in files(found, PLACE, "ubuntu", read(EXAMPLE, "key"))[PLACE.preferences]
+    )
 
 
 @pytest.mark.parametrize("family", RPM_FAMILIES)
 def test_a_repository_becomes_a_repo_file(family: str) -> None:
     found = parse({**VALUES, "signed_metadata": True}, "repository")
     assert found is not None
-    texts = files(found, PLACE, family, read(KEY, "key"))
+    texts = files(found, PLACE, family, read(EXAMPLE, "key"))
     assert (
         f"\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file://{PLACE.rpm_key}\n"
         in texts[PLACE.rpm_repositories[family]]

@@ -87,10 +87,8 @@ class Service(Process):
     NodeError: the configuration or the checkpoint can't be used.
     """
 
-    SIGNALS = (
-        *Process.SIGNALS,
-        signal.SIGUSR1,
-    )  # after which the end is for good: the slices go first
+    # After SIGUSR1 the end is for good: the slices go first.
+    SIGNALS = (*Process.SIGNALS, signal.SIGUSR1)
 
     def __init__(self, paths: Paths, source: Source) -> None:
         super().__init__(StateFile(paths.status_file, compact=True), TICK, FEED)
@@ -137,12 +135,7 @@ class Service(Process):
         self._serve = Chore("kubelet", "the kubelet can't be served", self._driver.tick)
         self._enforce = Chore("enforcement", "what enforces shares fails", self._enforcements.tick)
         self._publish = Chore("slices", "what is published can't be built", self._want)
-        forgotten = Forgotten(
-            users,
-            self._checkpoint,
-            api.gone,
-            self._preparer.unprepare,
-        )
+        forgotten = Forgotten(users, self._checkpoint, api.gone, self._preparer.unprepare)
         self._forgotten = Chore("forgotten", "forgotten claims are not given back", forgotten.look)
         self._looking, self._looked = Worker("forgotten"), time.monotonic()
         self._refresh = Chore("refresh", "claims' specifications are old", self._preparer.refresh)

@@ -193,7 +193,7 @@ class Offered:
 
     def judged(self, mps: MpsState) -> Offered:
         """Return the same with what MPS has against devices, which it is asked once these are what it is to share."""
-        found = {name: mps.judge(Devices.of(those)) for name, those in self.resources.items()}
+        found = {name: mps.judge(those) for name, those in self.resources.items()}
         return replace(self, resources=found)
 
     @property

@@ -39,11 +39,6 @@ DROP_IN_TEXT = """\
 [Unit]
 ConditionPathExists=!/
 """
-FAMILIES = {
-    **dict.fromkeys(("debian", "ubuntu"), "debian"),
-    **dict.fromkeys(("rhel", "rocky", "almalinux", "centos", "fedora", "amzn"), "rhel"),
-    **dict.fromkeys(("sles", "opensuse-leap"), "suse"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
