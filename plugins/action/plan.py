@@ -13,16 +13,9 @@ import typing as t
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible_collections.gpu.node.plugins.action.preflight import (
-    ROOT,
-    WHEELHOUSE,
-    Problems,
-    Values,
-)
-from ansible_collections.gpu.node.plugins.action.preflight import (
-    ActionModule as PreflightAction,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
+from ansible_collections.gpu.node.plugins.action.preflight import ROOT, WHEELHOUSE, Problems, Values
+from ansible_collections.gpu.node.plugins.action.preflight import ActionModule as PreflightAction
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import package
 
 TREE = "__device_plugin_package"

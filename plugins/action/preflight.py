@@ -14,20 +14,20 @@ import typing as t
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.parts import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra import allocation
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.options import VARIABLES
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import cut
+from ansible_collections.gpu.node.plugins.module_utils._base.variables import in_variables
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import cluster
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.parts import (
     COMPONENTS,
     EARLIER_HANDLER_PATH,
     SHARING,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent import role_config
-from ansible_collections.gpu.node.plugins.module_utils._core.dra import allocation
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.options.variables import VARIABLES
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import Problem
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import cut
-from ansible_collections.gpu.node.plugins.module_utils._core.variables import in_variables
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import Problem
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin import role_config
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -54,10 +54,7 @@ import typing as t
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import (
-    counted,
-    printable,
-)
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted, printable
 from ansible_collections.gpu.node.plugins.plugin_utils.progress import details, tasks, text, values
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import Live, width
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Failure, Node

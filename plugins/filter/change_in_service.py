@@ -54,7 +54,7 @@ _value:
 import json
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.in_service import (
+from ansible_collections.gpu.node.plugins.module_utils._node.in_service import (
     Asked,
     Change,
     refusal,

@@ -48,8 +48,8 @@ import copy
 import hashlib
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.objects import flat
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import flat
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
 
 VARIABLE = "fractions_device_config"

@@ -40,7 +40,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import whole
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import whole
 
 
 class FilterModule:

@@ -46,8 +46,8 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core import rollout
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.plugin_utils.controller import rollout
 
 NAMES = (rollout.SERIAL, rollout.UNAVAILABLE, rollout.FAIL_PERCENTAGE)
 

@@ -49,7 +49,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core import rollout
+from ansible_collections.gpu.node.plugins.plugin_utils.controller import rollout
 
 
 def rollout_stop(

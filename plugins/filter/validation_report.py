@@ -63,7 +63,7 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpu.node.plugins.module_utils._core.validation import report
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate import report
 
 
 def validation_report(

@@ -66,12 +66,10 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.bundle.capability import (
-    BundleCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._core.options.bundle import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._bundle.capability import BundleCapability
+from ansible_collections.gpu.node.plugins.module_utils._bundle.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 def main() -> None:

@@ -123,10 +123,10 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.cdi import CdiCapability
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._cdi.capability import CdiCapability
+from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 def main() -> None:

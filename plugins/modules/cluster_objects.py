@@ -68,17 +68,15 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.secrets import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.secrets import (
     hidden,
     values,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.cluster_objects import (
-    SPEC,
-)
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 class SilentModule(AnsibleModule):

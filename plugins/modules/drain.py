@@ -130,11 +130,11 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.drain.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.capability import (
     DrainCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.drain import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 def main() -> None:

@@ -190,13 +190,11 @@ problems:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
-    LookCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.plan import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
-from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import LookCapability
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.room import Room
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 def main() -> None:

@@ -108,12 +108,12 @@ seconds:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.bounded import BoundedHost
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.bounded import BoundedHost
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 def main() -> None:

@@ -86,13 +86,11 @@ allocatable:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.capability import (
     ValidatePodsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.validate_pods import (
-    SPEC,
-)
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from concurrent import futures
 from pathlib import Path
 
 import grpc
-from gpu_plugin._shared._core.gpu import Links
+from gpu_plugin._shared._base.gpu import Links
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.model.devices import Devices

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import GpuState, plan_gpu
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import GpuState, plan_gpu
 
 from tests.fakes.library.grids import A100, GPU
 from tests.fakes.library.oracle import ALL_A100, instances, layout

@@ -10,9 +10,9 @@ import time
 import tomllib
 from collections.abc import Callable
 
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits
-from ansible_collections.gpu.node.plugins.module_utils._core.text import toml_data
-from ansible_collections.gpu.node.plugins.module_utils._host import toml
+from ansible_collections.gpu.node.plugins.module_utils._base.text import toml_data
+from ansible_collections.gpu.node.plugins.module_utils._runtime import edits
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import toml
 
 TABLES = 3000
 ROUNDS = 5

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.names import ALL, DRIVER, SHARE, SHARE_CLASS
+from gpu_plugin._shared._base.dra.names import ALL, DRIVER, SHARE, SHARE_CLASS
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import parse

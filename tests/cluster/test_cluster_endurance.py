@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin._shared._core.agent import resources
+from gpu_plugin._shared._device_plugin import resources
 
 from tests.bench.rounds import Rounds
 from tests.cluster.cluster import Cluster

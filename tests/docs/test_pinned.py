@@ -71,8 +71,8 @@ def test_there_are_such_commands() -> None:
     fetching = {name for name, text in texts().items() if FETCHES.search(text)}
     assert {
         *("Makefile", "files/gpu_plugin/Containerfile", "tests/fakes/node/gpunode_tool/image.py"),
-        "plugins/module_utils/_capability/agent/release.py",
-        "plugins/module_utils/_host/pip.py",
+        "plugins/module_utils/_device_plugin/machine/release.py",
+        "plugins/module_utils/_bundle/machine/pip.py",
     } <= fetching
 
 

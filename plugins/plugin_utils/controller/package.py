@@ -10,12 +10,12 @@ import os
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.wheels import (
+from ansible_collections.gpu.node.plugins.module_utils._bundle.machine.tarball import write
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.wheels import (
     fits,
     listed_wheels,
     refusal,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.tarball import write
 
 UNITS = tuple(f"gpu-{name}.service" for name in ("device-plugin", "node-labels", "mps", "dra"))
 SKIPPED = ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "build")

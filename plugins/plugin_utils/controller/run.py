@@ -14,7 +14,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.in_service import TIME, Change
+from ansible_collections.gpu.node.plugins.module_utils._node.in_service import TIME, Change
 
 # In /proc/<pid>/stat behind the program's name: when it has started, in ticks since the boot, and the state of one that
 # has ended and was not waited for.

@@ -9,8 +9,8 @@ import dataclasses
 import functools
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.look.report import ahead
-from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import would
+from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import would
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.report import ahead
 
 from . import values
 from .difference import cut, difference

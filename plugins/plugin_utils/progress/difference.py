@@ -9,8 +9,8 @@ import difflib
 import json
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import as_yaml
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import counted
+from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import as_yaml
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted
 
 from .text import Line
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import as_yaml
+from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import as_yaml
 
 # Shown in other places of the display, or of no use to a reader.
 ELSEWHERE = (

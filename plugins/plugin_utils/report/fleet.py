@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import counted
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted
 
 from .nodes import FAILED, UNREACHABLE
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.in_service import Change
-from ansible_collections.gpu.node.plugins.module_utils._core.text.json_data import (
+from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import (
     MISREAD,
     NOT_UNDERSTOOD,
 )
+from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 
 from .gpus import NOWHERE, gpus, users
 from .shape import Fault, is_node

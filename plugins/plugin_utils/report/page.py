@@ -12,7 +12,7 @@ import json
 import typing as t
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import printable
 
 ASSETS = Path(__file__).resolve().parents[3] / "files" / "report"
 SCRIPT = ("nodes.js", "report.js")  # in one, in this order

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.text.json_data import is_whole
+from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import is_whole
 
 Holds = t.Callable[[t.Any], bool]
 

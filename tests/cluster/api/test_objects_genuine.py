@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.cluster_objects import (
-    SPEC,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.options import SPEC
 from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.kubernetes.administered import KINDS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.names import DRIVER, mig_name
+from gpu_plugin._shared._base.dra.names import DRIVER, mig_name
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import parse

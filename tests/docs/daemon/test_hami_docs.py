@@ -15,7 +15,7 @@ from gpu_cluster.hami.errors import Refused
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Device, Published
 from gpu_cluster.hami.settings import Settings
-from gpu_plugin._shared._core.dra.names import GPU, MIG, MPS, NONE, SHARE
+from gpu_plugin._shared._base.dra.names import GPU, MIG, MPS, NONE, SHARE
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.support.paths import REPOSITORY

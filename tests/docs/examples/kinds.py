@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import table
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases import table
 from gpu_plugin.config import configuration
 from gpu_plugin.config.strict_yaml import ConfigError
 

@@ -13,19 +13,19 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.action.plan import defaults
 from ansible_collections.gpu.node.plugins.action.preflight import RELEASES, configurations
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import table
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import (
     SPEC as VALIDATE,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases import table
 from gpu_cluster.hami import settings as hami
 from gpu_plugin.config.strict_yaml import ConfigError
 

@@ -21,7 +21,7 @@ PLUGIN_LICENSE = """\
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """
-SPECS = REPOSITORY / "plugins/module_utils/_core/options"
+LIBRARY = REPOSITORY / "plugins/module_utils"
 FRAGMENTS = REPOSITORY / "plugins/doc_fragments"
 ROLES = REPOSITORY / "roles"
 MARK = "written by make options"
@@ -30,10 +30,10 @@ FOREIGN = " # noqa: var-naming[no-role-prefix]"
 
 def files() -> dict[Path, str]:
     """Return each file by its path, as it has to be."""
-    found = {SPECS / "variables.py": _variables()}
+    found = {LIBRARY / "_base/options.py": _variables()}
     for table in tables.tables():
         for module in table.modules:
-            found[_place(table, module)] = _spec(table, module)
+            found[LIBRARY / table.rooms[module] / "options.py"] = _spec(table, module)
             found[FRAGMENTS / f"{table.name}.py"] = _fragment(table)
         if table.entries:
             role = ROLES / table.name
@@ -52,12 +52,6 @@ def write() -> None:
 
 def _says(table: Table) -> str:
     return f"{MARK} from options/{table.name}.yml"
-
-
-def _place(table: Table, module: str) -> Path:
-    """Return where a module's options are checked by: a module takes no other's to the node."""
-    folder = SPECS if module == table.name else SPECS / table.name
-    return folder / f"{module}.py"
 
 
 def _spec(table: Table, module: str) -> str:

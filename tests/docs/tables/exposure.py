@@ -13,12 +13,13 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm import exporter
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.desired import Exporter
-from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.mig import boot as mig_boot
-from gpu_plugin._shared._core.mig import label as mig_label
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import exporter
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.desired import Exporter
+from gpu_plugin._shared._base.services.mig import UNIT as MIG_UNIT
+from gpu_plugin._shared._cdi import boot as cdi_boot
+from gpu_plugin._shared._mig import boot as mig_boot
+from gpu_plugin._shared._mig import label as mig_label
 
 from tests.support.paths import REPOSITORY
 
@@ -35,7 +36,7 @@ FOLDER = REPOSITORY / "files/gpu_plugin/systemd"
 def units() -> dict[str, str]:
     """Return the text of each service that a node may have, by its name."""
     found = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.service"))}
-    found |= {mig_boot.UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
+    found |= {MIG_UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
     found[mig_label.UNIT] = mig_label.UNIT_TEXT
     found[device_nodes.UNIT] = device_nodes.UNIT_TEXT
     return {**found, exporter.UNIT: exporter.files(EXPORTER, "")[exporter.UNIT_FILE]}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.versions import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.versions import (
     FIRST,
     OLDEST,
     RECOMMENDED,
@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dra.versions import
     Trait,
     text,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import known
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases import known
 
 from tests.support.paths import REPOSITORY
 

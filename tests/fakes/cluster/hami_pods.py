@@ -13,7 +13,7 @@ from gpu_cluster.hami.errors import Refused
 from gpu_cluster.hami.mutation import Mutation, mutate
 from gpu_cluster.hami.published import Device, Published
 from gpu_cluster.hami.settings import Settings
-from gpu_plugin._shared._core.dra.names import MIG, MPS, NONE, SHARE
+from gpu_plugin._shared._base.dra.names import MIG, MPS, NONE, SHARE
 
 Json = dict[str, Any]
 SETTINGS = Settings()

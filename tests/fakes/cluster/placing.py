@@ -13,8 +13,8 @@ from gpu_cluster.placement.allocated import use_of
 from gpu_cluster.placement.candidates import Candidates, Refused
 from gpu_cluster.placement.search import search
 from gpu_cluster.placement.values import Devices, Given, added, broken
-from gpu_plugin._shared._core.dra.versions import RECOMMENDED, Version
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
+from gpu_plugin._shared._base.errors import NodeError
 
 Json = dict[str, Any]
 NODE = "node-1"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpu_plugin._shared._core.gpu import Gpu, MigDevice
+from gpu_plugin._shared._base.gpu import Gpu, MigDevice
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.server import Snapshot

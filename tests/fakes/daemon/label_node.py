@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin._shared._core.mig.label import Request
+from gpu_plugin._shared._mig.label import Request
 from nvsim.testing import Sim
 
 from tests.support.waiting import LIMIT, eventually
@@ -22,7 +22,7 @@ DIGEST = "d" * 64
 # What a GPU was like before is kept beside the test, since this machine is not to be changed.
 BEGIN = """\
 import os, sys
-from gpu_plugin._shared._core.mig import before
+from gpu_plugin._shared._mig import before
 from gpu_plugin.boot import label
 from gpu_plugin.cli import main
 before.PATH = os.environ["BEFORE"]

@@ -9,10 +9,10 @@ import os
 import sys
 from typing import Any
 
-from gpu_plugin._shared._core.boot import PROGRAM
-from gpu_plugin._shared._core.in_use.allocated import ROOTS, SOCKET
-from gpu_plugin._shared._core.mig import before
-from gpu_plugin._shared._host.api import Completed
+from gpu_plugin._shared._base.boot import PROGRAM
+from gpu_plugin._shared._machine.host import Completed
+from gpu_plugin._shared._mig import before
+from gpu_plugin._shared._node.users.allocated import ROOTS, SOCKET
 from gpu_plugin.boot import label
 from gpu_plugin.cli import main
 

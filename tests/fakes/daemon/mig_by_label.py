@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin._shared._core.mig.boot import dump
+from gpu_plugin._shared._mig.boot import dump
 from gpu_plugin.labels.choice.mig import Paths
 
 MIG = {"mig-enabled": True, "devices": "all"}

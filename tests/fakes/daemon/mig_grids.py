@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpu_plugin._shared._core.gpu import ComputeInstance, GiProfile, GpuInstance, MigDevice
-from gpu_plugin._shared._core.mig.profile import parse
+from gpu_plugin._shared._base.gpu import ComputeInstance, GiProfile, GpuInstance, MigDevice
+from gpu_plugin._shared._base.mig_profile import parse
 from gpu_plugin.model.inventory import GpuView, Layout
 from nvsim.catalog import product
 

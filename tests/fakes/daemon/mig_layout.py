@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from gpu_plugin._shared._core.gpu import Gpu, NvmlError
-from gpu_plugin._shared._nvml.real import Nvml, open_nvml
+from gpu_plugin._shared._base.gpu import Gpu, NvmlError
+from gpu_plugin._shared._machine.nvml.real import Nvml, open_nvml
 
 
 def create(nvml: Nvml, gpu: Gpu, name: str) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.agent import resources
+from gpu_plugin._shared._device_plugin import resources
 from nvsim import testing
 from nvsim.testing import Sim
 from standin_kubelet import control

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin._shared._core.dra.names import pool_name
+from gpu_plugin._shared._base.dra.names import pool_name
 from nvsim.testing import Sim, client
 from standin_kubelet.dra import Claim, DraKubelet, Plugin
 
@@ -88,7 +88,7 @@ class DraNode:
     def instances(self) -> list[tuple[int, int, int]]:
         """Return the GPU instances of the first GPU: id, profile and first slice."""
         code = (
-            "from gpu_plugin._shared._nvml.real import open_nvml\n"
+            "from gpu_plugin._shared._machine.nvml.real import open_nvml\n"
             "with open_nvml() as nvml:\n"
             "    gpu = nvml.gpus()[0][0]\n"
             "    answer([(o.id, o.profile_id, o.start) for o in nvml.gpu_instances(gpu)])"

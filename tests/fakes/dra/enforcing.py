@@ -117,7 +117,7 @@ def _made(options: dict[str, Any]) -> Enforcement:
 
 
 def _serve(found: Enforcement) -> None:
-    from gpu_plugin._shared._core.errors import NodeError
+    from gpu_plugin._shared._base.errors import NodeError
     from gpu_plugin.dra.values import Share
 
     for line in sys.stdin:

@@ -9,23 +9,23 @@ import hashlib
 import json
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.status import STATUS
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
     LABELS_UNIT,
     UNIT,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
     CONFIG,
     SETTINGS,
     UNITS,
     env_variables,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.fakes import FakeHost
 

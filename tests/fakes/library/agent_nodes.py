@@ -8,18 +8,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
     LABELS_UNIT,
     UNIT,
     Observed,
     Service,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
     CONFIG,
     UNITS,
     Desired,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
 
 PREFIX = "/opt/gpu-node"
 MPS_UNIT = "gpu-mps.service"

@@ -10,12 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.bundle.capability import (
-    BundleCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.options.bundle import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._bundle.capability import BundleCapability
+from ansible_collections.gpu.node.plugins.module_utils._bundle.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.fakes.library.hostile_index import GENUINE, GOOD, wheel
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.capability import (
     DcgmCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.dcgm import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.options import SPEC
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.debian import DRIVER, LOADED

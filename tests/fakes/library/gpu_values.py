@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Gpu, MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu, MigDevice
 
 
 def gpu(index: int, *, minor: t.Optional[int] = None, mig: bool = False) -> Gpu:

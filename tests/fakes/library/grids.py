@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     ComputeInstance,
     GiProfile,
     Gpu,

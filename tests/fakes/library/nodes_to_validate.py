@@ -9,20 +9,20 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import Runtime
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.containers import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
     Container,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.daemon import Daemon
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.driver import Driver
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.gpus import Layout
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.node import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import Driver
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     Node,
     Wanted,
     checks,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.services import Unit
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Unit
 
 from tests.fakes.library.gpu_values import gpu, mig
 

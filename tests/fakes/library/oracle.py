@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import collections
 
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import GiProfile, GpuInstance
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.profile import shapes
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.search import arrange
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import GiProfile, GpuInstance
+from ansible_collections.gpu.node.plugins.module_utils._base.mig_profile import shapes
+from ansible_collections.gpu.node.plugins.module_utils._mig.search import arrange
 
 from tests.fakes.library.grids import A30, A100, RTX_PRO, instance
 

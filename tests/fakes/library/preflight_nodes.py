@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.node import Space
+from ansible_collections.gpu.node.plugins.module_utils._base.space import Space
 
 from tests.fakes.library.fakes import OS_RELEASE, FakeHost
 

@@ -11,13 +11,11 @@ import tomllib
 import typing as t
 
 import tomlkit
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.capability import (
-    RuntimeCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.container_runtime import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._runtime.capability import RuntimeCapability
+from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 

@@ -10,19 +10,19 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ansible_collections.gpu.node.plugins.module_utils._capability import run
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Change,
     Package,
     Policy,
     Simulation,
     State,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Step
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.api import PackageManager
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.pgp import read
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._machine import run
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.api import PackageManager
 
 from tests.fakes.library.dcgm_nodes import Services
 from tests.fakes.library.fakes import FakeHost

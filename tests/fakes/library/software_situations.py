@@ -12,18 +12,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import recorded
-from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
-    RUNTIME,
-    ToolkitCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm import capability as dcgm
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._node.machine import recorded
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import (
     Records,
     Written,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import capability as dcgm
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import (
+    RUNTIME,
+    ToolkitCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, EXPORTER, parameters
 from tests.fakes.library.software_nodes import Shelf, Situation, SoftwareNode, told

@@ -16,9 +16,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.library.fakes import DRIVER, GPU, LOADED, OS_RELEASE, FakeHost
 from tests.fakes.packages.pgp_keys import Key

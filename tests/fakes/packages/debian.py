@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.library.fakes import DRIVER, GPU, LOADED, OS_RELEASE, FakeHost
 from tests.fakes.packages.apt_nodes import BASE, FOLDERS, GENUINE, in_folder, missing

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     GPU_IS_LOST,
     Gpu,
     MigDevice,

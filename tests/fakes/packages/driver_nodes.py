@@ -9,32 +9,29 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import (
-    NO_VERSION,
-    Version,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.distributions import SUPPORTED
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import debian
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
-    Desired,
-    Observed,
-    Record,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import (
     Source,
     render,
     upstream,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     WAITING,
     Package,
     Policy,
     Removal,
     State,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import NO_VERSION, Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.distributions import SUPPORTED
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
+    Desired,
+    Observed,
+    Record,
+)
 
 FAMILIES = {one.title: one.driver for one in SUPPORTED}
 DEBIAN = debian.DEBIAN.names(Offer(), Wanted())

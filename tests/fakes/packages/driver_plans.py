@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
-    DriverCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import DriverCapability
 
 from tests.fakes.played import memory
 

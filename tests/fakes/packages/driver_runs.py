@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import (
-    DriverCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.options.nvidia_driver import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import DriverCapability
+from ansible_collections.gpu.node.plugins.module_utils._driver.options import SPEC
 
 
 def capability(host: Any, *, check_mode: bool = False, **params: Any) -> DriverCapability:

@@ -11,18 +11,16 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.streams import (
     MODULE_FILE as STREAM_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import DNF_LOCKS
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import DNF_LOCKS
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.zypper import (
     LOCKS as ZYPPER_LOCKS,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import (
-    PRIVATE,
-)
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.zypper import PRIVATE
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.packages.debian import DRIVER, GPU, LOADED

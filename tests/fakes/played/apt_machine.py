@@ -14,8 +14,8 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import (
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import (
     ARCHIVE,
     OWN_PREFERENCES,
 )

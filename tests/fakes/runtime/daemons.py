@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._host.unix_http import _Connection
+from ansible_collections.gpu.node.plugins.module_utils._machine.unix_http import _Connection
 from nvsim import genuine
 
 from tests.fakes.runtime.genuine_runtimes import GenuineRuntimes

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from nvsim import genuine
 
 from tests.fakes.library.runtime_host import CONFIG, DAEMON, WRAPPER, capability, converge, planned

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import ClaimApi

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.filter.hami_config import hami_config
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.cluster import check
-from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import claims, trial
+from ansible_collections.gpu.node.plugins.module_utils._base.dra import names
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.cluster import (
+    check,
+)
+from ansible_collections.gpu.node.plugins.module_utils._cluster import claims, trial
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Published
 from gpu_cluster.hami.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_plugin._shared._core.mig.label import STATE_LABEL
+from gpu_plugin._shared._mig.label import STATE_LABEL
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi

@@ -23,10 +23,11 @@ PACKAGE = "ansible_collections.gpu.node.plugins.modules"
 # What is remembered, and the lock, are the test's own.
 BEGIN = f"""\
 import os, runpy, sys
-from {PACKAGE.removesuffix("s")}_utils._capability import cdi
-from {PACKAGE.removesuffix("s")}_utils._core.mig import before, boot
+from {PACKAGE.removesuffix("s")}_utils._base.services import mig
+from {PACKAGE.removesuffix("s")}_utils._cdi import capability as cdi
+from {PACKAGE.removesuffix("s")}_utils._mig import before
 before.PATH = sys.argv.pop(1)
-boot.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
+mig.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
 """
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import ROOTS, SOCKET
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.names import CHECKPOINT
+from ansible_collections.gpu.node.plugins.module_utils._base.services import mig as service
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._mig import capability
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import ROOTS, SOCKET
 from ansible_collections.gpu.node.plugins.modules import mig
 
 
@@ -43,7 +43,7 @@ class HostWithKubelet(Host):
 
 if __name__ == "__main__":
     ANSWER = Path(sys.argv.pop())
-    boot.LOCK = str(ANSWER.with_name("mig.lock"))
+    service.LOCK = str(ANSWER.with_name("mig.lock"))
     mig.Host = HostWithKubelet  # type: ignore[misc]
     capability.LOOK_AGAIN_SECONDS = capability.ASK_AGAIN_SECONDS = 0.0
     mig.main()

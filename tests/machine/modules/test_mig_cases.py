@@ -147,10 +147,10 @@ def test_mode_of_which_only_note_was_taken_is_no_success(
 
 FAKE_HOST = """
 import json, sys
-from ansible_collections.gpu.node.plugins.module_utils._core import boot
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (MigCapability)
-from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._base import boot
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._mig.capability import (MigCapability)
+from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 from tests.fakes.library.fakes import FakeHost
 host = FakeHost({boot.PROGRAM: ""}, {("systemctl",): ""})
 params = {key: spec.get("default") for key, spec in SPEC["argument_spec"].items()}

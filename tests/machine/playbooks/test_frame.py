@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import all_whole
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import all_whole
 
 from tests.machine.playbooks.conftest import MakeScene
 from tests.machine.playbooks.scene import Scene, imported

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
+from ansible_collections.gpu.node.plugins.module_utils._base.dra import names
 
 from tests.support.paths import REPOSITORY
 

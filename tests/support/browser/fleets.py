@@ -10,10 +10,10 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import parse
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import GiProfile, Gpu
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Allocation
-from ansible_collections.gpu.node.plugins.module_utils._core.overview import status, using
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import GiProfile, Gpu
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import status, using
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
 
 TODAY = datetime.date(2026, 11, 22)
 MADE = "2026-11-22T04:30:00Z"

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Allocation
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
 
 from tests.support.browser import fleets
 

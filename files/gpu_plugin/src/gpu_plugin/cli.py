@@ -57,15 +57,15 @@ def _check_options(check: argparse.ArgumentParser) -> None:
 
 
 def _status_options(show: argparse.ArgumentParser) -> None:
-    from ._shared._core.cdi import boot as cdi_boot
-    from ._shared._core.dra import names
-    from ._shared._core.mig import boot as mig_boot
+    from ._shared._base.dra import names
+    from ._shared._base.services.mig import STATUS as MIG_STATUS
+    from ._shared._cdi import boot as cdi_boot
 
     show.add_argument("--json", action="store_true", help="as JSON")
     _files(
         show,
         status_file=status.DEFAULT_FILE,
-        mig_status_file=mig_boot.STATUS,
+        mig_status_file=MIG_STATUS,
         labels_status_file=status.LABELS_FILE,
         dra_status_file=names.STATUS,
         cdi_config=cdi_boot.CONFIG,
@@ -112,10 +112,12 @@ def _probe_options(probe: argparse.ArgumentParser) -> None:
 
 
 def _mig_options(mig: argparse.ArgumentParser) -> None:
-    from ._shared._core.mig import boot as mig_boot
-    from ._shared._core.mig import label
+    from ._shared._base.services.mig import LOCK as MIG_LOCK
+    from ._shared._base.services.mig import STATUS as MIG_STATUS
+    from ._shared._mig import boot as mig_boot
+    from ._shared._mig import label
 
-    _files(mig, config=mig_boot.CONFIG, status=mig_boot.STATUS, lock=mig_boot.LOCK)
+    _files(mig, config=mig_boot.CONFIG, status=MIG_STATUS, lock=MIG_LOCK)
     _files(mig, chosen=label.CHOSEN)
     _wait(mig, 120.0)
     _patience(mig, mig_boot.PATIENCE)
@@ -123,18 +125,19 @@ def _mig_options(mig: argparse.ArgumentParser) -> None:
 
 
 def _label_options(command: argparse.ArgumentParser) -> None:
-    from ._shared._core.mig import boot as mig_boot
-    from ._shared._core.mig import label
+    from ._shared._base.services.mig import STATUS as MIG_STATUS
+    from ._shared._mig import boot as mig_boot
+    from ._shared._mig import label
 
     _files(command, config=mig_boot.CONFIG, asked=label.ASKED, answer=label.ANSWER)
-    _files(command, chosen=label.CHOSEN, status=mig_boot.STATUS)
+    _files(command, chosen=label.CHOSEN, status=MIG_STATUS)
 
 
 def _cdi_options(cdi: argparse.ArgumentParser) -> None:
-    from ._shared._core.cdi import boot as cdi_boot
-    from ._shared._core.mig import boot as mig_boot
+    from ._shared._base.services.mig import LOCK as MIG_LOCK
+    from ._shared._cdi import boot as cdi_boot
 
-    _files(cdi, config=cdi_boot.CONFIG, lock=mig_boot.LOCK)
+    _files(cdi, config=cdi_boot.CONFIG, lock=MIG_LOCK)
     _wait(cdi, 60.0)
     _patience(cdi, cdi_boot.PATIENCE)
 

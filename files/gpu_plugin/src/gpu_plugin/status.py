@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from ._shared._core.agent.resources import HEALTHY, count
+from ._shared._device_plugin.resources import HEALTHY, count
 from .tools.state import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"

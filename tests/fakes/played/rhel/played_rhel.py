@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
-from ansible_collections.gpu.node.plugins.module_utils._capability.recorded import (
-    package_manager,
-)
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.recorded import package_manager
 
 from tests.fakes.packages.driver_runs import converge
 from tests.fakes.played import memory

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.cdi.boot import Options
+from gpu_plugin._shared._cdi import boot as cdi_boot
+from gpu_plugin._shared._cdi.boot import Options
 from nvsim.testing import VERSION, Sim, start
 
 from tests.support.waiting import LIMIT

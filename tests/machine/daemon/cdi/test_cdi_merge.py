@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gpu_plugin._shared._core.cdi.rules import problems
+from gpu_plugin._shared._cdi.rules import problems
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiFile
 from hypothesis import given

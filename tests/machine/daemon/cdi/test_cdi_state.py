@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.cdi.boot import Options
+from gpu_plugin._shared._cdi import boot as cdi_boot
+from gpu_plugin._shared._cdi.boot import Options
 from gpu_plugin.cdi import files as cdi_state
 
 

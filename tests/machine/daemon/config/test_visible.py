@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin import cli
-from gpu_plugin._shared._core.agent.visible_devices import TOOLKIT_CONFIG, strategies, warning
+from gpu_plugin._shared._base.visible_devices import TOOLKIT_CONFIG, strategies, warning
 from gpu_plugin.config import configuration as config
 from gpu_plugin.config.sources import warnings
 

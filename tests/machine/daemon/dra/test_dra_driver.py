@@ -155,7 +155,7 @@ def test_an_instance_that_somebody_divided_is_not_given(make_dra: MakeDra) -> No
     client(
         node,
         """
-        from gpu_plugin._shared._nvml.real import open_nvml
+        from gpu_plugin._shared._machine.nvml.real import open_nvml
         with open_nvml() as nvml:
             gpu = nvml.gpus()[0][0]
             profile = next(one for one in nvml.gi_profiles(gpu) if one.name == "3g.40gb")

@@ -189,7 +189,7 @@ def test_what_somebody_else_made_is_neither_used_up_nor_destroyed(
     client(
         node,
         f"""
-        from gpu_plugin._shared._nvml.real import open_nvml
+        from gpu_plugin._shared._machine.nvml.real import open_nvml
         with open_nvml() as nvml:
             gpu = nvml.gpus()[0][0]
             profiles = {{one.name: one for one in nvml.gi_profiles(gpu)}}

@@ -9,7 +9,7 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gpu_plugin._shared._core.dra.checkpoint import Device, Instance
+from gpu_plugin._shared._base.dra.checkpoint import Device, Instance
 from gpu_plugin.dra.health import DeviceHealth, HealthNews, health
 from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Problem
 from gpu_plugin.proto.dra_health_v1alpha1 import api_pb2

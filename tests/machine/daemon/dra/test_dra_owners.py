@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held, dump, entry
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held, dump, entry
 from gpu_plugin.kubelet.handover import checkpoint_of
 
 from tests.support.waiting import eventually, unchanged

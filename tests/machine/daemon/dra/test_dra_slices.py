@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any
 
-from gpu_plugin._shared._core.in_use.allocated import SOCKET
+from gpu_plugin._shared._node.users.allocated import SOCKET
 from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
 

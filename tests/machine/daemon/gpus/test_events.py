@@ -10,8 +10,8 @@ import threading
 from typing import ClassVar
 
 import pytest
-from gpu_plugin._shared._core.gpu import GPU_IS_LOST, NvmlError
-from gpu_plugin._shared._nvml.readings import Xid
+from gpu_plugin._shared._base.gpu import GPU_IS_LOST, NvmlError
+from gpu_plugin._shared._machine.nvml.readings import Xid
 from gpu_plugin.gpus import events
 from gpu_plugin.gpus.events import Ears
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 LOOK = """
 import collections, dataclasses, json, pynvml
-from gpu_plugin._shared._nvml.readings import condition
-from gpu_plugin._shared._nvml.real import open_nvml
+from gpu_plugin._shared._machine.nvml.readings import condition
+from gpu_plugin._shared._machine.nvml.real import open_nvml
 
 asked = collections.Counter()
 

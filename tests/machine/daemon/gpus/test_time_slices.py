@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError

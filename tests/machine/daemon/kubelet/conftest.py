@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.in_use.allocated import SOCKET
+from gpu_plugin._shared._node.users.allocated import SOCKET
 from standin_kubelet import pods
 from standin_kubelet.devices import Ledger
 

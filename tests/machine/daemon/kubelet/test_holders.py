@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.in_use.allocated import SOCKET
+from gpu_plugin._shared._node.users.allocated import SOCKET
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.kubelet.holders import AGAIN, FILE, SELDOM, SETTLED, HolderWatch
 from gpu_plugin.model.inventory import Inventory

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin._shared._core.in_use.allocated import SOCKET, Allocation
+from gpu_plugin._shared._node.users.allocated import SOCKET, Allocation
 from gpu_plugin.kubelet.client import PodResources as Client
 from gpu_plugin.kubelet.holders import Answer
 from gpu_plugin.kubelet.vanished import Vanished, gone

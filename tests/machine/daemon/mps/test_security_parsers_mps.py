@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin import status
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.memory import BOOT_ID, HealthFile
 from gpu_plugin.model.mps import settings

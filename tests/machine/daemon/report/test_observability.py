@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import FIELDS
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import FIELDS
 from gpu_plugin.dra.report import Families as DraFamilies
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import Families

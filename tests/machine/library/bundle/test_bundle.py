@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import wheels_of
 
 from tests.fakes.library.bundles_made import GENUINE, OLD, PLUGIN, X509, Bundle, release

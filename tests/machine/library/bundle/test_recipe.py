@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.bundle.manifest import SUMS
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host import tarball
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._bundle.machine import tarball
+from ansible_collections.gpu.node.plugins.module_utils._bundle.manifest import SUMS
 
 from tests.docs.tables import pages
 from tests.fakes.library.bundles_made import GENUINE, Bundle, release

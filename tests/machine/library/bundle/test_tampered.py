@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.bundle.manifest import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._bundle.manifest import (
     LIST,
     SUMS,
     File,
@@ -20,7 +21,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.bundle.manifest imp
     render,
     sums,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.library.bundles_made import GENUINE, Bundle, digest, release
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm import capability
-from ansible_collections.gpu.node.plugins.module_utils._capability.download import bring
+from ansible_collections.gpu.node.plugins.module_utils._machine.download import bring
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import capability
 
 from tests.fakes.library.dcgm_nodes import EXPORTER, NEW, OLD, DcgmNode, offer
 from tests.fakes.packages.apt_nodes import Repository, missing

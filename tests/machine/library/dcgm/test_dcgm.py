@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
     OLD_LISTS,
     InputError,
     NodeError,
 )
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.dcgm import RECORD
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, NEW, OLD, DcgmNode, capability, converge
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, NEW, OLD, Services, converge
 from tests.fakes.packages.rpm_nodes import SYSTEMS, RpmNode, _build, _indexed, missing, repository

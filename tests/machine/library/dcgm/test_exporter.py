@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm import capability as dcgm
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import capability as dcgm
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import (
     COUNTERS,
     PROGRAM,
     UNIT,

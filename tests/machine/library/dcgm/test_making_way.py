@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
-    MigCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import (
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.dcgm import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import (
     DCGM_UNIT,
     UNIT,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import Record
 
 from tests.fakes.packages import debian
 from tests.fakes.packages.debian import DRIVER, LOADED, Debian

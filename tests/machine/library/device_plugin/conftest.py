@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin import (
+    capability as deployment,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import release
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import fill
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import release
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.release import fill
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 from tests.fakes.library.hostile_index import GENUINE, GOOD, Index, Install, listed, payload
 

@@ -13,8 +13,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import masked
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.release import masked
 
 from tests.fakes.library.hostile_index import (
     GENUINE,

@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.library.hostile_index import (
     BUILD_TOOL,

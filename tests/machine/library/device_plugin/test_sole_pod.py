@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import sole
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import sole
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.support.paths import REPOSITORY
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import validate_pods
-from ansible_collections.gpu.node.plugins.module_utils._capability.drain import (
-    asking,
-    capability,
-    evictions,
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods import (
+    capability as validate_pods,
 )
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain import capability
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain import machine as evictions
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
 from ansible_collections.gpu.node.plugins.modules import drain as drain_module
 from ansible_collections.gpu.node.plugins.modules import validate_pods as pods_module
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import KubernetesApi
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import KubernetesApi
 
 from tests.fakes.kubernetes.standin_cluster import Cluster
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import KubernetesApi
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import KubernetesApi
 
 from tests.fakes.kubernetes.standin_cluster import Cluster
 

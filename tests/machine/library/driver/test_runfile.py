@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.download import bring
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver import sources
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.sources import COPY, LOG
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine import sources
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.sources import COPY, LOG
+from ansible_collections.gpu.node.plugins.module_utils._driver.runfile import (
     TRACES,
     UNINSTALLER,
     parse_traces,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.download import bring
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 from tests.fakes.library.fakes import DRIVER, GPU, LOADED, FakeHost
 from tests.fakes.packages.driver_runs import capability, converge

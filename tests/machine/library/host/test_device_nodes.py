@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.device_nodes import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.services.mig import UNIT as MIG_UNIT
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.device_nodes import (
     FILES,
     LINK,
     PROGRAM,
     UNIT,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.packages.debian import DRIVER, LOADED, Debian, capability, converge
 
@@ -118,6 +118,6 @@ def test_nothing_is_done_where_the_driver_is_not_to_be_loaded() -> None:
 def test_specification_is_written_after_the_nodes_and_follows_them() -> None:
     text = FILES[f"/etc/systemd/system/{UNIT}"]
     before = [line for line in text.splitlines() if line.startswith("Before=")]
-    for unit in (cdi_boot.UNIT, mig_boot.UNIT, "kubelet.service", "containerd.service"):
+    for unit in (cdi_boot.UNIT, MIG_UNIT, "kubelet.service", "containerd.service"):
         assert any(unit in line.split("=")[1].split() for line in before), unit
     assert f"PathChanged={cdi_boot.NODES}\n" in cdi_boot.PATH_TEXT

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.device_nodes import TEXT
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.device_nodes import TEXT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 DEVICES = "Character devices:\n  1 mem\n195 nvidia\n235 nvidia-caps\n{}\nBlock devices:\n  8 sd\n"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._host.cdi import lost_files
+from ansible_collections.gpu.node.plugins.module_utils._cdi.machine.specify import lost_files
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 LIBRARY, FIRMWARE = "/usr/lib64/libcuda.so.1", "/usr/lib/firmware/gsp.bin"
 SPEC = """\

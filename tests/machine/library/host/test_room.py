@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
+from ansible_collections.gpu.node.plugins.module_utils._machine.room import Room
 
 
 def test_a_file_system_that_can_not_be_written_is_seen(tmp_path: Path) -> None:

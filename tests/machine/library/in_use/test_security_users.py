@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.users import gpu_users
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
+from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.users import gpu_users
 
 from tests.fakes.library.fakes import FakeHost
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.dcgm.services import (
-    RECORD as DCGM,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.services import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.dcgm import RECORD as DCGM
+from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.services import (
     BOOT_ID,
     Services,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
-    MigCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.services import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import UNIT
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._node.users.services import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import UNIT
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import Record
 
 from tests.fakes.packages.debian import VERSION, Debian, capability, converge, converged
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._nvml.bindings import of_environment
+from ansible_collections.gpu.node.plugins.module_utils._machine.nvml.bindings import of_environment
 
 COLLECTIONS = os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0]
 CODE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from ansible_collections.gpu.node.plugins.module_utils._nvml import bindings
+from ansible_collections.gpu.node.plugins.module_utils._machine.nvml import bindings
 bindings.FOLDERS = sys.argv[2]
 bindings.of_environment.__defaults__ = (sys.argv[2],)
-from ansible_collections.gpu.node.plugins.module_utils._nvml import calls, real
+from ansible_collections.gpu.node.plugins.module_utils._machine.nvml import calls, real
 print(getattr(calls.pynvml, "__file__", None), calls.pynvml is sys.modules.get("pynvml"))
 print([one for one in sys.path if "site-packages" in one])
 """

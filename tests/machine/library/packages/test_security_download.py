@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import download
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages import (
     repository as package_repository,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import Place
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import Place
+from ansible_collections.gpu.node.plugins.module_utils._machine import download
 
 from tests.fakes.clock import Clock
 from tests.support import waiting

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.apt_nodes import missing as missing_apt

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import node
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import node
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 PLUGIN = ("device_plugin",)
 GIVEN = {"device_plugin_wheelhouse": "/srv/bundle/wheels"}

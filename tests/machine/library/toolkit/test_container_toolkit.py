@@ -11,25 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
+    OLD_LISTS,
+    InputError,
+    NodeError,
+)
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import Options
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import (
+    Records,
+    Written,
+)
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import (
     HOOK,
     RECORD,
     RUNTIME,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
-    Records,
-    Written,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import Options
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
-    OLD_LISTS,
-    InputError,
-    NodeError,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import (
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.plan import (
     ALL,
     BASE,
     DROP_IN,
@@ -37,8 +39,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.pl
     PLACE,
     VENDOR_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository, missing
 from tests.fakes.packages.pgp_keys import Key

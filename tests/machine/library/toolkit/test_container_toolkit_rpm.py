@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import (
     RECORD,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import (
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.plan import (
     ALL,
     BASE,
     PLACE,

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.presets import TOOLKIT_KEY
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import (
     RECORD,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.container_toolkit import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.presets import TOOLKIT_KEY
-from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit.plan import ALL, PLACE
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_PREFERENCES
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.plan import ALL, PLACE
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.apt_nodes import missing as missing_apt

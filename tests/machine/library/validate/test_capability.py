@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import status as asked
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NvmlError
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
-    NvmlError,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import status as asked
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu, mig

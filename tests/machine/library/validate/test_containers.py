@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.engines import KINDS
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import (
-    program,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.containers import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import program
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.containers import (
     Trial,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Status
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Status
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.engines import KINDS
 
 from tests.fakes.library.fakes import FakeHost
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import program
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import program
 from nvsim.testing import Sim, start
 
 from tests.support.paths import FAKES

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.mig.boot import dump
-from gpu_plugin._shared._core.mig.label import Request
+from gpu_plugin._shared._mig.boot import dump
+from gpu_plugin._shared._mig.label import Request
 from gpu_plugin.boot import label
 
 SEVEN = [{"devices": "all", "mig-enabled": True, "mig-devices": {"7g.40gb": 1}}]

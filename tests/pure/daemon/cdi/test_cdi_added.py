@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.cdi.rules import problems
+from gpu_plugin._shared._cdi.rules import problems
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiAdded, CdiFile
 from gpu_plugin.cdi.specification import HostState

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.gpu import nvidia_device, parse_minors
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._base.gpu import nvidia_device, parse_minors
 from gpu_plugin.cdi import files as cdi_files
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cluster.kubeconfig import check

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 import pytest
-from gpu_plugin._shared._core.cdi import boot as cdi_boot
-from gpu_plugin._shared._core.cdi.boot import Options
+from gpu_plugin._shared._cdi import boot as cdi_boot
+from gpu_plugin._shared._cdi.boot import Options
 
 from tests.docs.tables import exposure
 

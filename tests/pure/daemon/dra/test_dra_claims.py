@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.claims import ClaimApi, check_uid, parameters, parse, quantity
 from gpu_plugin.dra.values import Claim

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Device, Held
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Device, Held
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.dra import enforcing
 from gpu_plugin.dra.enforcement.choice import Places

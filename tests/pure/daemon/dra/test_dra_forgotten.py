@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import UNRELATED, ClaimApi

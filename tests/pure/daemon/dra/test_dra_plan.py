@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.cdi.rules import problems
-from gpu_plugin._shared._core.dra.checkpoint import (
+from gpu_plugin._shared._base.dra.checkpoint import (
     PREPARED,
     PREPARING,
     UNPREPARING,
@@ -22,7 +21,8 @@ from gpu_plugin._shared._core.dra.checkpoint import (
     entry,
     load,
 )
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._cdi.rules import problems
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.config.strict_yaml import ConfigError

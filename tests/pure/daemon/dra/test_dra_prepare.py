@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Held
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Held
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.dra.prepare.apply import Preparer, Snapshot

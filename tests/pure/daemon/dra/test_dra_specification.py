@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import Device
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.dra.checkpoint import Device
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.dra.prepare.cdi import specification
 from gpu_plugin.dra.values import Edits, Mount
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection
 
 import pytest
-from gpu_plugin._shared._nvml.calls import HEARD
+from gpu_plugin._shared._machine.nvml.calls import HEARD
 from gpu_plugin.gpus import asking as module
 from gpu_plugin.gpus.asking import EVERY, IN_TIME, LONGEST, Asking
 from gpu_plugin.model.inventory import HUNG, SLOW

@@ -9,14 +9,14 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.gpu import Gpu, Links
+from gpu_plugin._shared._base.gpu import Gpu, Links
 from gpu_plugin.gpus.asking import Asking
 from gpu_plugin.gpus.connections import ANEW, Connections
 
 from tests.fakes.daemon.gpu_builders import gpu
 
-LINKS = "gpu_plugin._shared._nvml.readings.links"
-LEVEL = "gpu_plugin._shared._nvml.readings.level"
+LINKS = "gpu_plugin._shared._machine.nvml.readings.links"
+LEVEL = "gpu_plugin._shared._machine.nvml.readings.level"
 
 
 class AtOnce(Asking):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.gpu import DRIVER_NOT_LOADED, NvmlError
+from gpu_plugin._shared._base.gpu import DRIVER_NOT_LOADED, NvmlError
 from gpu_plugin.gpus.driver import Driver
 
 MODULE, VERSION = "sys/module/nvidia", "proc/driver/nvidia/version"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.gpu import Condition
+from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.gpus.health import FORGET, STRIKES, Health
 from gpu_plugin.model.inventory import Inventory, judged

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.gpu import Condition
+from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.memory import HealthFile

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.gpus.memory import MOST, REQUESTS, ClearRequests, HealthFile
 from gpu_plugin.tools.state import StateUnusable

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from gpu_plugin._shared._core.gpu import Condition
+from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.gpus.health import Health
 from gpu_plugin.model.inventory import GpuView, Problem
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held, dump, entry
-from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.in_use.allocated import SOCKET
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held, dump, entry
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._node.users.allocated import SOCKET
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.kubelet.handover import Handover, kept

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.mig.label import Request
+from gpu_plugin._shared._mig.label import Request
 from gpu_plugin.labels.choice.mig import AGAIN, MigByLabel, Paths
 from gpu_plugin.tools.state import StateFile
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import InputError
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.labels.owned import NFD, OURS, REFUSED, Change, NodeState, change, value
 from gpu_plugin.labels.settings import Configs, NoChoice, choose, extra, fallbacks
 from hypothesis import given

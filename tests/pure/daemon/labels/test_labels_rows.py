@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_plugin._shared._nvml.readings import MigAttributes
+from gpu_plugin._shared._machine.nvml.readings import MigAttributes
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.labels.rows import Facts, Vgpu, labels, models, vgpu
 from gpu_plugin.model.inventory import GpuView

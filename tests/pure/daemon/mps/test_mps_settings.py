@@ -10,7 +10,7 @@ from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.model.mps.settings import (
     ON_BUSY,
     OWNERS,

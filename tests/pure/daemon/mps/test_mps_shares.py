@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.model.mps.paths import Names, daemon_environment, settings_file
 from gpu_plugin.model.mps.settings import (
     MIB,

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.model.mps import paths
 from gpu_plugin.model.mps.paths import Names, settings_file
 from gpu_plugin.model.mps.settings import Settings

@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from gpu_plugin._shared._core.gpu import Condition
+from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.model.inventory import Inventory, Kind, Place, Problem

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin._shared._core.gpu import parse_minors
+from gpu_plugin._shared._base.gpu import parse_minors
 from gpu_plugin.config.sharing import LONGEST_PATTERN, Naming, Rule, resource_name
 from gpu_plugin.model.devices import Resources
 from gpu_plugin.model.inventory import GpuView, Inventory, remember

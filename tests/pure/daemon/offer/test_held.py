@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gpu_plugin._shared._core.in_use.allocated import Allocation
+from gpu_plugin._shared._node.users.allocated import Allocation
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.model.inventory import GpuView, Kind
 from gpu_plugin.offer.decide import Offered, decide

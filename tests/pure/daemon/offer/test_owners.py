@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held
-from gpu_plugin._shared._core.in_use.allocated import Allocation
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin._shared._node.users.allocated import Allocation
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.offer.decide import decide

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin._shared._core.gpu import Links
+from gpu_plugin._shared._base.gpu import Links
 from gpu_plugin.config.sharing import Share, Sharing
 from gpu_plugin.model.devices import Device
 from gpu_plugin.model.topology import Topology

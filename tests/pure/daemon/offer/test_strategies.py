@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiFile
 from gpu_plugin.cdi.specification import HostState

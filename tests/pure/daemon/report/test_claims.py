@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.dra.checkpoint import PREPARED, Device, Held, Instance
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held, Instance
 from gpu_plugin.cli import main
 from gpu_plugin.dra import report
 from gpu_plugin.report.claims import describe

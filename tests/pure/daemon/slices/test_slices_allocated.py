@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_plugin._shared._core.dra.names import pool_name
+from gpu_plugin._shared._base.dra.names import pool_name
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.slices import build
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_plugin._shared._core.dra.names import DRIVER, pool_name
+from gpu_plugin._shared._base.dra.names import DRIVER, pool_name
 from gpu_plugin.slices.changes import CREATE, DELETE, LONGEST_NAME, changes, dropped, name_of
 from hypothesis import given
 from hypothesis import strategies as st

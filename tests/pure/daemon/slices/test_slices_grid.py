@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.gpu import GiProfile
-from gpu_plugin._shared._core.mig.profile import Shape
-from gpu_plugin._shared._core.mig.search import arrange
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._base.gpu import GiProfile
+from gpu_plugin._shared._base.mig_profile import Shape
+from gpu_plugin._shared._mig.search import arrange
 from gpu_plugin.slices.grid import MOST_COUNTERS, Grid
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from gpu_plugin._shared._core.dra.names import pool_name
+from gpu_plugin._shared._base.dra.names import pool_name
 from gpu_plugin.cluster import quantity
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Place, Problem

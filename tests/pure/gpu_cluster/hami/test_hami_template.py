@@ -11,7 +11,7 @@ import pytest
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Device, Published
 from gpu_cluster.hami.template import name_in
-from gpu_plugin._shared._core.dra.names import SHARE
+from gpu_plugin._shared._base.dra.names import SHARE
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, applied, limits, pod
 

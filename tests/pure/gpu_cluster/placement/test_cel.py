@@ -10,7 +10,7 @@ import contextlib
 import pytest
 from gpu_cluster.placement.cel import CelError, Selector, patterns
 from gpu_cluster.placement.values import Capacity, Device, Version
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin._shared._core.dra.versions import OLDEST, RECOMMENDED, Version, text
+from gpu_plugin._shared._base.dra.versions import OLDEST, RECOMMENDED, Version, text
 
 from tests.fakes.cluster.placing import answers
 from tests.fakes.cluster.random_claims import ALONE, Case

@@ -12,7 +12,7 @@ from gpu_cluster.placement.claims import Claim
 from gpu_cluster.placement.placer import Placer
 from gpu_cluster.placement.search import search
 from gpu_cluster.placement.values import Devices, Use
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster import quantity
 
 from tests.fakes.cluster.placing import Json, asks, claim, device_class, node

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_plugin._shared._core.dra.versions import OLDEST
+from gpu_plugin._shared._base.dra.versions import OLDEST
 
 from tests.fakes.cluster.placing import Json, answers, asks, claim, device_class, node
 

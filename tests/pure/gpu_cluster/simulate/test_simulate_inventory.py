@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gpu_cluster import cli
 from gpu_cluster.simulate.sources import inventory, manifests, products
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from nvsim.catalog import FOLDER, product
 
 from tests.fakes.cluster.simulating import (

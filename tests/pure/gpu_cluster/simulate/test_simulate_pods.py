@@ -14,7 +14,7 @@ from gpu_cluster.simulate.extended import claim, classes_by_resource
 from gpu_cluster.simulate.sources import needs, workloads
 from gpu_cluster.simulate.suits import unsuitable
 from gpu_cluster.simulate.values import Node
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 
 from tests.fakes.cluster.simulating import (
     TWO_OF_32,

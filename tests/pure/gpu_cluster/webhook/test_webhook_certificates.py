@@ -19,7 +19,7 @@ from gpu_cluster.webhook.certificates import issue, plan
 from gpu_cluster.webhook.certificates.files import Files
 from gpu_cluster.webhook.certificates.serving import Serving
 from gpu_cluster.webhook.certificates.values import Kept, Pair
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 
 NAMES = ("gpu-node-webhook.gpu-node.svc", "gpu-node-webhook.gpu-node.svc.cluster.local")
 DAY, YEAR = 86400.0, 365 * 86400.0

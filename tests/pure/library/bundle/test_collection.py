@@ -10,14 +10,14 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.bundle.collection import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._bundle.collection import (
     FILES,
     LIST,
     Collection,
     Member,
     parse,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 INFO: dict[str, Any] = {"namespace": "gpu", "name": "node", "version": "0.3.0-rc.1+a"}
 

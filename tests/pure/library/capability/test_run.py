@@ -9,9 +9,9 @@ import os
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 
 class Left(Exception):

@@ -8,17 +8,19 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability as mig
-from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import without_nvml
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC as CDI
-from ansible_collections.gpu.node.plugins.module_utils._core.options.device_plugin import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
+from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC as CDI
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin import (
+    capability as deployment,
+)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import (
     SPEC as DEVICE_PLUGIN,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC as MIG
-from ansible_collections.gpu.node.plugins.module_utils._nvml import real
+from ansible_collections.gpu.node.plugins.module_utils._machine.nvml import real
+from ansible_collections.gpu.node.plugins.module_utils._mig import capability as mig
+from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC as MIG
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import without_nvml
 
 from tests.fakes.library.fakes import GPU, FakeHost
 

@@ -9,16 +9,13 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import State
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import Options
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.capabilities import (
-    ALL,
-    CAPABILITIES,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import State
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import Options
+from ansible_collections.gpu.node.plugins.module_utils._cdi.capabilities import ALL, CAPABILITIES
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
+from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
 from hypothesis import given
 from hypothesis import strategies as st
 

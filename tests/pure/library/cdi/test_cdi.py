@@ -9,17 +9,17 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     NvmlError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
+from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu, mig, minors_text

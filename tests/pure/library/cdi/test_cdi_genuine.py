@@ -13,12 +13,12 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.capabilities import CAPABILITIES
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.generated import differences
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Gpu, MigDevice
-from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu, MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
+from ansible_collections.gpu.node.plugins.module_utils._cdi.capabilities import CAPABILITIES
+from ansible_collections.gpu.node.plugins.module_utils._cdi.generated import differences
+from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu, mig

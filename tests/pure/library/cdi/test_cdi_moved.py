@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
+from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.gpu_values import gpu
 from tests.fakes.packages.driver_fakes import CDI_SPEC as PATH

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.libraries import (
+from ansible_collections.gpu.node.plugins.module_utils._cdi.libraries import (
     MAX_LINKS,
     Library,
     collect,

@@ -9,19 +9,19 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import cdi
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.gpus import current
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import lost
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.cdi import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
+from ansible_collections.gpu.node.plugins.module_utils._cdi import lost
+from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
     FILES,
     Current,
     checks,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.daemon import Daemon
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.gpus import current
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.gpu_values import gpu
 from tests.fakes.packages.driver_fakes import CDI_SPEC as PATH

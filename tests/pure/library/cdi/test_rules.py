@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.rules import (
+from ansible_collections.gpu.node.plugins.module_utils._cdi.rules import (
     VERSIONS,
     minimum_version,
     problems,

@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.libraries import Library
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.rules import (
-    VERSIONS,
-    minimum_version,
-    problems,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     CONTROL_NODES,
     Gpu,
     MigDevice,
     parse_minors,
+)
+from ansible_collections.gpu.node.plugins.module_utils._cdi import specification as cdi
+from ansible_collections.gpu.node.plugins.module_utils._cdi.libraries import Library
+from ansible_collections.gpu.node.plugins.module_utils._cdi.rules import (
+    VERSIONS,
+    minimum_version,
+    problems,
 )
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,17 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm import exporter as units
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm import serving
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.desired import (
-    Exporter,
-    parse,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.state import (
-    Observed,
-    Record,
-)
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import exporter as units
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import serving
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.desired import Exporter, parse
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import Observed, Record
 
 SERVING = {
     "address": "127.0.0.1:9400",

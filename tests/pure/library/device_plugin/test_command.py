@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.release import COMMAND
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.release import COMMAND
 
 from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy, parameters, run
 

@@ -9,19 +9,20 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import deployment
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin import (
+    capability as deployment,
+)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.rollback import Kept, parse
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.status import STATUS
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
-    UNIT,
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import UNIT
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.rollback import (
+    Kept,
+    parse,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
-    CONFIG,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.agent_host import (

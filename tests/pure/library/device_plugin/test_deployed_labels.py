@@ -6,20 +6,18 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
-    LABELS_UNIT,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import LABELS_UNIT
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
     CONFIG,
     CONFIGS,
     SETTINGS,
     UNITS,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.agent_host import LABELS, PREFIX, AgentHost, parameters, run
 

@@ -9,14 +9,14 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
     UNIT,
     Service,
     plan,
     serving,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIG
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
     CONFIG,
     CONFIGS,
     Desired,
@@ -17,7 +18,6 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired impor
     settings,
     wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,25 +9,22 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import Owners, owners_in
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
     LABELS_UNIT,
     UNIT,
     Observed,
     Service,
     plan,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
     CONFIG,
     UNITS,
     Desired,
     wanted,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.allocation import (
-    Owners,
-    owners_in,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
+from ansible_collections.gpu.node.plugins.module_utils._node.users.busy import Busy
 
 from tests.fakes.library.agent_nodes import FILES, FRESH, NAMED, ON, PREFIX, WANTED, actions, seen
 

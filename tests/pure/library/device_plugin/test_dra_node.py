@@ -9,21 +9,21 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
-    DevicePluginCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration import KUBELET
-from ansible_collections.gpu.node.plugins.module_utils._core.dra import names
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra import names
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
     PREPARED,
     Device,
     Held,
     dump,
     entry,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.pods import LOGS
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.pods import LOGS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
+    DevicePluginCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.registration import KUBELET
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.agent_host import (
     DRA,

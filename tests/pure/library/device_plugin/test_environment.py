@@ -8,12 +8,15 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import environment
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.python import SAY, wheels
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import environment
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.python import (
+    SAY,
+    wheels,
+)
 
 from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy, parameters
 from tests.fakes.library.fakes import FakeHost

@@ -9,14 +9,14 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.status import STATUS
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import serving
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIG
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration import KUBELET
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import serving
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.registration import KUBELET
 
 from tests.fakes.library.agent_host import AgentHost, deploy, parameters
 

@@ -9,14 +9,8 @@ import dataclasses
 import json
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
-    UNIT,
-    Service,
-    plan,
-    serving,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import Desired
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.services.mps import (
     FOLDER,
     Daemon,
     daemon,
@@ -25,7 +19,13 @@ from ansible_collections.gpu.node.plugins.module_utils._core.agent.mps_units imp
     left,
     state_file,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+    UNIT,
+    Service,
+    plan,
+    serving,
+)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import Desired
 
 from tests.fakes.library.agent_nodes import (
     MPS_UNIT,

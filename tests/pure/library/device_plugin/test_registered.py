@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     STATUS,
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.registration import KUBELET
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.registration import KUBELET
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.fakes.library.agent_host import KEPT, AgentHost, deploy, parameters, run
 

@@ -10,19 +10,19 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent.rollback import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+    UNIT,
+    Observed,
+    Service,
+)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG, UNITS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.rollback import (
     MANAGER,
     Kept,
     parse,
     proven,
     render,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.deployment import (
-    UNIT,
-    Observed,
-    Service,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIG, UNITS
 from hypothesis import given
 from hypothesis import strategies as st
 

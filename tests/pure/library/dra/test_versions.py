@@ -9,8 +9,8 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.dra import versions
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.versions import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra import versions
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.versions import (
     LEAKS,
     OLDEST,
     RECOMMENDED,

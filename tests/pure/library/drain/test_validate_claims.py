@@ -8,17 +8,17 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import validate_pods
-from ansible_collections.gpu.node.plugins.module_utils._capability.drain import asking
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate_pods import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods import (
+    capability as validate_pods,
+)
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.capability import (
     ValidatePodsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.rights import Right
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.validate_pods import (
-    SPEC,
-)
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import ApiError
+from ansible_collections.gpu.node.plugins.module_utils._cluster.rights import Right
 
 from tests.fakes.clock import Clock
 

@@ -6,18 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import suse
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel import (
-    family as rhel,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
-    Names,
-    Offer,
-    Wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Package
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Package
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import suse
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import family as rhel
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
 
 from tests.fakes.packages.driver_nodes import (
     DEBIAN,

@@ -8,17 +8,15 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.adoption import found
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import ubuntu
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel import (
-    family as rhel,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Installed, Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.adoption import found
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import ubuntu
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import family as rhel
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Installed, Record
 
 from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned
 

@@ -9,17 +9,17 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
     NO_VERSION,
     NoSupport,
     Version,
     able,
     unsupported,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Runfile, Streams
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Runfile, Streams
 
 from tests.fakes.packages.driver_nodes import DESIRED, KERNEL, OFFERED, asked, node, package
 

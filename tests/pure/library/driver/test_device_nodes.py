@@ -8,10 +8,10 @@ from __future__ import annotations
 import stat
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.device_nodes import differing
-from ansible_collections.gpu.node.plugins.module_utils._core import device_nodes
-from ansible_collections.gpu.node.plugins.module_utils._core.validation import driver as checks
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Status
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate import driver as checks
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.device_nodes import differing
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Status
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, node

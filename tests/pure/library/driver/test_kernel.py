@@ -10,7 +10,10 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import (
     HEADER,
     NOUVEAU,
     Dkms,
@@ -24,11 +27,8 @@ from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel impor
     render,
     tail,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed, Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed, Record
 
 from tests.fakes.packages.driver_nodes import (
     DEBIAN,

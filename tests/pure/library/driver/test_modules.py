@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver import kernel
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine import kernel
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import (
     building,
     dkms,
     modules,
     write_modprobe,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Step
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

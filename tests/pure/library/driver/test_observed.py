@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._capability.nodeinfo import bridges
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import bridges
 
 from tests.fakes.library.fakes import DRIVER, GPU, LOADED, FakeHost
 from tests.fakes.packages.driver_runs import capability, converge, reported

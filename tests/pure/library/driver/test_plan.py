@@ -10,23 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import SUSE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import SigningKey
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
-    Names,
-    Offer,
-    Wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import User
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import render, upstream
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import render, upstream
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Package,
     Policy,
     State,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import SigningKey
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._node.users.users import User
 
 from tests.fakes.packages.driver_nodes import (
     COMPONENTS,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
 from hypothesis import given
 from hypothesis import strategies as st
 

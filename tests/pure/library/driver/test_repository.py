@@ -9,27 +9,27 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.debian import DEBIAN
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.ubuntu import UBUNTU
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
-    PLACE,
-    Names,
-    Offer,
-    Wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
-    parse_repository as parse,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import Source
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.pgp import read
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import Source
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.pgp import read
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import (
     RPM_FAMILIES,
     Known,
     files,
     is_trusted,
     step,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.ubuntu import UBUNTU
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import (
+    PLACE,
+    Names,
+    Offer,
+    Wanted,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
+    parse_repository as parse,
 )
 
 from tests.fakes.packages.pgp_keys import EXAMPLE

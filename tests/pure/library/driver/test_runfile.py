@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.runfile import parse_traces
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Installed, Runfile
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.runfile import parse_traces
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Installed, Runfile
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.packages.driver_nodes import actions, converged, node

@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import (
+    parse_policy,
+    upstream,
+)
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.select import (
     Choice,
     UnknownVersion,
     check_components,
     module_type,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
-    parse_policy,
-    upstream,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,16 +9,16 @@ import dataclasses
 import re
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import Modules
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import upstream
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
+from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
     Desired,
     Observed,
     Record,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import (
     CONFIG,
     SECURE_BOOT,
     signing_key,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.fakes import FakeHost
 

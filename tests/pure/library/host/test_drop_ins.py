@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.own_files import OwnFiles
-from ansible_collections.gpu.node.plugins.module_utils._core import drop_ins
+from ansible_collections.gpu.node.plugins.module_utils._base import drop_ins
+from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import OwnFiles
 
 from tests.fakes.library.fakes import FakeHost
 from tests.support.paths import REPOSITORY

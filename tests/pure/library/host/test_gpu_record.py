@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpu.node.plugins.module_utils._capability.gpu_info import GpuInfoCapability
-from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
-    LookCapability,
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import LookCapability
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate import gpus as checks
+from ansible_collections.gpu.node.plugins.module_utils._node import gpu_record
+from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.capability import (
+    GpuInfoCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core import gpu_record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu_record import Gpus
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.plan import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.validation import gpus as checks
+from ansible_collections.gpu.node.plugins.module_utils._node.gpu_record import Gpus
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.container_toolkit import DROP_IN
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import dressed
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
-from ansible_collections.gpu.node.plugins.module_utils._core.software.dcgm.exporter import UNIT_FILE
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import dressed
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import UNIT_FILE
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import DROP_IN
 
 from tests.fakes.library.preflight_nodes import H100, node
 from tests.fakes.library.runtime_host import CRIO, RuntimeHost

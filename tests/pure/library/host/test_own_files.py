@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.own_files import OwnFiles
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host import api
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Host, Status
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine import host as api
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host, Status
+from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import OwnFiles
 
 HOST = Host()
 THERE: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import architecture, nvidia_device
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import architecture, nvidia_device
 
 
 def test_gpus_and_switches_are_told_apart() -> None:

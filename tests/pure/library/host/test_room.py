@@ -9,7 +9,7 @@ import os
 import socket
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._host.room import Room
+from ansible_collections.gpu.node.plugins.module_utils._machine.room import Room
 
 
 def test_a_folder_that_is_yet_to_be_made_has_the_room_of_what_it_will_be_in(tmp_path: Path) -> None:

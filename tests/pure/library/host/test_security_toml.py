@@ -9,8 +9,8 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host import toml
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import toml
 
 from tests.support.alarm import alarm
 from tests.support.hostile import Thrown, inputs

@@ -9,9 +9,9 @@ import tomllib
 
 import pytest
 import tomlkit
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import toml_text
-from ansible_collections.gpu.node.plugins.module_utils._host import toml
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime import toml_text
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import toml
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability import boot
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Step
-from ansible_collections.gpu.node.plugins.module_utils._host import units
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._machine import units
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._node.machine import boot
 
 from tests.fakes.library.fakes import FakeHost
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._core.in_service import (
+from ansible_collections.gpu.node.plugins.module_utils._node.in_service import (
     MARKER,
     OLDER,
     TIME,
@@ -22,7 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.in_service import (
     parse,
     refusal,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.in_service import standing
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.in_service import standing
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,14 +9,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import mig_name
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
-    Gpu,
-    GpuInstance,
-    MigDevice,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.names import mig_name
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu, GpuInstance, MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import (
     Allocation,
     Devices,
     Holder,

@@ -9,9 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.in_use import allocated
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint import (
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
     PREPARED,
     Device,
     Held,
@@ -19,10 +18,11 @@ from ansible_collections.gpu.node.plugins.module_utils._core.dra.checkpoint impo
     dump,
     entry,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.names import CHECKPOINT
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import names
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.names import CHECKPOINT
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import names
+from ansible_collections.gpu.node.plugins.module_utils._node.users.machine import allocated
 
 from tests.fakes.library.fakes import FakeHost
 

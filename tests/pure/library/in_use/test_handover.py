@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.allocation import Owners, owners
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Gpu
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import Owners, owners
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import (
     Allocation,
     Devices,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.handover import held
+from ansible_collections.gpu.node.plugins.module_utils._node.users.handover import held
 
 from tests.fakes.library.gpu_values import gpu as make_gpu
 

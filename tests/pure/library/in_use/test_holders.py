@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use import pods
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.holders import advice
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import (
+from ansible_collections.gpu.node.plugins.module_utils._base import pods
+from ansible_collections.gpu.node.plugins.module_utils._node.users.holders import advice
+from ansible_collections.gpu.node.plugins.module_utils._node.users.users import (
     Container,
     User,
     container_of,

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.services import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._node.users.services import (
     Stopped,
     around,
     dump,
     load,
     parse,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan, Step
 
 TAKES = Step("install", "install", needs=("idle_gpu",))
 HOLD = Step("hold", "hold")

@@ -9,9 +9,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import node as nodes
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.node import Node
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.rights import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain import node as nodes
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.node import Node
+from ansible_collections.gpu.node.plugins.module_utils._cluster.rights import (
     OF_CLAIMS,
     OF_DRAIN,
     of_cordon,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import pods
+from ansible_collections.gpu.node.plugins.module_utils._cluster import pods
 
 
 def shown(meta: Any = None, spec: Any = None, status: Any = None) -> dict[str, Any]:

@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import (
+    MISSING,
+    ApiError,
+)
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import MISSING, ApiError
 
 Json = dict[str, Any]
 APPS, HOOKS = "/apis/apps/v1", "/apis/admissionregistration.k8s.io/v1"

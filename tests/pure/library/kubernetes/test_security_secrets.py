@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import basic
-from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import (
+    MISSING,
+    ApiError,
+)
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.objects import same, wishes
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.secrets import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.secrets import (
     hidden,
     values,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import MISSING, ApiError
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import same, wishes
 from ansible_collections.gpu.node.plugins.modules import cluster_objects
 
 from tests.fakes.library.in_process import said_by

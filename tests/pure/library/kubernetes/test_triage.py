@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.pods import Pod
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.triage import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.triage import (
     ALL,
     ANSWERS,
     CHOICES,
@@ -19,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.triage i
     Triage,
     triage,
 )
+from ansible_collections.gpu.node.plugins.module_utils._cluster.pods import Pod
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes import trial
+from ansible_collections.gpu.node.plugins.module_utils._cluster import trial
 from hypothesis import given
 from hypothesis import strategies as st
 

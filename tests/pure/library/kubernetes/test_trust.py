@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._capability.cluster_objects import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import KubernetesApi
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.kubernetes.trust import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.trust import (
     exposed,
     images,
     unpinned,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import KubernetesApi
 from ansible_collections.gpu.node.plugins.modules import drain
 from gpu_plugin.cluster.access import Access
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import configparser
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import State
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import (
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import State
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._mig.boot import (
     BOOT,
     TEXTS,
     UNIT,

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import MigDevice
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Holder
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import GpuState, plan_gpu
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import GpuState, plan_gpu
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Holder
+from ansible_collections.gpu.node.plugins.module_utils._node.users.busy import Busy
 
 from tests.fakes.library.grids import A100, GPU, instance
 

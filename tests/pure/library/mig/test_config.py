@@ -9,12 +9,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
-    generated,
-    select,
-    wanted,
-)
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import generated, select, wanted
 
 from tests.fakes.library.gpu_values import gpu
 from tests.fakes.library.grids import A30, A100

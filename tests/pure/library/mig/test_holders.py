@@ -8,14 +8,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Holder
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
-    GpuState,
-    plan_gpu,
-)
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import GpuState, plan_gpu
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Holder
+from ansible_collections.gpu.node.plugins.module_utils._node.users.busy import Busy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

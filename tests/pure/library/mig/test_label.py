@@ -8,10 +8,10 @@ from __future__ import annotations
 import configparser
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import label
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import Declared, dump, load
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.label import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._mig import label
+from ansible_collections.gpu.node.plugins.module_utils._mig.boot import Declared, dump, load
+from ansible_collections.gpu.node.plugins.module_utils._mig.label import (
     ANSWER,
     ASKED,
     FAILED,

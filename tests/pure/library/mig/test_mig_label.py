@@ -8,17 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig import capability
-from ansible_collections.gpu.node.plugins.module_utils._capability.mig.capability import (
-    MigCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM, unit_file
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import NvmlError
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import before, label
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.boot import CONFIG, UNIT, load
-from ansible_collections.gpu.node.plugins.module_utils._core.options.mig import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._core.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM, unit_file
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NvmlError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._mig import before, capability, label
+from ansible_collections.gpu.node.plugins.module_utils._mig.boot import CONFIG, UNIT, load
+from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 

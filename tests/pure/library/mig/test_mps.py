@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import (
     GpuPlan,
     GpuState,
     ends,

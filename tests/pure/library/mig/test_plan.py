@@ -10,20 +10,16 @@ import dataclasses
 import itertools
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import ComputeInstance, Process
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.busy import Busy
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import (
-    GpuPlan,
-    GpuState,
-    plan_gpu,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.profile import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import ComputeInstance, Process
+from ansible_collections.gpu.node.plugins.module_utils._base.mig_profile import (
     shapes,
     spread,
     usual_placements,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.search import arrange
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import GpuPlan, GpuState, plan_gpu
+from ansible_collections.gpu.node.plugins.module_utils._mig.search import arrange
+from ansible_collections.gpu.node.plugins.module_utils._node.users.busy import Busy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

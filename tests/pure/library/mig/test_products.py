@@ -8,8 +8,8 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import GiProfile
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.products import (
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import GiProfile
+from ansible_collections.gpu.node.plugins.module_utils._mig.products import (
     BY_ID,
     PRODUCTS,
     never,

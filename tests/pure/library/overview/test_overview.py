@@ -9,13 +9,13 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.in_use.allocated import (
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.machine import overview
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.allocated import (
     CHECKPOINT,
 )
-from ansible_collections.gpu.node.plugins.module_utils._capability.overview import overview
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
 
 from tests.fakes.library.fakes import OS_RELEASE, FakeHost
 

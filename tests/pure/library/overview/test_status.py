@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import parse
-from ansible_collections.gpu.node.plugins.module_utils._core.overview import status
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import status
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from hypothesis import given
 from hypothesis import strategies as st
 

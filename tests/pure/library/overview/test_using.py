@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import MigDevice
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Allocation
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.users import Container, User
-from ansible_collections.gpu.node.plugins.module_utils._core.overview import using
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import MigDevice
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import using
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
+from ansible_collections.gpu.node.plugins.module_utils._node.users.users import Container, User
 
 from tests.fakes.library.grids import A100, GPU, instance
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.packages import apt
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages import apt
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Package,
     Policy,
     State,

@@ -8,14 +8,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import (
     Source,
     additions,
     parse_deb822,
     parse_one_line,
     render,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import (
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import (
     FOLDER,
     OWN_SOURCES,
     Apt,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Package,
     Rollback,
     State,

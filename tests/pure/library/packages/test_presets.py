@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.presets import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.presets import (
     CUDA,
     DRIVER_PRESETS,
     FOLDERS,
@@ -20,7 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.presets im
     System,
     expand,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import (
     FINGERPRINT,
     Place,
     files,

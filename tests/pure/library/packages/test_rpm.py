@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.apt import upstream
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import upstream
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Simulation,
     State,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.rpm import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.rpm import (
     parse_dnf5_locks,
     parse_dnf_locks,
     parse_dnf_transaction,

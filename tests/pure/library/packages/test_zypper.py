@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.zypper import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.zypper import (
     configuration,
     disabled,
     in_the_way,
@@ -15,9 +15,9 @@ from ansible_collections.gpu.node.plugins.module_utils._core.packages.zypper imp
     messages,
     without,
 )
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import Dnf, Rpm
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.zypper import Zypper
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import Dnf, Rpm
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.zypper import Zypper
 
 from tests.fakes.library.fakes import FakeHost
 

@@ -11,13 +11,11 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.action.plan import defaults
-from ansible_collections.gpu.node.plugins.module_utils._capability.look.capability import (
-    LookCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import DEFAULT
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.plan import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import LookCapability
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import DEFAULT
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.look.parts import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.parts import (
     BY_NAME,
     PARTS,
     called,
     is_open,
     with_later,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.look.report import lines, refused
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.report import lines, refused
 from hypothesis import given
 from hypothesis import strategies as st
 

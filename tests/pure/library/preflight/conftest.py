@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.action.preflight import configurations, wheelhouse
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, Look, node

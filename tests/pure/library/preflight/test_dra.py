@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import cluster
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.node import warnings
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.dra import TRIAL, of_kubelet
-from ansible_collections.gpu.node.plugins.module_utils._host.kubernetes import ApiError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.dra import (
+    TRIAL,
+    of_kubelet,
+)
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import cluster
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.node import (
+    warnings,
+)
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import ApiError
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import Look

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.capability import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.options.common.preflight import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host import cloud_init
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._node.machine import cloud_init
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

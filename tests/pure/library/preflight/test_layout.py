@@ -9,12 +9,12 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Gpu, PciDevice
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import Selection
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import GpuState, plan_gpu
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.products import never, product
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.layout import check
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu, PciDevice
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.layout import check
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import Selection
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import GpuState, plan_gpu
+from ansible_collections.gpu.node.plugins.module_utils._mig.products import never, product
 from hypothesis import given
 from hypothesis import strategies as st
 

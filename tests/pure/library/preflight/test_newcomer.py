@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import (
     node as preflight,
 )
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.node import warnings
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.node import (
+    warnings,
+)
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import FakeRoom, Look

@@ -8,20 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.node import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.space import Space
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.node import (
     MIB,
     Need,
-    Space,
     initramfs,
     lacking,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.problems import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import (
     Problem,
     Refusal,
     once,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.preflight.values import check
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.values import check
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight.parts import (
+from ansible_collections.gpu.node.plugins.module_utils._base.variables import in_variables
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.parts import (
     options,
     runs,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.variables import (
-    in_variables,
 )
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes import record
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import record
 
 from tests.fakes.clock import Clock
 

@@ -9,11 +9,8 @@ import tomllib
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
-    MARK,
-    RECORD,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, RECORD
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

@@ -6,25 +6,15 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes import record
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
-    MARK,
-    Records,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.runtimes import (
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.runtimes import (
     look,
     there,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import record
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, Records
 
-from tests.fakes.library.runtime_host import (
-    CONFIG,
-    CRIO,
-    DAEMON,
-    RuntimeHost,
-    converge,
-    planned,
-)
+from tests.fakes.library.runtime_host import CONFIG, CRIO, DAEMON, RuntimeHost, converge, planned
 
 UNIT = "containerd.service"
 IMPORTED = "/etc/containerd/more/other.toml"

@@ -10,8 +10,8 @@ import tomllib
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
 
 from tests.fakes.library.runtime_host import CRIO, WRAPPER, RuntimeHost, capability, converge
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import tomlkit
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
-from ansible_collections.gpu.node.plugins.module_utils._host import toml
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime import edits, json_text
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import toml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

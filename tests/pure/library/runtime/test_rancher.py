@@ -8,10 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import containerd
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import Kind
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
+from ansible_collections.gpu.node.plugins.module_utils._runtime.common import Kind
 
 from tests.fakes.library.runtime_host import NEW, OLD, RuntimeHost, capability, converge
 

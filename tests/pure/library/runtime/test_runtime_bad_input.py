@@ -8,11 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
-    MARK,
-    RECORD,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, RECORD
 
 from tests.fakes.library.runtime_host import CONFIG, RuntimeHost, capability, converge
 

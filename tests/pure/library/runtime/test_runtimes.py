@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime import (
     common,
     containerd,
     crio,
     imports,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import (
+from ansible_collections.gpu.node.plugins.module_utils._runtime.common import (
     View,
     Wanted,
     describe,
     has_cdi,
     parse_version,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.edits import lookup
+from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
 from hypothesis import given
 from hypothesis import strategies as st
 

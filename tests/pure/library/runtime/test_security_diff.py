@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.run import run_capability
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability

@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import MARK
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK
 
 from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.driver import holds
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.driver import holds
 
 from tests.fakes.library.software_nodes import told
 from tests.fakes.library.software_situations import MODULES, TOOLKIT, play

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from ansible_collections.gpu.node.plugins.module_utils._core.text.masking import (
+from ansible_collections.gpu.node.plugins.module_utils._base.text.masking import (
     MASK,
     excerpts,
     masked,

@@ -11,31 +11,26 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.agent import rollback
-from ansible_collections.gpu.node.plugins.module_utils._core.agent import mps_units
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import boot as cdi_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import generated as cdi_generated
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import libraries
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi import specification as cdi
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import state as driver_record
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import nvidia_device, parse_minors
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use import pods
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import boot as mig_boot
-from ansible_collections.gpu.node.plugins.module_utils._core.mig import label
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.config import (
-    select,
-    wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.mig.plan import idle_servers
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import common as runtime
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import edits, json_text
-from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit import plan as toolkit
-from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit import (
-    version as toolkit_version,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.text import json_data
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import LONGEST, shown
+from ansible_collections.gpu.node.plugins.module_utils._base import pods
+from ansible_collections.gpu.node.plugins.module_utils._base import toolkit as toolkit_version
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import nvidia_device, parse_minors
+from ansible_collections.gpu.node.plugins.module_utils._base.services import mps as mps_units
+from ansible_collections.gpu.node.plugins.module_utils._base.text import json_data
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import LONGEST, shown
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
+from ansible_collections.gpu.node.plugins.module_utils._cdi import generated as cdi_generated
+from ansible_collections.gpu.node.plugins.module_utils._cdi import libraries
+from ansible_collections.gpu.node.plugins.module_utils._cdi import specification as cdi
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import rollback
+from ansible_collections.gpu.node.plugins.module_utils._driver import state as driver_record
+from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
+from ansible_collections.gpu.node.plugins.module_utils._mig import label
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import select, wanted
+from ansible_collections.gpu.node.plugins.module_utils._mig.plan import idle_servers
+from ansible_collections.gpu.node.plugins.module_utils._runtime import common as runtime
+from ansible_collections.gpu.node.plugins.module_utils._runtime import edits, json_text
+from ansible_collections.gpu.node.plugins.module_utils._software.toolkit import plan as toolkit
 
 from tests.fakes.library.gpu_values import gpu
 from tests.support.alarm import alarm

@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.text.shown import printable
+from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import printable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

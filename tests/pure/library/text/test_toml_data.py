@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.text import toml_data
+from ansible_collections.gpu.node.plugins.module_utils._base.text import toml_data
 
 from tests.support.hostile import MANY, inputs
 from tests.support.paths import FAKES

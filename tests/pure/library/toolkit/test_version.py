@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.software.toolkit import (
-    version as toolkit_version,
-)
+from ansible_collections.gpu.node.plugins.module_utils._base import toolkit as toolkit_version
 
 
 @pytest.mark.parametrize(

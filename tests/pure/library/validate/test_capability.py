@@ -12,22 +12,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import (
-    capability as room,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.capability import (
-    ValidateCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import SETTINGS
-from ansible_collections.gpu.node.plugins.module_utils._core.boot import PROGRAM
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import (
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     NvmlError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.options.validate import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Host
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate import capability as room
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
+    ValidateCapability,
+)
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import SETTINGS
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import DRIVER, LOADED, FakeHost

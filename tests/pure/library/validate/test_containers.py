@@ -9,17 +9,15 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.engines import KINDS
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import (
-    program,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.containers import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import program
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.containers import (
     CONFIG,
     FOLDER,
     Trial,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.containers import Answer
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed, Status
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Status
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.engines import KINDS
 
 from tests.fakes.library.fakes import FakeHost
 

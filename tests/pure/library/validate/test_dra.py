@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.dra.allocation import owners
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.dra import (
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import owners
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.dra import (
     NAMES,
     Dra,
     Driver,
     checks,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.plugin import Kubelet
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.plugin import Kubelet
 
 from tests.fakes.library.gpu_values import gpu
 

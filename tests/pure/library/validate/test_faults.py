@@ -9,18 +9,18 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import Current, Runtime
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.containers import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Current, Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
     Container,
     answer,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.driver import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import (
     Wanted as WantedDriver,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.gpus import Layout
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.node import Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.services import Unit
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import Wanted
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Unit
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,12 +9,12 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate.gpus import current
-from ansible_collections.gpu.node.plugins.module_utils._core.cdi.boot import CONFIG, Options, dump
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import Current
-from ansible_collections.gpu.node.plugins.module_utils._host.cdi import specify
-from ansible_collections.gpu.node.plugins.module_utils._host.driver_files import DriverFiles
-from ansible_collections.gpu.node.plugins.module_utils._nvml.real import inventory
+from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import CONFIG, Options, dump
+from ansible_collections.gpu.node.plugins.module_utils._cdi.machine.driver_files import DriverFiles
+from ansible_collections.gpu.node.plugins.module_utils._cdi.machine.specify import specify
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Current
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.gpus import current
+from ansible_collections.gpu.node.plugins.module_utils._machine.nvml.real import inventory
 
 from tests.fakes.library.gpu_values import gpu, mig
 from tests.fakes.packages.driver_fakes import CDI_SPEC, VERSION, FakeNvml, HostWithDriver

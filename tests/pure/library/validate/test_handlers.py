@@ -9,11 +9,11 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import runtimes
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import runtimes
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
     CONFIG as WRITTEN,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.desired import CONFIGS, HEADER
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIGS, HEADER
 
 from tests.fakes.library.nodes_to_validate import failures, node
 from tests.fakes.library.runtime_host import RuntimeHost

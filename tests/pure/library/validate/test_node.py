@@ -9,18 +9,17 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._core.gpu import Process
-from ansible_collections.gpu.node.plugins.module_utils._core.in_service import Change
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.check import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import (
     FAILED,
     SKIPPED,
     Check,
     lines,
     message,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.daemon import Daemon
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.node import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     COMPONENTS,
     Wanted,
     checks,
@@ -29,6 +28,7 @@ from ansible_collections.gpu.node.plugins.module_utils._core.validation.node imp
     settles,
     summary,
 )
+from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 from hypothesis import given
 from hypothesis import strategies as st
 

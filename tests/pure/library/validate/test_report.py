@@ -9,8 +9,8 @@ import json
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.gpu.node.plugins.module_utils._core.validation import report
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.check import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate import report
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import (
     FAILED,
     ORDER,
     SKIPPED,

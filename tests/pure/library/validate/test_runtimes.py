@@ -9,12 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.record import (
-    MARK,
-    RECORD,
-)
-from ansible_collections.gpu.node.plugins.module_utils._capability.validate import runtimes
-from ansible_collections.gpu.node.plugins.module_utils._core.validation.cdi import Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import runtimes
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, RECORD
 
 from tests.fakes.library.fakes import FakeHost
 

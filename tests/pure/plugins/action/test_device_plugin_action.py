@@ -124,7 +124,7 @@ def test_what_does_not_run_on_a_node_makes_no_other_release(files: Path, name: s
     [
         "requirements.txt",
         "src/gpu_plugin/daemon.py",
-        "src/gpu_plugin/_shared/_core/errors.py",
+        "src/gpu_plugin/_shared/_base/errors.py",
         "src/gpu_plugin/proto/v1beta1/api.binpb",
         "systemd/gpu-mps.service",
     ],

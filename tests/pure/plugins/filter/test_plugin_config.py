@@ -12,8 +12,8 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.action.preflight import configurations
 from ansible_collections.gpu.node.plugins.filter.plugin_config import FilterModule
-from ansible_collections.gpu.node.plugins.module_utils._capability.preflight import parts
-from ansible_collections.gpu.node.plugins.module_utils._core.agent.role_config import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import (
     DEFAULT,
     all_whole,
     whole,

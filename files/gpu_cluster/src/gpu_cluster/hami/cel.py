@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpu_plugin._shared._core.dra.names import DRIVER, NVIDIA
+from gpu_plugin._shared._base.dra.names import DRIVER, NVIDIA
 
 OURS: Final = f'device.attributes["{DRIVER}"]'
 THEIRS: Final = f'device.attributes["{NVIDIA}"]'

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.text.shown import shown
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._base.text.shown import shown
 
 
 class Refused(NodeError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import GPU, MPS, SHARE
+from gpu_plugin._shared._base.dra.names import GPU, MPS, SHARE
 
 from . import requests, template
 from .errors import refused

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import BOTH, DRA
-from gpu_plugin._shared._core.text import json_data
-from gpu_plugin._shared._core.text.json_data import is_whole
+from gpu_plugin._shared._base.dra.names import BOTH, DRA
+from gpu_plugin._shared._base.text import json_data
+from gpu_plugin._shared._base.text.json_data import is_whole
 from gpu_plugin.config.strict_yaml import ConfigError, invalid
 
 from .settings import Settings

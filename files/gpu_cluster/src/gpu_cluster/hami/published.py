@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE, TYPES
-from gpu_plugin._shared._core.text.json_data import is_whole
+from gpu_plugin._shared._base.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE, TYPES
+from gpu_plugin._shared._base.text.json_data import is_whole
 
 from .quantity import MIB, whole
 from .wishes import Wishes

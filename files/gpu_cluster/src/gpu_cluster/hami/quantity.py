@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from gpu_plugin._shared._core.errors import InputError
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.cluster.quantity import of
 
 MIB: Final = 1 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import GPU, MIG, SHARE
+from gpu_plugin._shared._base.dra.names import GPU, MIG, SHARE
 
 from . import quantity
 from .errors import refused

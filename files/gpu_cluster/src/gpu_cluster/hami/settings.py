@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
-from gpu_plugin._shared._core.text.json_data import is_whole
-from gpu_plugin._shared._core.text.shown import cut, shown
+from gpu_plugin._shared._base.text.json_data import is_whole
+from gpu_plugin._shared._base.text.shown import cut, shown
 from gpu_plugin.config import plain_yaml
 from gpu_plugin.config.strict_yaml import ConfigError, invalid
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import (
+from gpu_plugin._shared._base.dra.names import (
     API_VERSION,
     CORES,
     DRIVER,
@@ -27,8 +27,8 @@ from gpu_plugin._shared._core.dra.names import (
     SHARE_CLASS,
     SHARE_CONFIG,
 )
-from gpu_plugin._shared._core.dra.quantities import MIB
-from gpu_plugin._shared._core.dra.quantities import size as written
+from gpu_plugin._shared._base.dra.quantities import MIB
+from gpu_plugin._shared._base.dra.quantities import size as written
 
 from . import cel
 from .errors import Refused, refused
@@ -196,7 +196,7 @@ def _of_kind(
     """Return one way, or one for each size of device and NUMA node that there is, ``most`` at most.
 
     A way for each node, and no constraint that devices match, as what is tried first and does not match
-    stays consumed (LEAKS in _core/dra/versions.py).
+    stays consumed (LEAKS in _base/dra/versions.py).
     """
     nodes = published.numa_nodes(request.kind) if wishes.numa and request.count > 1 else []
     common = (*_wished(request, wishes), *_enforced(request, wishes, published))

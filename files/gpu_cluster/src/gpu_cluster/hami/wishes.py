@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import HAMI_CORE, MIG, MPS
+from gpu_plugin._shared._base.dra.names import HAMI_CORE, MIG, MPS
 
 from .errors import refused
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpu_plugin._shared._core.errors import InputError
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.cluster import quantity
 from gpu_plugin.cluster.quantity import Number
 

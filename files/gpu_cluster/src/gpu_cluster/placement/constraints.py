@@ -36,7 +36,7 @@ class Match:
 class Distinct:
     """Each device has an own value of an attribute.
 
-    Only the last device of each request counts, as in Kubernetes (LAST_DISTINCT in _core/dra/versions.py).
+    Only the last device of each request counts, as in Kubernetes (LAST_DISTINCT in _base/dra/versions.py).
     """
 
     def __init__(self, constraint: Constraint) -> None:

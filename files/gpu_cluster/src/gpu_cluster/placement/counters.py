@@ -3,7 +3,7 @@
 
 """Counters that the devices of a pool share, while devices are being chosen. Pure.
 
-Kubernetes keeps them by the name of the pool alone (POOL_NAMES in _core/dra/versions.py).
+Kubernetes keeps them by the name of the pool alone (POOL_NAMES in _base/dra/versions.py).
 """
 
 from __future__ import annotations

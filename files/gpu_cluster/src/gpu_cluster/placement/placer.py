@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_plugin._shared._core.dra.versions import RECOMMENDED, Version
+from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
 
 from .candidates import Candidates, Refused
 from .cel import Selector

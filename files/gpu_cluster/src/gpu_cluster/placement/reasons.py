@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_plugin._shared._core.dra.names import DRIVER, GPU, MIG, SHARE
-from gpu_plugin._shared._core.dra.versions import LEAKS, RECOMMENDED, Version
-from gpu_plugin._shared._core.dra.versions import text as shown
+from gpu_plugin._shared._base.dra.names import DRIVER, GPU, MIG, SHARE
+from gpu_plugin._shared._base.dra.versions import LEAKS, RECOMMENDED, Version
+from gpu_plugin._shared._base.dra.versions import text as shown
 from gpu_plugin.cluster.quantity import Number, text
 
 from .candidates import Candidate, Candidates

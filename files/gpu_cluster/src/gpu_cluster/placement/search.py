@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from gpu_plugin._shared._core.dra.versions import LEAKS, RECOMMENDED, Version
+from gpu_plugin._shared._base.dra.versions import LEAKS, RECOMMENDED, Version
 from gpu_plugin.cluster.quantity import Number
 
 from .candidates import Candidate, Candidates, Refused

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from gpu_plugin._shared._core.errors import InputError
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.cluster import quantity
 from gpu_plugin.cluster.quantity import Number
 

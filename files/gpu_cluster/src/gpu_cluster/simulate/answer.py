@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.versions import text as shown
-from gpu_plugin._shared._core.text.shown import printable
+from gpu_plugin._shared._base.dra.versions import text as shown
+from gpu_plugin._shared._base.text.shown import printable
 from gpu_plugin.cluster import quantity
 
 from ..hami.template import NO_OTHER

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_plugin._shared._core.dra.versions import RECOMMENDED, Version
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
+from gpu_plugin._shared._base.errors import NodeError
 
 from ..placement import claims as placement_claims
 from ..placement.candidates import Refused

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra import versions
-from gpu_plugin._shared._core.dra.versions import RECOMMENDED, Version
-from gpu_plugin._shared._core.errors import InputError, NodeError, damaged
+from gpu_plugin._shared._base.dra import versions
+from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
+from gpu_plugin._shared._base.errors import InputError, NodeError, damaged
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.version import version
 

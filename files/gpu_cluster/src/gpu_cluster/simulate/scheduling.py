@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 
 from ..placement.candidates import Refused
 from ..placement.claims import Claim

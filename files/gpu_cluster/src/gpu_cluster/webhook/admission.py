@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from http import HTTPStatus
 from typing import Any, Final
 
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.tools import logs
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.config import schema
 from gpu_plugin.tools import bounded, logs
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from gpu_plugin._shared._core.text.shown import cut, printable
+from gpu_plugin._shared._base.text.shown import cut, printable
 
 from . import limits, shapes
 

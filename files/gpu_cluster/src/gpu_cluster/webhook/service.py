@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate, jittered
 from gpu_plugin.report.endpoint import TEXT, Endpoint, Page

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import DRIVER
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.dra.names import DRIVER
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import JSON, Access
 from gpu_plugin.cluster.errors import GONE, ApiError, understood
 from gpu_plugin.cluster.rate import SHORTEST

@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, understood
 

@@ -9,12 +9,12 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.cdi import boot as cdi_boot
-from .._shared._core.errors import NodeError
-from .._shared._host.api import Host
-from .._shared._host.cdi import lost_files, specify
-from .._shared._host.driver_files import DriverFiles
-from .._shared._nvml.real import inventory
+from .._shared._base.errors import NodeError
+from .._shared._cdi import boot as cdi_boot
+from .._shared._cdi.machine.driver_files import DriverFiles
+from .._shared._cdi.machine.specify import lost_files, specify
+from .._shared._machine.host import Host
+from .._shared._machine.nvml.real import inventory
 from ..tools import bounded, logs
 from ..tools.patience import Patience
 from .driver import driver, ended

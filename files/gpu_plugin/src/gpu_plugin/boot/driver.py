@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from .._shared._core.gpu import NvmlError
-from .._shared._nvml.real import Nvml, open_nvml
+from .._shared._base.gpu import NvmlError
+from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..tools import jobs, logs
 from ..tools.patience import READY
 

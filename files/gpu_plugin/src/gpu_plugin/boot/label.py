@@ -13,16 +13,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._capability.mig.capability import MigCapability
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import IN_USE
-from .._shared._core.in_use.busy import Busy
-from .._shared._core.mig import boot as mig_boot
-from .._shared._core.mig import label as wishes
-from .._shared._core.mig.label import FAILED, PENDING, SUCCESS, Request
-from .._shared._core.options.mig import SPEC
-from .._shared._core.steps import Plan
-from .._shared._host.api import Completed, Host
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import IN_USE
+from .._shared._base.services.mig import STATUS as MIG_STATUS
+from .._shared._base.steps import Plan
+from .._shared._machine.host import Completed, Host
+from .._shared._mig import boot as mig_boot
+from .._shared._mig import label as wishes
+from .._shared._mig.capability import MigCapability
+from .._shared._mig.label import FAILED, PENDING, SUCCESS, Request
+from .._shared._mig.options import SPEC
+from .._shared._node.users.busy import Busy
 from ..tools import bounded, files, logs
 from ..tools.chores import Backoff
 from ..tools.state import StateFile
@@ -52,7 +53,7 @@ class Paths:
     asked: Path = Path(wishes.ASKED)
     answer: Path = Path(wishes.ANSWER)
     chosen: Path = Path(wishes.CHOSEN)
-    status: Path = Path(mig_boot.STATUS)
+    status: Path = Path(MIG_STATUS)
 
 
 @dataclass(frozen=True)

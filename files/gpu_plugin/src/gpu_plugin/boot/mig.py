@@ -12,16 +12,16 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.dra.names import CHECKPOINT
-from .._shared._core.errors import NodeError
-from .._shared._core.in_use.allocated import Devices, claims, holders, parse
-from .._shared._core.mig import boot as mig_boot
-from .._shared._core.mig import label
-from .._shared._core.mig.config import Selection
-from .._shared._core.mig.plan import GpuState, spare
-from .._shared._host.api import Host
-from .._shared._nvml.mig import Changes, planned, read
-from .._shared._nvml.real import Nvml
+from .._shared._base.dra.names import CHECKPOINT
+from .._shared._base.errors import NodeError
+from .._shared._machine.host import Host
+from .._shared._machine.nvml.real import Nvml
+from .._shared._mig import boot as mig_boot
+from .._shared._mig import label
+from .._shared._mig.config import Selection
+from .._shared._mig.machine.nvml import Changes, planned, read
+from .._shared._mig.plan import GpuState, spare
+from .._shared._node.users.allocated import Devices, claims, holders, parse
 from ..tools import bounded, files, logs
 from ..tools.patience import Patience
 from .driver import driver, ended

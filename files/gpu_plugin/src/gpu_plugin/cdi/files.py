@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import CONTROL_NODES
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import CONTROL_NODES
 from ..config.configuration import Config, hook_program
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
@@ -199,8 +199,8 @@ def read(config: Path) -> dict[str, Any] | None:
     driver or the toolkit, and no container that asks for a device starts.
     ``failed``: whether the last run of gpu-cdi.service failed.
     """
-    from .._shared._core.cdi import boot as cdi_boot  # the daemon starts without them
-    from .._shared._host.api import Host
+    from .._shared._cdi import boot as cdi_boot  # the daemon starts without them
+    from .._shared._machine.host import Host
 
     try:
         options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))

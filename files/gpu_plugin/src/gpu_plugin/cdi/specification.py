@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import yaml
 
-from .._shared._core.cdi.rules import DEVICE, HOOK_PROGRAMS, minimum_version, without_pipes
-from .._shared._core.dra.names import CDI_KIND
-from .._shared._core.errors import NodeError
-from .._shared._core.text import json_data
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.dra.names import CDI_KIND
+from .._shared._base.errors import NodeError
+from .._shared._base.text import json_data
+from .._shared._base.text.shown import cut, shown
+from .._shared._cdi.rules import DEVICE, HOOK_PROGRAMS, minimum_version, without_pipes
 from ..config import plain_yaml
 from ..config.configuration import CDI, Config
 

@@ -22,10 +22,10 @@ from kubernetes import config as access
 from kubernetes.config import exec_provider, kube_config
 
 from .. import __version__
-from .._shared._core.errors import NodeError
-from .._shared._core.kubernetes.trust import exposed
-from .._shared._core.text import json_data
-from .._shared._core.text.shown import cut
+from .._shared._base.errors import NodeError
+from .._shared._base.text import json_data
+from .._shared._base.text.shown import cut
+from .._shared._cluster.trust import exposed
 from ..tools import logs
 from . import kubeconfig as kubeconfig_file
 from .errors import ApiError, TooLong

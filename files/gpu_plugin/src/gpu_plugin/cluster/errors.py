@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.json_data import MISREAD
+from .._shared._base.errors import NodeError
+from .._shared._base.text.json_data import MISREAD
 
 MISSING, GONE, CONFLICT = 404, 410, 409
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import yaml
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut, shown
 from ..config import plain_yaml
 from ..tools import bounded
 from .errors import ApiError

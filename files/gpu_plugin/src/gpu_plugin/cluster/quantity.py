@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from .._shared._core.errors import InputError
+from .._shared._base.errors import InputError
 
 Number = int | Fraction
 

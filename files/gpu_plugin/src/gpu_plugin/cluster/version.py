@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .._shared._core.dra.versions import Version, parse
+from .._shared._base.dra.versions import Version, parse
 from .access import FORBIDDEN, Access
 from .errors import ApiError, understood
 

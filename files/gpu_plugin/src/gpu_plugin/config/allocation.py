@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .._shared._core.dra.names import (
+from .._shared._base.dra.names import (
     ALL,
     ALLOCATIONS,
     BOTH,
@@ -22,8 +22,8 @@ from .._shared._core.dra.names import (
     MPS,
     PUBLISHED,
 )
-from .._shared._core.gpu import Gpu
-from .._shared._core.text.json_data import is_whole
+from .._shared._base.gpu import Gpu
+from .._shared._base.text.json_data import is_whole
 from .schema import absolute
 from .sharing import MOST_REPLICAS, UUID, Sharing
 from .strict_yaml import ConfigError, Found, Value

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import shown
 from ..model.mps import settings as mps
 from .strict_yaml import ConfigError, Found, Value
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from .._shared._core.text.json_data import is_whole
-from .._shared._core.text.shown import shown
+from .._shared._base.text.json_data import is_whole
+from .._shared._base.text.shown import shown
 from .strict_yaml import ConfigError, Value, invalid
 
 TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.json_data import is_whole
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text.json_data import is_whole
+from .._shared._base.text.shown import cut, shown
 from ..model.mps.settings import Settings
 from . import mps as entry
 from .strict_yaml import ConfigError, Found, Value

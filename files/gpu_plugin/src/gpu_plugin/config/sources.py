@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.agent.visible_devices import TOOLKIT_CONFIG, warning
+from .._shared._base.visible_devices import TOOLKIT_CONFIG, warning
 from ..tools import bounded
 from .configuration import DEFAULT_FILE, KEYS, Config, parse
 from .schema import Key

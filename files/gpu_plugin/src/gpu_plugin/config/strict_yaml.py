@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import yaml
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text import json_data
-from .._shared._core.text.json_data import is_whole
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text import json_data
+from .._shared._base.text.json_data import is_whole
+from .._shared._base.text.shown import cut, shown
 from . import plain_yaml
 
 LONGEST: Final = 64 << 10

@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 from typing import Any, Final, NamedTuple, TypeVar
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut, printable
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut, printable
 from ..tools import logs
 from .prepare.apply import Given, Preparer
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.dra import names
-from .._shared._core.errors import InputError
-from .._shared._core.mig.boot import LOCK
+from .._shared._base.dra import names
+from .._shared._base.errors import InputError
+from .._shared._base.services.mig import LOCK
 from ..cluster.kubeconfig import node_name
 from ..config import configuration as config
 from ..config import sources

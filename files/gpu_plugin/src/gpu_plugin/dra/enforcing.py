@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 from ..config.allocation import Dra
 from .enforcement.choice import Places, choose, own
 from .prepare.checkpoint import Checkpoint

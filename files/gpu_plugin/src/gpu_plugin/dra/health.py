@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .._shared._core.dra.checkpoint import Device
-from .._shared._core.text.shown import cut
+from .._shared._base.dra.checkpoint import Device
+from .._shared._base.text.shown import cut
 from ..model.inventory import GpuView, Inventory
 from .prepare.plan import NAME
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .._shared._core.dra.checkpoint import Held
+from .._shared._base.dra.checkpoint import Held
 
 GRACE: Final = 30.0  # seconds in which a look may still show an instance that went with its claim
 Instance = tuple[str, int, int]  # the GPU's UUID, and the profile's id and first slice

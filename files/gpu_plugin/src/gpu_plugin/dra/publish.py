@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut
 from ..cluster.errors import CONFLICT, GONE, MISSING, ApiError
 from ..cluster.rate import SHORTEST, WATCH
 from ..slices.changes import CREATE, DELETE, Change, changes, dropped, plain

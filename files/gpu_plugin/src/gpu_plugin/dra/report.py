@@ -14,8 +14,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .._shared._core.dra.checkpoint import STATES, Device, Held
-from .._shared._core.dra.names import CORES, MEMORY
+from .._shared._base.dra.checkpoint import STATES, Device, Held
+from .._shared._base.dra.names import CORES, MEMORY
 from ..observer import PREFIX, Observer
 from ..report.endpoint import TEXT, Page
 from ..report.probes import health

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import grpc
 
-from .._shared._core.dra.names import DRIVER
+from .._shared._base.dra.names import DRIVER
 from ..kubelet.listener import Listener
 from ..proto.dra_health_v1alpha1 import api_pb2 as health_pb2
 from ..proto.dra_health_v1alpha1 import rpc as health_rpc

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import __version__
-from .._shared._core.dra import names
-from .._shared._core.dra.checkpoint import Held
-from .._shared._core.gpu import Gpu
+from .._shared._base.dra import names
+from .._shared._base.dra.checkpoint import Held
+from .._shared._base.gpu import Gpu
 from ..cluster.access import Access
 from ..cluster.rate import Rate
 from ..config.allocation import owner

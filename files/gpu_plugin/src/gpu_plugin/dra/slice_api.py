@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from .._shared._core.dra import versions
-from .._shared._core.dra.names import DRIVER
+from .._shared._base.dra import versions
+from .._shared._base.dra.names import DRIVER
 from ..cluster.access import FORBIDDEN, Access
 from ..cluster.errors import GONE, MISSING, ApiError, understood
 from ..cluster.version import version

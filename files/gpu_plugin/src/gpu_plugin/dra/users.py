@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import readable
+from .._shared._base.errors import readable
 from ..tools import bounded
 
 STATE: Final = "dra_manager_state"  # below the kubelet's root folder

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from .._shared._nvml.calls import HEARD
-from .._shared._nvml.within import LATE, begin, outcome
+from .._shared._machine.nvml.calls import HEARD
+from .._shared._machine.nvml.within import LATE, begin, outcome
 from ..model.inventory import HUNG, SLOW
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from .._shared._core.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
-from .._shared._nvml import readings
+from .._shared._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
+from .._shared._machine.nvml import readings
 from ..model.topology import Topology
 from .asking import Asking
 

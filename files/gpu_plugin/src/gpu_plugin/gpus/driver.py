@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.gpu import (
+from .._shared._base.gpu import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     LIBRARY_NOT_FOUND,
@@ -27,10 +27,10 @@ from .._shared._core.gpu import (
     NvmlError,
     parse_minors,
 )
-from .._shared._host.api import Host
-from .._shared._host.driver_files import DriverFiles
-from .._shared._nvml.readings import Xid, brand, condition
-from .._shared._nvml.real import Nvml, open_nvml
+from .._shared._cdi.machine.driver_files import DriverFiles
+from .._shared._machine.host import Host
+from .._shared._machine.nvml.readings import Xid, brand, condition
+from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..model.inventory import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import NOT_SUPPORTED, UNKNOWN_ERROR, NvmlError
-from .._shared._nvml.readings import Xid, XidWatch
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import NOT_SUPPORTED, UNKNOWN_ERROR, NvmlError
+from .._shared._machine.nvml.readings import Xid, XidWatch
 from ..tools import logs
 
 WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut, shown
 from ..tools import files, logs
 from ..tools.bounded import peek
 from ..tools.state import VERSION, StateFile, StateUnusable, read

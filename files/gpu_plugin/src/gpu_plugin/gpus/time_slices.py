@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._host.api import Host
+from .._shared._base.errors import NodeError
+from .._shared._machine.host import Host
 from ..config.sharing import TIME_SLICES
 from ..model.inventory import Inventory
 from ..tools import logs

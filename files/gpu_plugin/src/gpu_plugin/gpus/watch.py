@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import NvmlError
-from .._shared._nvml.readings import Xid
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import NvmlError
+from .._shared._machine.nvml.readings import Xid
 from ..config.configuration import Config
 from ..model.inventory import Faults, Inventory, remember
 from ..model.topology import Topology

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import grpc
 
-from .._shared._core.errors import NodeError
-from .._shared._core.in_use.allocated import ROOTS, SOCKET, Allocation
+from .._shared._base.errors import NodeError
+from .._shared._node.users.allocated import ROOTS, SOCKET, Allocation
 from ..offer.overview import Holder
 from ..proto.v1beta1 import api_pb2, rpc
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.dra import checkpoint
-from .._shared._core.dra.checkpoint import Held
-from .._shared._core.dra.names import CHECKPOINT, DRA
-from .._shared._core.gpu import Gpu
-from .._shared._core.in_use.allocated import Allocation
-from .._shared._core.text.shown import counted
+from .._shared._base.dra import checkpoint
+from .._shared._base.dra.checkpoint import Held
+from .._shared._base.dra.names import CHECKPOINT, DRA
+from .._shared._base.gpu import Gpu
+from .._shared._base.text.shown import counted
+from .._shared._node.users.allocated import Allocation
 from ..config.allocation import ALLOCATION, Dra, owner
 from ..config.strict_yaml import ConfigError
 from ..model.inventory import Inventory

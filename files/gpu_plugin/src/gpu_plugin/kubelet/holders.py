@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .._shared._capability.in_use.allocated import of_pods_that_run
-from .._shared._core.in_use.allocated import Allocation
-from .._shared._host.api import Host
+from .._shared._machine.host import Host
+from .._shared._node.users.allocated import Allocation
+from .._shared._node.users.machine.allocated import of_pods_that_run
 from ..model.inventory import Inventory
 from ..offer.decide import Offered
 from ..offer.held import Form, Holders, dump, in_force, load

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 
 Identity = tuple[int, int, int]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 from ..observer import REGISTRATIONS
 from ..tools import logs
 from ..tools.chores import Backoff

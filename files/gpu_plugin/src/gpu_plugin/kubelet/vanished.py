@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from .._shared._core.in_use.allocated import NAMED, Allocation
+from .._shared._node.users.allocated import NAMED, Allocation
 from ..model.inventory import Inventory
 from ..tools import logs
 from .holders import Answer

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.mig.boot import CONFIG as MIG_CONFIG
-from .._shared._core.mig.label import ANSWER, ASKED, CHOSEN
-from .._shared._core.mig.label import LABEL as MIG_LABEL
-from .._shared._nvml.within import LATE
+from .._shared._machine.nvml.within import LATE
+from .._shared._mig.boot import CONFIG as MIG_CONFIG
+from .._shared._mig.label import ANSWER, ASKED, CHOSEN
+from .._shared._mig.label import LABEL as MIG_LABEL
 from ..cluster.kubeconfig import node_name
 from ..cluster.rate import BURST, QPS
 from ..config import configuration as config

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 from ..config.configuration import Config
 from ..tools import files, logs
 from .health.reporter import NAME, Reporter

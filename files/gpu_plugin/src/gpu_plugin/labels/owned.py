@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .._shared._core.errors import InputError
+from .._shared._base.errors import InputError
 
 LONGEST: Final = 63
 STRANGE: Final = re.compile(r"[^A-Za-z0-9\-_. \t\n]")

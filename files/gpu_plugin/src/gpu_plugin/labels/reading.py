@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from .._shared._core.gpu import TIMEOUT, NvmlError
-from .._shared._nvml import readings
-from .._shared._nvml.real import inventory, open_nvml
-from .._shared._nvml.within import outcome
+from .._shared._base.gpu import TIMEOUT, NvmlError
+from .._shared._machine.nvml import readings
+from .._shared._machine.nvml.real import inventory, open_nvml
+from .._shared._machine.nvml.within import outcome
 from ..config.configuration import Config
 from ..gpus.driver import preload
 from ..model.inventory import GpuView, Inventory, Kind, Problem

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from .._shared._core.dra.names import DEVICE_PLUGIN, DRIVER
-from .._shared._core.gpu import MigDevice
-from .._shared._nvml.readings import MigAttributes
+from .._shared._base.dra.names import DEVICE_PLUGIN, DRIVER
+from .._shared._base.gpu import MigDevice
+from .._shared._machine.nvml.readings import MigAttributes
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
 from ..model.devices import Device

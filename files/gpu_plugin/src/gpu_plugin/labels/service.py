@@ -11,9 +11,9 @@ import queue
 import time
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import VERSION_MISMATCH, NvmlError
-from .._shared._core.mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import VERSION_MISMATCH, NvmlError
+from .._shared._mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
 from ..cluster.rate import jittered
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import InputError, NodeError
-from .._shared._nvml.within import LATE
+from .._shared._base.errors import InputError, NodeError
+from .._shared._machine.nvml.within import LATE
 from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources
 from ..config.configuration import Gfd, parse

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from .._shared._core.agent.resources import HEALTHY, UNHEALTHY
+from .._shared._device_plugin.resources import HEALTHY, UNHEALTHY
 from .inventory import Problem
 from .mps.settings import Offer
 

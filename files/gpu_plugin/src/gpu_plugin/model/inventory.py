@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from .._shared._core.agent import held
-from .._shared._core.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
+from .._shared._base.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
+from .._shared._device_plugin import held
 
 HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
 SLOW: Final = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from .._shared._core.gpu import Links
+from .._shared._base.gpu import Links
 from .devices import Device
 
 FARTHEST = 60  # above NVML's highest level, so that every pair is worth something

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.in_use import pods
-from .._shared._core.text.shown import cut, printable
+from .._shared._base import pods
+from .._shared._base.text.shown import cut, printable
 from ..model.mps.paths import Names
 from ..tools.bounded import peek
 from ..tools.state import started, stat_fields

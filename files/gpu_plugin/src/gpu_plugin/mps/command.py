@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import InputError
+from .._shared._base.errors import InputError
 from ..model.mps.paths import PROGRAM, SETTINGS
 from . import state
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 from ..model.mps.paths import PROGRAM, Names, daemon_environment
 from ..tools import bounded, logs
 from ..tools.followed import Child, Events, Followed, Lines

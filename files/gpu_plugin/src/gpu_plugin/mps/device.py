@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import DEFAULT, EXCLUSIVE_PROCESS, NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
-from .._shared._nvml import readings
-from .._shared._nvml.real import Nvml, open_nvml
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import DEFAULT, EXCLUSIVE_PROCESS, NOT_FOUND, NOT_SUPPORTED, Gpu, NvmlError
+from .._shared._machine.nvml import readings
+from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..model.mps.paths import SHM_IN_CONTAINER, Names
 from ..model.mps.settings import Settings, Shares
 from ..tools import logs

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._host.api import Host
+from .._shared._base.errors import NodeError
+from .._shared._machine.host import Host
 from ..model.mps.paths import Names
 from ..model.mps.settings import SMALLEST_SHM
 from ..tools import logs

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._nvml.real import open_nvml
+from .._shared._base.errors import NodeError
+from .._shared._machine.nvml.real import open_nvml
 from ..model.mps.paths import UUID, Names, settings_file
 from ..model.mps.settings import Settings
 from ..process import Process

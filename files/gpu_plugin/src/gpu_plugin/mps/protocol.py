@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut, shown
 from ..model.mps.settings import Bounds
 
 # The daemon sees one device only. A UUID here is taken without a word and without effect.

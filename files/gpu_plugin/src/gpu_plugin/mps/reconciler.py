@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
-from .._shared._core.errors import NodeError
+from .._shared._base.dra.names import DEVICE_PLUGIN, DRA
+from .._shared._base.errors import NodeError
 from ..model.mps.paths import ROOT
 from ..model.mps.settings import REFUSE, Offer, Settings
 from ..tools import files, logs

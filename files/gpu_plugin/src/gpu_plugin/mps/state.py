@@ -17,9 +17,9 @@ from numbers import Number
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.dra.names import DEVICE_PLUGIN, DRA
-from .._shared._core.errors import NodeError
-from .._shared._core.text import json_data
+from .._shared._base.dra.names import DEVICE_PLUGIN, DRA
+from .._shared._base.errors import NodeError
+from .._shared._base.text import json_data
 from ..model.mps.paths import ROOT, UUID, Names, problem_of_root, settings_file
 from ..model.mps.settings import Settings, Shares, from_json
 from ..tools import bounded, logs

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut
 from ..model.mps.paths import PROGRAM, Names
 from ..model.mps.settings import DRAIN, READ_WRITE, TERMINATE, Bounds, Settings
 from ..tools import logs

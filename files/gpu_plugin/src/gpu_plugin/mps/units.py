@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final, Protocol
 
-from .._shared._host.api import Host
+from .._shared._machine.host import Host
 from ..tools import bounded, logs
 from ..tools.chores import Worker
 from ..tools.state import started

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 from ..cdi.specification import KIND, VENDOR, HostState, asked, extras
 from ..config.configuration import Config
 from ..model.devices import Device, Devices

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from .._shared._core.dra.names import DEVICE_PLUGIN
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import EXCLUSIVE_PROCESS, PROHIBITED
+from .._shared._base.dra.names import DEVICE_PLUGIN
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import EXCLUSIVE_PROCESS, PROHIBITED
 from ..cdi.specification import IMEX_FOLDER, HostState, asked
 from ..config.configuration import Config
 from ..config.sharing import Share, Sharing

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import MigDevice
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import MigDevice
 from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
 from ..model.devices import Device
 from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, Kind, Problem, divided

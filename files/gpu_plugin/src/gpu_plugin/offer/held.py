@@ -13,9 +13,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from .._shared._core.in_use.allocated import Allocation, Place, places
-from .._shared._core.in_use.allocated import Devices as OfGpu
-from .._shared._core.text.shown import counted
+from .._shared._base.text.shown import counted
+from .._shared._node.users.allocated import Allocation, Place, places
+from .._shared._node.users.allocated import Devices as OfGpu
 from ..model.devices import Device, Devices, Resources
 from ..model.inventory import Inventory, Kind, Problem
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from .._shared._core.dra.checkpoint import Held
-from .._shared._core.dra.names import DEVICE_PLUGIN, DRA, DRIVER
-from .._shared._core.gpu import Gpu
-from .._shared._core.in_use.allocated import Allocation, Devices, places
+from .._shared._base.dra.checkpoint import Held
+from .._shared._base.dra.names import DEVICE_PLUGIN, DRA, DRIVER
+from .._shared._base.gpu import Gpu
+from .._shared._node.users.allocated import Allocation, Devices, places
 from ..config.allocation import DEVICES, Dra, owner, unknown
 from ..model.inventory import Inventory
 

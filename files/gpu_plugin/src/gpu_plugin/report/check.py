@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.agent.held import WAITS
-from .._shared._core.errors import NodeError
-from .._shared._core.gpu import NvmlError
-from .._shared._nvml.within import LATE, within
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import NvmlError
+from .._shared._device_plugin.held import WAITS
+from .._shared._machine.nvml.within import LATE, within
 from ..config import configuration, sources
 from ..config.configuration import Config
 from ..config.strict_yaml import LONGEST, ConfigError

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .._shared._core.dra.names import CORES, MEMORY
-from .._shared._core.text.shown import counted
+from .._shared._base.dra.names import CORES, MEMORY
+from .._shared._base.text.shown import counted
 
 MIB: Final = 1 << 20
 Json = Mapping[str, Any]

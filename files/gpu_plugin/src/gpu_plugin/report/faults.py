@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import status
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import shown
 from ..gpus.memory import FILE, ClearRequests, HealthFile
 from ..gpus.unfit import Unfit
 from ..model.inventory import Kind

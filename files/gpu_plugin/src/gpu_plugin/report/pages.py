@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .._shared._core.agent.resources import HEALTHY, count
+from .._shared._device_plugin.resources import HEALTHY, count
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
 from .endpoint import TEXT, Page

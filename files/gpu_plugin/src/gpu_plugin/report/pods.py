@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from .._shared._core.in_use.allocated import VERSION
+from .._shared._node.users.allocated import VERSION
 from ..kubelet.client import allocations
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .._shared._core.agent.resources import count
+from .._shared._device_plugin.resources import count
 from ..config.reload import InForce
 from ..gpus.watch import GpuWatch
 from ..kubelet.manager import Manager

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .. import status
-from .._shared._core.agent.resources import HEALTHY, count
-from .._shared._core.gpu import Inventory, NvmlError
-from .._shared._nvml.real import inventory, open_nvml
-from .._shared._nvml.within import LATE, within
+from .._shared._base.gpu import Inventory, NvmlError
+from .._shared._device_plugin.resources import HEALTHY, count
+from .._shared._machine.nvml.real import inventory, open_nvml
+from .._shared._machine.nvml.within import LATE, within
 from ..cdi import files as cdi_state
 from ..kubelet.client import KubeletSilent, PodResources
 from ..mps import state as mps_state

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from .._shared._core.dra.names import MIG, NVIDIA, SHARE
-from .._shared._core.text.shown import printable
+from .._shared._base.dra.names import MIG, NVIDIA, SHARE
+from .._shared._base.text.shown import printable
 from ..model.inventory import Inventory
 from .targets import Target
 

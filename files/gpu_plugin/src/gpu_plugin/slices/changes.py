@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .._shared._core.dra.names import DRIVER
+from .._shared._base.dra.names import DRIVER
 
 LONGEST_NAME: Final = 253
 CREATE, REPLACE, DELETE = "create", "replace", "delete"

@@ -5,7 +5,7 @@
 
 A placement takes its memory slices, one by one, its compute slices, and its part of the media engines.
 Where a GPU has fewer instances of a profile than that leaves room for, there is a counter of those.
-``_core/mig/search`` has the same rules for layouts. Pure.
+``_mig/search`` has the same rules for layouts. Pure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from .._shared._core.gpu import GiProfile, GpuInstance
-from .._shared._core.mig.search import media
+from .._shared._base.gpu import GiProfile, GpuInstance
+from .._shared._mig.search import media
 
 COMPUTE, ENGINES, MEDIA = "compute-slices", "media-engines", "media-extensions"
 MOST_COUNTERS: Final = 32  # of a set in resource.k8s.io/v1

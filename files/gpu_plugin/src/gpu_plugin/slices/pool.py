@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from .._shared._core.dra.names import (
+from .._shared._base.dra.names import (
     CORES,
     DRIVER,
     MEMORY,
@@ -21,8 +21,8 @@ from .._shared._core.dra.names import (
     counter_set,
     pool_name,
 )
-from .._shared._core.dra.quantities import MIB, count, size
-from .._shared._core.gpu import Gpu
+from .._shared._base.dra.quantities import MIB, count, size
+from .._shared._base.gpu import Gpu
 from ..config.allocation import Dra
 from ..config.configuration import Config
 from ..model.inventory import Faults, GpuView, Inventory, judged

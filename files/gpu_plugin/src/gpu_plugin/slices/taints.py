@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from .._shared._core.dra.names import DRIVER, SHARE
+from .._shared._base.dra.names import DRIVER, SHARE
 from ..model.inventory import Kind, Problem
 from .targets import Target
 

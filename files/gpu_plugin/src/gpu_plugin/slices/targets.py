@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from .._shared._core.dra.names import ALL, DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
-from .._shared._core.gpu import GiProfile, GpuInstance, MigDevice
-from .._shared._core.mig.profile import parse
+from .._shared._base.dra.names import ALL, DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
+from .._shared._base.gpu import GiProfile, GpuInstance, MigDevice
+from .._shared._base.mig_profile import parse
 from ..config.allocation import Dra
 from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, divided
 from ..offer.owners import owned

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from .._shared._host.api import Completed
+from .._shared._machine.host import Completed
 
 # A configuration has a limit of its own; what else is read is never this long.
 LONGEST: Final = 1 << 20

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text.shown import cut
+from .._shared._base.errors import NodeError
+from .._shared._base.text.shown import cut
 from . import logs
 
 JITTER: Final = 0.25

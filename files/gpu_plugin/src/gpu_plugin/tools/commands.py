@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._shared._core.errors import NodeError
+from .._shared._base.errors import NodeError
 from . import logs
 
 Fill = Callable[[argparse.ArgumentParser], None]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from .._shared._host.api import Host, properties
+from .._shared._machine.host import Host, properties
 from . import logs
 
 POLL_SECONDS: Final = 0.5

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Final
 
-from .._shared._core.text.shown import printable
+from .._shared._base.text.shown import printable
 
 PATIENCE: Final = 2.0
 FEEDS: Final = 6  # of the watchdog, while it waits for one

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from .._shared._core.agent import sole
+from .._shared._device_plugin import sole
 from . import logs
 
 PATIENCE: Final = 3.0  # seconds for one that is about to end

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from .._shared._core.errors import NodeError
-from .._shared._core.text import json_data
-from .._shared._core.text.shown import cut, shown
+from .._shared._base.errors import NodeError
+from .._shared._base.text import json_data
+from .._shared._base.text.shown import cut, shown
 from . import bounded, files
 
 VERSION: Final = 1

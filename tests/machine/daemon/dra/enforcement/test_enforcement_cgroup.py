@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._core.in_use import pods
+from gpu_plugin._shared._base import pods
 from gpu_plugin.dra.enforcement import pod_cgroup
 from gpu_plugin.dra.enforcement.cgroup import NOTHING
 from gpu_plugin.dra.users import STATE

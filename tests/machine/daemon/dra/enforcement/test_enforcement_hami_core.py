@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.dra.enforcement.hami_core import MIB, HamiCore
 from gpu_plugin.dra.values import Share
 from nvsim.testing import PROJECT

@@ -11,20 +11,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.mps import folders
 from nvsim.testing import client
 
 from tests.fakes.daemon.running import kill
-from tests.fakes.mps.mps_running import (
-    DEFAULT,
-    EXCLUSIVE_PROCESS,
-    MakeMps,
-    Mps,
-    fill_up,
-    living,
-)
+from tests.fakes.mps.mps_running import DEFAULT, EXCLUSIVE_PROCESS, MakeMps, Mps, fill_up, living
 from tests.support.waiting import LIMIT, eventually
 
 THREADS = "get_default_active_thread_percentage"

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.mps.control import require_multi_user
 
 from tests.fakes.daemon.running import fill, kill

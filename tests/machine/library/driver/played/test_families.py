@@ -23,7 +23,7 @@ from tests.fakes.played.ubuntu import played_ubuntu, ubuntu_archive
 
 TRIXIE = debian_archive.KERNELS["trixie"]
 # What of the driver is one family's alone, though it does I/O.
-EDGES = {"_capability/driver/streams.py": "rhel"}
+EDGES = {"_driver/machine/streams.py": "rhel"}
 
 
 def debian(place: Path) -> Any:

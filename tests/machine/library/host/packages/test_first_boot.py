@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.packages import api
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.api import Locked
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import Apt
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.rpm import Dnf
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages import api
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.api import Locked
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import Apt
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import Dnf
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.runtime.genuine_runtimes import (
     CONF_D,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from ansible_collections.gpu.node.plugins.module_utils._capability.runtimes.nvidia import without
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.nvidia import without
 
 from tests.fakes.runtime.genuine_runtimes import (
     DAEMON,

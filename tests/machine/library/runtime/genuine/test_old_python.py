@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._host import toml
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import toml
 
 from tests.fakes.runtime.genuine_runtimes import (
     CONFIG,

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes import containerd
-from ansible_collections.gpu.node.plugins.module_utils._core.runtimes.common import Kind
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
+from ansible_collections.gpu.node.plugins.module_utils._runtime.common import Kind
 
-from tests.fakes.runtime.genuine_runtimes import (
-    NEWEST,
-    WRAPPER,
-    GenuineRuntimes,
-    converge,
-    planned,
-)
+from tests.fakes.runtime.genuine_runtimes import NEWEST, WRAPPER, GenuineRuntimes, converge, planned
 
 AT = "plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes"
 # In the way of k3s, which writes a handler for NVIDIA's runtime where it finds one at its start.

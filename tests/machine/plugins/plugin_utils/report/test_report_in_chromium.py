@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpu.node.plugins.module_utils._core.text.json_data import NOT_UNDERSTOOD
+from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import NOT_UNDERSTOOD
 
 from tests.support.browser import fleets, wrong
 from tests.support.browser.reports import NAMES, Open, click, order_by, quiet, search, tile

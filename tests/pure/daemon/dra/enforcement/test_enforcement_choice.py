@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._core.dra.names import ENFORCEMENTS
-from gpu_plugin._shared._core.errors import InputError
+from gpu_plugin._shared._base.dra.names import ENFORCEMENTS
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.dra.enforcement.choice import Places, choose
 from gpu_plugin.dra.values import Edits, Enforcement, Share
 

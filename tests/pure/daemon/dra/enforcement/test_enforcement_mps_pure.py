@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.dra.enforcement.mps_share import edits, only, problem_of, settings
 from gpu_plugin.dra.values import Share
 from gpu_plugin.model.mps.paths import Names

@@ -10,21 +10,21 @@ import datetime
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import distributions
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.source import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import (
+    Known,
+    Repository,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver import distributions
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.source import (
     Source,
     chosen,
     named_source,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import parse
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed, Record
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import State
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.repository import (
-    Known,
-    Repository,
-)
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed, Record
 from hypothesis import given
 from hypothesis import strategies as st
 

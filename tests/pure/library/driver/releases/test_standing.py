@@ -9,9 +9,9 @@ import datetime
 import re
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases import standing
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases import standing
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import (
     Branch,
     Bulletin,
     Table,

@@ -11,13 +11,10 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.known import TABLE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.releases.table import (
-    Branch,
-    parse,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.known import TABLE
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import Branch, parse
 from hypothesis import given
 from hypothesis import strategies as st
 

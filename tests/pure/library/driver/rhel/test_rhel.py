@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver import distributions
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.family import RHEL
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.precompiled import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver import distributions
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.precompiled import (
     is_precompiled,
     of_kernel,
     version_of,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
 
 from tests.fakes.packages.driver_nodes import actions, node, package
 from tests.fakes.played import recorded_packages as recorded

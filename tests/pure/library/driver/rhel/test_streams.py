@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.streams import (
     parse_enabled,
     stream_fits,
     stream_step,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Streams
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Streams
 
 
 def streams(enabled: str = "") -> Streams:

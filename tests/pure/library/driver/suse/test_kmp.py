@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families import suse
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import SUSE
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import Modules
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.select import Choice
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.state import Observed
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Package,
     Policy,
     State,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import suse
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
+from ansible_collections.gpu.node.plugins.module_utils._driver.select import Choice
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed
 
 from tests.fakes.packages.driver_nodes import node as debian
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.suse import (
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import (
     SUSE,
     kernel_flavour,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import (
-    Names,
-    Offer,
-    Wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._core.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
 
 CUDA06 = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 CUDA07 = "nvidia-open-driver-G07-signed-cuda-kmp-default"

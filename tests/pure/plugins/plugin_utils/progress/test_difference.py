@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import as_yaml
+from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import as_yaml
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.difference import cut, difference
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import Line
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.values import reason

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.text.readable import would
+from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import would
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import (
     Names,
     cells,

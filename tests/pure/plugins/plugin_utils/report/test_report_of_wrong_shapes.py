@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
-from ansible_collections.gpu.node.plugins.module_utils._core.text.json_data import NOT_UNDERSTOOD
+from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import NOT_UNDERSTOOD
 from hypothesis import given
 from hypothesis import strategies as st
 

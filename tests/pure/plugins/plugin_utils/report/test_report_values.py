@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
-from ansible_collections.gpu.node.plugins.module_utils._core.in_use.allocated import Allocation
+from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
 from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import node
 from hypothesis import given
 from hypothesis import strategies as st

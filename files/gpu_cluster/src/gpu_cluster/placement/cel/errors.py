@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.text.shown import cut
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._base.text.shown import cut
 
 
 class CelError(Exception):

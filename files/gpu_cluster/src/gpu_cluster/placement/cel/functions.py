@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_plugin._shared._core.errors import InputError
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.cluster import quantity
 
 from .. import slices

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_plugin._shared._core.dra.names import (
+from gpu_plugin._shared._base.dra.names import (
     DRIVER,
     GPU,
     GPU_CLASS,

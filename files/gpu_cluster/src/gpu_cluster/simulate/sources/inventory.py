@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import yaml
-from gpu_plugin._shared._core.errors import InputError, NodeError
-from gpu_plugin._shared._core.gpu import Gpu
-from gpu_plugin._shared._core.text.shown import cut
+from gpu_plugin._shared._base.errors import InputError, NodeError
+from gpu_plugin._shared._base.gpu import Gpu
+from gpu_plugin._shared._base.text.shown import cut
 from gpu_plugin.cluster import quantity
 from gpu_plugin.config import configuration, plain_yaml
 from gpu_plugin.config.sharing import GPU_RESOURCE

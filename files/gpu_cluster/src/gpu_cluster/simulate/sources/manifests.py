@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import yaml
-from gpu_plugin._shared._core.errors import NodeError
-from gpu_plugin._shared._core.text.shown import cut
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._base.text.shown import cut
 
 MOST_BYTES: Final = 64 << 20
 DEEPEST: Final = 100

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from gpu_plugin._shared._core.gpu import GiProfile
-from gpu_plugin._shared._core.mig.products import PRODUCTS
+from gpu_plugin._shared._base.gpu import GiProfile
+from gpu_plugin._shared._mig.products import PRODUCTS
 
 
 class Product(NamedTuple):

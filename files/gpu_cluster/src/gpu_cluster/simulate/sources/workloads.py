@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from gpu_plugin._shared._core.errors import InputError, NodeError
+from gpu_plugin._shared._base.errors import InputError, NodeError
 
 Json = Mapping[str, Any]
 MOST_PODS: Final = 200_000

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 
 from .values import Facts, Pair
 

@@ -9,7 +9,7 @@ import os
 import ssl
 from typing import Final
 
-from gpu_plugin._shared._core.errors import NodeError
+from gpu_plugin._shared._base.errors import NodeError
 
 from .. import metrics
 from . import issue

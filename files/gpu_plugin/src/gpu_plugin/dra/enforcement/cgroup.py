@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.dra.names import CGROUP
-from ..._shared._core.errors import NodeError
-from ..._shared._core.gpu import FUNCTION_NOT_FOUND, NvmlError
-from ..._shared._nvml import limits
-from ..._shared._nvml.limits import NO_LIMITS, Limits
-from ..._shared._nvml.real import Nvml, open_nvml
+from ..._shared._base.dra.names import CGROUP
+from ..._shared._base.errors import NodeError
+from ..._shared._base.gpu import FUNCTION_NOT_FOUND, NvmlError
+from ..._shared._machine.nvml import limits
+from ..._shared._machine.nvml.limits import NO_LIMITS, Limits
+from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import logs
 from ...tools.chores import Tries, Worker
 from ..users import Users

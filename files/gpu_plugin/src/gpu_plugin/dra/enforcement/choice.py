@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from ..._shared._core.dra.names import CGROUP, ENFORCEMENTS, HAMI_CORE, MPS, NONE
-from ..._shared._core.errors import InputError
+from ..._shared._base.dra.names import CGROUP, ENFORCEMENTS, HAMI_CORE, MPS, NONE
+from ..._shared._base.errors import InputError
 from ...model.mps.paths import ROOT
 from ...mps import units
 from ..users import Users

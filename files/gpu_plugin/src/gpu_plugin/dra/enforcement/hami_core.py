@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.dra.names import HAMI_CORE
-from ..._shared._core.errors import NodeError
+from ..._shared._base.dra.names import HAMI_CORE
+from ..._shared._base.errors import NodeError
 from ...mps import folders
 from ...tools import files
 from ..values import Edits, Mount, Share

@@ -13,9 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.dra.names import DRA, MPS
-from ..._shared._core.errors import NodeError
-from ..._shared._nvml.real import open_nvml
+from ..._shared._base.dra.names import DRA, MPS
+from ..._shared._base.errors import NodeError
+from ..._shared._machine.nvml.real import open_nvml
 from ...model.mps.paths import PROGRAM, Names
 from ...model.mps.settings import MIB, Offer, Settings, Shares
 from ...mps import control, device, folders

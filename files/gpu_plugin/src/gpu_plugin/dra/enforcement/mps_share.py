@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..._shared._core.dra.names import DRA
-from ..._shared._core.errors import NodeError
+from ..._shared._base.dra.names import DRA
+from ..._shared._base.errors import NodeError
 from ...model.mps.settings import MIB, VOLTA, Offer, Percent, Settings, client_limit
 from ..values import Edits, Mount, Share
 

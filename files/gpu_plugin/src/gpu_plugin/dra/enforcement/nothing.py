@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..._shared._core.dra.names import NONE
+from ..._shared._base.dra.names import NONE
 from ..values import Edits, Share
 
 

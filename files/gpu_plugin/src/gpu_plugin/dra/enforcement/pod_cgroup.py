@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.errors import InputError, NodeError
-from ..._shared._core.in_use.pods import UID
+from ..._shared._base.errors import InputError, NodeError
+from ..._shared._base.pods import UID
 from ...mps.folders import failing
 
 QUALITIES: Final = ("", "burstable", "besteffort")

@@ -13,16 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ..._shared._core.dra.checkpoint import (
-    PREPARED,
-    PREPARING,
-    UNPREPARING,
-    Device,
-    Held,
-    Instance,
-)
-from ..._shared._core.dra.names import MPS
-from ..._shared._core.errors import NodeError
+from ..._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Device, Held, Instance
+from ..._shared._base.dra.names import MPS
+from ..._shared._base.errors import NodeError
 from ...config.configuration import Config
 from ...model.inventory import Inventory
 from ...tools import logs

@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..._shared._core.cdi import boot as cdi_boot
-from ..._shared._core.cdi.rules import minimum_version, problems
-from ..._shared._core.dra.checkpoint import Device
-from ..._shared._core.dra.names import CDI_KIND
-from ..._shared._core.errors import NodeError
-from ..._shared._host.api import Host
-from ..._shared._host.cdi import specify
-from ..._shared._host.driver_files import DriverFiles
-from ..._shared._nvml.real import inventory, open_nvml
+from ..._shared._base.dra.checkpoint import Device
+from ..._shared._base.dra.names import CDI_KIND
+from ..._shared._base.errors import NodeError
+from ..._shared._cdi import boot as cdi_boot
+from ..._shared._cdi.machine.driver_files import DriverFiles
+from ..._shared._cdi.machine.specify import specify
+from ..._shared._cdi.rules import minimum_version, problems
+from ..._shared._machine.host import Host
+from ..._shared._machine.nvml.real import inventory, open_nvml
 from ...cdi import files as node_files
 from ...cdi import specification as cdi
 from ...config.configuration import Config, hook_program

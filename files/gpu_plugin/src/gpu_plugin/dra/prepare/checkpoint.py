@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.dra import checkpoint as form
-from ..._shared._core.dra.checkpoint import HINT, Held
-from ..._shared._core.errors import NodeError
-from ..._shared._host.api import Host
+from ..._shared._base.dra import checkpoint as form
+from ..._shared._base.dra.checkpoint import HINT, Held
+from ..._shared._base.errors import NodeError
+from ..._shared._machine.host import Host
 from ...tools import bounded, files
 from ..values import Share
 from .plan import shares

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from ..._shared._core.dra.checkpoint import Held
-from ..._shared._core.dra.names import (
+from ..._shared._base.dra.checkpoint import Held
+from ..._shared._base.dra.names import (
     API_VERSION,
     CORES,
     DRIVER,
@@ -25,9 +25,9 @@ from ..._shared._core.dra.names import (
     SHARES,
     pool_name,
 )
-from ..._shared._core.errors import InputError, NodeError
-from ..._shared._core.text.json_data import is_whole
-from ..._shared._core.text.shown import cut, shown
+from ..._shared._base.errors import InputError, NodeError
+from ..._shared._base.text.json_data import is_whole
+from ..._shared._base.text.shown import cut, shown
 from ...cluster.access import FORBIDDEN, Access
 from ...cluster.errors import MISSING, ApiError, understood
 from ...cluster.quantity import parse as parse_quantity

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ..._shared._core.dra.checkpoint import Held
+from ..._shared._base.dra.checkpoint import Held
 from ...tools import logs
 from ...tools.chores import Tries
 from ..users import Users

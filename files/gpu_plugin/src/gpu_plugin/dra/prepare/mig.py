@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.dra.checkpoint import Device, Instance
-from ..._shared._core.errors import NodeError
-from ..._shared._core.gpu import (
+from ..._shared._base.dra.checkpoint import Device, Instance
+from ..._shared._base.errors import NodeError
+from ..._shared._base.gpu import (
     CAPS_FOLDER,
     INSUFFICIENT_RESOURCES,
     MIG_MINORS,
@@ -28,10 +28,10 @@ from ..._shared._core.gpu import (
     mig_nodes,
     parse_minors,
 )
-from ..._shared._core.mig.boot import LOCK
-from ..._shared._core.mig.profile import parse
-from ..._shared._host.api import Host
-from ..._shared._nvml.real import Nvml, open_nvml
+from ..._shared._base.mig_profile import parse
+from ..._shared._base.services.mig import LOCK
+from ..._shared._machine.host import Host
+from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import bounded
 from .cdi import Nodes
 

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..._shared._core.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
-from ..._shared._core.dra.names import CORES, DRA, DRIVER, GPU, MEMORY, SHARE, SHARES
-from ..._shared._core.errors import NodeError
-from ..._shared._core.gpu import Gpu
+from ..._shared._base.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
+from ..._shared._base.dra.names import CORES, DRA, DRIVER, GPU, MEMORY, SHARE, SHARES
+from ..._shared._base.errors import NodeError
+from ..._shared._base.gpu import Gpu
 from ...config.allocation import PUBLISH, Dra, owner
 from ...config.strict_yaml import ConfigError
 from ...model.inventory import GpuView, Inventory

@@ -16,18 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..._shared._core.errors import NodeError
-from ..._shared._core.mig import boot as mig_boot
-from ..._shared._core.mig.label import (
-    ANSWER,
-    ASKED,
-    CHOSEN,
-    FAILED,
-    Answer,
-    Decision,
-    answered,
-    decide,
-)
+from ..._shared._base.errors import NodeError
+from ..._shared._mig import boot as mig_boot
+from ..._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, Answer, Decision, answered, decide
 from ...tools import bounded, files, logs
 from ...tools.state import StateUnusable, alive, read
 

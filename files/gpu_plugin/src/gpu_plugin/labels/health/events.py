@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..._shared._core.text.json_data import is_whole
+from ..._shared._base.text.json_data import is_whole
 from .faults import Faults
 
 SICK, WELL = "GPUUnhealthy", "GPUHealthy"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..._shared._core.text.shown import cut, printable
+from ..._shared._base.text.shown import cut, printable
 from ...model.inventory import Kind, Problem
 
 MOST: Final = 256  # devices

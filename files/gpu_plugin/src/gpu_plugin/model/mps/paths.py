@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ..._shared._core.errors import InputError
+from ..._shared._base.errors import InputError
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 ROOT: Final = "/run/gpu-node/mps"

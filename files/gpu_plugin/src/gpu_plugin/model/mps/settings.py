@@ -13,11 +13,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from ..._shared._core.dra.names import DEVICE_PLUGIN, DRA
-from ..._shared._core.errors import InputError, NodeError
-from ..._shared._core.text import json_data
-from ..._shared._core.text.json_data import is_whole
-from ..._shared._core.text.shown import cut, shown
+from ..._shared._base.dra.names import DEVICE_PLUGIN, DRA
+from ..._shared._base.errors import InputError, NodeError
+from ..._shared._base.text import json_data
+from ..._shared._base.text.json_data import is_whole
+from ..._shared._base.text.shown import cut, shown
 from .paths import PIPE_IN_CONTAINER, ROOT, SHM_IN_CONTAINER, Names, problem_of_root
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.kernel import MODPROBE_FILE
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.api import Completed
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
 
 from tests.fakes.packages.apt_nodes import missing
 from tests.fakes.packages.driver_runs import converge, planned, reported

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.packages.driver_runs import capability, converge
 from tests.fakes.played.debian.debian_archive import PlayedDebian, archive

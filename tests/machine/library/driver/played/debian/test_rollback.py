@@ -9,9 +9,9 @@ import dataclasses
 import shutil
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._host.packages.apt import ARCHIVE
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import ARCHIVE
 
 from tests.fakes.packages.driver_runs import converge
 from tests.fakes.played.debian.debian_archive import KERNELS, Machines, PlayedDebian, archive

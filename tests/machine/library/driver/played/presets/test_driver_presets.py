@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._core.packages import presets
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages import presets
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.apt_nodes import missing as missing_apt

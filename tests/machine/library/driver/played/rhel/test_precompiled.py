@@ -9,7 +9,7 @@ The newer kernel has modules of both versions of branch 580, the running one of 
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.played.rhel.played_rhel import Machines, Rhel

@@ -10,7 +10,7 @@ stands for all.
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 
 from tests.fakes.packages.driver_runs import converge
 from tests.fakes.played import dcgm_rpms

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver.families.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.streams import (
     MODULE_FILE,
     parse_enabled,
 )
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.rhel.played_rhel import Machines, Rhel

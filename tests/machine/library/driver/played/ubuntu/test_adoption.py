@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.debs import Deb

@@ -9,8 +9,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.rooted import B200

@@ -11,7 +11,7 @@ NVIDIA's repositories. NVIDIA's installation guide has users install -core, -cud
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.debs import Deb

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.driver_units import FABRIC_SERVICE
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.services.driver import FABRIC_SERVICE
 
 from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.played.debs import Deb

@@ -9,8 +9,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._capability.driver.kernel import SECURE_BOOT
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
 
 from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.played.ubuntu import ubuntu_archive as archive

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import (
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
     OLD_LISTS,
     InputError,
     NodeError,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._core.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.packages.apt_nodes import Repository
 from tests.fakes.packages.driver_runs import converge, planned

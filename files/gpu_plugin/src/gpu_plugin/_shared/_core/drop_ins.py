@@ -1,1 +1,0 @@
-../../../../../../plugins/module_utils/_core/drop_ins.py

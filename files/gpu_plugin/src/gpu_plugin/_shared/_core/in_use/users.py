@@ -1,1 +1,0 @@
-../../../../../../../plugins/module_utils/_core/in_use/users.py

@@ -1,0 +1,10 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The unit that applies a MIG layout at boot, as those know it who start after it."""
+
+from __future__ import annotations
+
+UNIT = "gpu-mig.service"
+STATUS = "/run/gpu-node/mig.json"
+LOCK = "/run/gpu-node/mig.lock"

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the roles call the options of their modules, so that an error names what its reader has set."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import NodeError
+from .options import VARIABLES
+
+OPTION = re.compile(r"[a-z_]+(?:\.[a-z_]+)?")
+
+
+def option(module: str, key: str) -> str:
+    """Return the option that a key such as config.mig-configs.half[0] is in, empty where it has no variable."""
+    found = OPTION.match(key)
+    whole = found.group() if found else ""
+    known = VARIABLES.get(module, {})
+    return next((one for one in (whole, whole.partition(".")[0]) if one in known), "")
+
+
+def in_variables(module: str, key: str) -> str:
+    """Return a key with its option as the role calls it: mig_config.mig-configs.half[0]."""
+    found = option(module, key)
+    return f"{VARIABLES[module][found]}{key[len(found) :]}" if found else key
+
+
+def about(module: str, error: NodeError) -> str:
+    """Return an error's text, with the variable where it is about an option that has one of another name."""
+    key, text = str(error.details.get("key", "")), str(error)
+    found = option(module, key)
+    return text.replace(f"{key}: ", f"{key} ({VARIABLES[module][found]}): ", 1) if found else text

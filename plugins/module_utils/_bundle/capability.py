@@ -1,0 +1,244 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.bundle: it collects, or compares with what was collected."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import typing as t
+
+from .._base.errors import InputError, NodeError
+from .._base.steps import Plan, Step
+from .._device_plugin.failures import of_pip
+from .._device_plugin.wheels import listed_wheels, refusal
+from .._machine.host import Host
+from . import manifest, mirror, readme
+from .collection import Collection
+from .machine import engines, pip, tarball
+from .manifest import LINK, LIST, SUMS, File, Manifest
+from .plan import Observed, plan
+from .values import wanted
+
+# The folder of the wheels of each list.
+LISTS = {"requirements": "wheels", "webhook_requirements": "webhook-wheels"}
+FILES = {
+    "requirements": "files/gpu_plugin/requirements.txt",
+    "webhook_requirements": "files/gpu_cluster/requirements.txt",
+}
+OURS = ".gpu-node-"  # what follows the bundle's name in that of the folder where it is made
+BLOCK = 1 << 20
+REACH = (
+    "let this machine reach a package index: PIP_INDEX_URL, HTTPS_PROXY and REQUESTS_CA_BUNDLE in the environment of"
+    " ansible-playbook say where it is, through what it is reached, and who has signed its certificate"
+)
+
+
+class BundleCapability:
+    """Keeps a folder with all that a machine without a network needs, or verifies one."""
+
+    name = "bundle"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
+        self._host, self._desired = host, wanted(params)
+        self._work = self._staging = ""
+        self._collections = _with_needs(params["collection"])
+        self._made_of: t.Dict[str, t.Any] = {}
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read the collection and, of a bundle that is there, every file."""
+        path, host = self._desired.path, self._host
+        self._made_of = self._made_of or self._wanted()
+        text = host.read(f"{path}/{LIST}")
+        found = _files(path)
+        sums = found.get(SUMS)
+        return Observed(
+            manifest.parse(text, f"{path}/{LIST}") if text is not None else None,
+            found,
+            self._made_of,
+            sums.sha256 if sums else "",
+            tuple(self._refused(found)),
+        )
+
+    def _wanted(self) -> t.Dict[str, t.Any]:
+        """Return what the bundle is to be made of; what is verified is asked of no engine."""
+        desired, own = self._desired, self._collections[0]
+        makes = desired.state == "present"
+        lists = {name: self._list(name) for name in LISTS}
+        if makes and not desired.webhook:
+            lists["webhook_requirements"] = ""
+        digests = {
+            name: hashlib.sha256(text.encode()).hexdigest() if text else None
+            for name, text in lists.items()
+        }
+        return {
+            "collection": _about(own),
+            "needs": [_about(one) for one in self._collections[1:]],
+            **digests,
+            "pythons": list(desired.pythons),
+            "architectures": list(desired.machines),
+            "driver_version": desired.driver_version,
+            "images": dict(map(self._image, desired.images)) if makes else {},
+        }
+
+    def _list(self, name: str) -> str:
+        """Return the text of a list of requirements."""
+        found = self._collections[0].members.get(FILES[name])
+        if found is None:
+            raise NodeError(f"collection: it has no {FILES[name]}", hint="name gpu.node's own")
+        return found.data.decode()
+
+    def _image(self, name: str) -> t.Tuple[str, t.Dict[str, str]]:
+        """Return an image's file in the bundle, and what it is. NodeError: there is no such image."""
+        if os.path.isfile(name):
+            return f"images/{os.path.basename(name)}", {"name": name, "id": _file(name).sha256}
+        _engine, identity = engines.identity(self._host, name)
+        file = re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])
+        return f"images/{file}.tar", {"name": name, "id": identity}
+
+    def _refused(self, found: manifest.Files) -> t.Iterator[str]:
+        """Say of each wheel why the list of this collection does not allow it."""
+        for name, folder in LISTS.items():
+            listed = listed_wheels(self._list(name))
+            for path, one in found.items():
+                if path.startswith(f"{folder}/"):
+                    yield from filter(None, [refusal(listed, path[len(folder) + 1 :], one.sha256)])
+
+    # --- plan and apply ---
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan: all of it is made anew beside what is there, or nothing is."""
+        return plan(state, self._desired)
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step in a folder beside the bundle's place."""
+        self._work = self._work or self._begin()
+        getattr(self, f"_do_{step.action}")(**step.params)
+
+    def _begin(self) -> str:
+        """Make that folder, which nobody else can write to; those that killed runs of this user left go first."""
+        pip.check(self._host)
+        place, name = os.path.split(os.path.abspath(self._desired.path))
+        prefix = f".{name}{OURS}"
+        self._host.makedirs(place)
+        for one in self._host.listdir(place):
+            found = self._host.itself(f"{place}/{one}") if one.startswith(prefix) else None
+            if found and found.uid == os.geteuid():
+                self._host.remove(f"{place}/{one}")
+        work = tempfile.mkdtemp(prefix=prefix, dir=place)
+        self._staging = f"{work}/new"
+        self._host.makedirs(self._staging)
+        return work
+
+    def _do_wheels(self, python: str, machine: str) -> None:
+        for name, folder in LISTS.items():
+            if self._made_of[name]:
+                self._download(name, folder, python, machine)
+
+    def _download(self, name: str, folder: str, python: str, machine: str) -> None:
+        listed = f"{self._staging}/{name}.txt"
+        self._host.write(listed, pip.requirements(self._list(name), python, machine))
+        try:
+            pip.download(self._host, listed, f"{self._staging}/{folder}", python, machine)
+        except NodeError as error:
+            cause, _hint = of_pip(error.cause)
+            error.message = f"the wheels for Python {python} on {machine} can't be fetched"
+            error.cause = cause.replace("the node", "this machine")
+            error.hint = REACH
+            raise
+        self._host.remove(listed)
+
+    def _do_collections(self) -> None:
+        self._host.makedirs(f"{self._staging}/collections")
+        for one in self._collections:
+            tarball.pack(one, f"{self._staging}/collections/{one.file}")
+
+    def _do_image(self, file: str, name: str) -> None:
+        self._host.makedirs(f"{self._staging}/images")
+        if os.path.isfile(name):
+            shutil.copyfile(name, f"{self._staging}/{file}")
+        else:
+            engines.save(self._host, name, f"{self._staging}/{file}")
+
+    def _do_packages(self) -> None:
+        for name, distribution, words in mirror.releases():
+            parts = mirror.parts(distribution, self._desired.driver_version)
+            self._host.write(f"{self._staging}/packages/{name}.txt", mirror.text(words, parts))
+
+    def _do_publish(self) -> None:
+        """List what was made, and put it in place; what was there stays until then."""
+        host, staging, path = self._host, self._staging, self._desired.path
+        host.write(f"{staging}/README.md", readme.render(self._made_of))
+        made = Manifest(self._made_of, _files(staging))
+        host.write(f"{staging}/{LIST}", manifest.render(made))
+        host.write(f"{staging}/{SUMS}", manifest.sums(made))
+        if host.exists(path):
+            host.move(path, f"{self._work}/old")
+        try:
+            os.rename(staging, path)
+        except OSError as error:
+            raise NodeError(
+                f"the bundle can't be put in place as {path}",
+                cause=error.strerror or str(error),
+                hint="name a folder that nobody else writes to",
+                key="path",
+            ) from error
+        host.remove(self._work)
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return where the bundle is, what proves that it is this one, and how large it is."""
+        size = sum(one.size for one in state.found.values())
+        return {
+            "bundle": {
+                "path": self._desired.path,
+                "sha256": state.sha256,
+                "files": len(state.found),
+                "size": size,
+            }
+        }
+
+
+def _about(one: Collection) -> t.Dict[str, str]:
+    return {"name": one.name, "version": one.version, "sha256": one.sha256}
+
+
+def _with_needs(path: str) -> t.List[Collection]:
+    """Return a collection and those that it needs, which are installed beside it. NodeError: one is not."""
+    own = tarball.read(path)
+    if own.name != "gpu.node":
+        raise InputError.of("collection", path, f"gpu.node, and it is {own.name}")
+    found = [own]
+    for name in own.needs:
+        found.append(
+            tarball.read(os.path.join(os.path.dirname(os.path.dirname(path)), *name.split(".")))
+        )
+    return found
+
+
+def _files(folder: str) -> t.Dict[str, File]:
+    """Return the files below a folder by their paths in it."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        links = [one for one in folders if os.path.islink(os.path.join(place, one))]
+        for name in [*names, *links]:
+            path = os.path.join(place, name)
+            found[os.path.relpath(path, folder)] = _file(path)
+    return found
+
+
+def _file(path: str) -> File:
+    """Return the SHA-256 and the size of a file."""
+    if os.path.islink(path):
+        return File(LINK, 0)
+    total, size = hashlib.sha256(), 0
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(BLOCK), b""):
+            total.update(block)
+            size += len(block)
+    return File(total.hexdigest(), size)

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A collection as it is released: its files, which FILES.json lists by their SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing as t
+
+from .._base.errors import InputError, NodeError, readable
+
+LIST, FILES = "MANIFEST.json", "FILES.json"
+# What becomes names of files, here and in its tarball.
+PART = r"(?!\.\.?(?:/|$))[^/\n]+"
+PLAIN: t.Mapping[str, t.Tuple[t.Pattern[str], str]] = {
+    "name": (re.compile(r"\w+\.\w+", re.A), "a namespace and a name, such as gpu.node"),
+    "version": (re.compile(r"\d+\.\d+\.\d+[0-9A-Za-z.+-]*", re.A), "a version such as 1.0.0"),
+    "file": (re.compile(rf"{PART}(?:/{PART})*"), "a file within the collection"),
+}
+AGAIN = "install the collection again"
+BUILD = "build its tarball with 'ansible-galaxy collection build', and name that"
+
+
+class Member(t.NamedTuple):
+    """A file: its bytes, and whether it is a program."""
+
+    data: bytes
+    program: bool = False
+
+
+Members = t.Mapping[str, Member]
+
+
+class Collection(t.NamedTuple):
+    """A collection's name, as namespace.name, its version, the folders and files in it, and what it needs."""
+
+    name: str
+    version: str
+    folders: t.Tuple[str, ...]
+    members: Members
+    needs: t.Tuple[str, ...]
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of its manifest, which has those of all other files."""
+        return hashlib.sha256(self.members[LIST].data).hexdigest()
+
+    @property
+    def file(self) -> str:
+        """The name of its tarball."""
+        return f"{self.name.replace('.', '-')}-{self.version}.tar.gz"
+
+
+def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
+    """Return a collection whose files are read by their names. NodeError: it is none, or was changed."""
+    listed = read(LIST)
+    if listed is None:
+        error = InputError.of("collection", path, "an installed collection or the tarball of one")
+        error.hint = BUILD
+        raise error
+    with readable(f"{path}/{LIST}", AGAIN):
+        about = json.loads(listed.data)
+        info, checksum = about["collection_info"], about["file_manifest_file"]["chksum_sha256"]
+        name, version = f"{info['namespace']}.{info['name']}", str(info["version"])
+        needs = tuple(sorted(info.get("dependencies") or {}))
+    members: t.Dict[str, Member] = {LIST: listed}
+    members[FILES] = _checked(path, FILES, read(FILES), checksum)
+    _check(path, "name", name, *needs)
+    _check(path, "version", version)
+    with readable(f"{path}/{FILES}", AGAIN):
+        entries = [dict(one) for one in json.loads(members[FILES].data)["files"]]
+        folders = tuple(
+            one["name"] for one in entries if one["ftype"] == "dir" and one["name"] != "."
+        )
+        files = {one["name"]: one["chksum_sha256"] for one in entries if one["ftype"] == "file"}
+    _check(path, "file", *folders, *files)
+    for one, sha256 in files.items():
+        members[one] = _checked(path, one, read(one), sha256)
+    return Collection(name, version, folders, members, needs)
+
+
+def _check(path: str, key: str, *values: str) -> None:
+    """Refuse what would lead out of the folders that it is written to. InputError."""
+    pattern, expected = PLAIN[key]
+    for one in values:
+        if not pattern.fullmatch(one):
+            error = InputError.of(f"collection: {path}: {key}", one, expected)
+            error.hint = AGAIN
+            raise error
+
+
+def _checked(path: str, name: str, member: t.Optional[Member], sha256: str) -> Member:
+    if member is None or hashlib.sha256(member.data).hexdigest() != sha256:
+        what = "is missing" if member is None else "was changed after the release"
+        raise NodeError(
+            f"collection: {path}: {name} {what}",
+            hint=f"{AGAIN}: what goes into a bundle is what was released",
+        )
+    return member

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The list of a bundle's files with their SHA-256, and how a folder differs from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+from .._base.errors import NodeError, readable
+
+FORMAT = 1
+LIST, SUMS = "bundle.json", "SHA256SUMS"
+SHOWN = 12  # digits of a digest
+LINK = "a link"
+
+
+class File(t.NamedTuple):
+    """A file of a bundle: its SHA-256, or LINK where it is none, and its size in bytes."""
+
+    sha256: str
+    size: int
+
+
+Files = t.Mapping[str, File]
+
+
+class Manifest(t.NamedTuple):
+    """What a bundle was made of, as JSON, and its files by their paths in it."""
+
+    made_of: t.Mapping[str, t.Any]
+    files: Files
+
+
+def render(manifest: Manifest) -> str:
+    """Return the text of bundle.json."""
+    files = {name: one._asdict() for name, one in sorted(manifest.files.items())}
+    whole = {"format": FORMAT, "made_of": manifest.made_of, "files": files}
+    return json.dumps(whole, indent=2, sort_keys=True) + "\n"
+
+
+def parse(text: str, path: str) -> Manifest:
+    """Return what a text of bundle.json says. NodeError: it is damaged, or of a later format."""
+    with readable(path, "make the bundle again, or fetch it again from where it was made"):
+        whole = json.loads(text)
+        found = whole["format"]
+        files = {
+            name: File(str(one["sha256"]), int(one["size"])) for name, one in whole["files"].items()
+        }
+        made_of = dict(whole["made_of"])
+    if found != FORMAT:
+        raise NodeError(
+            f"{path}: a bundle of format {found}, and this release of gpu.node knows {FORMAT}",
+            hint="install the collection that the bundle holds",
+        )
+    return Manifest(made_of, files)
+
+
+def file_of(text: str) -> File:
+    """Return what a text is as a file."""
+    data = text.encode()
+    return File(hashlib.sha256(data).hexdigest(), len(data))
+
+
+def sums(manifest: Manifest) -> str:
+    """Return the text of SHA256SUMS, as ``sha256sum --check`` reads it: all files but itself."""
+    files = {**manifest.files, LIST: file_of(render(manifest))}
+    return "".join(f"{one.sha256}  {name}\n" for name, one in sorted(files.items()))
+
+
+def extra(manifest: Manifest, found: Files) -> t.List[str]:
+    """Return the files that are none of the bundle's."""
+    return sorted(set(found) - set(manifest.files) - {LIST, SUMS})
+
+
+def differences(manifest: Manifest, found: Files) -> t.List[str]:
+    """Say of each file how it differs from the list; nothing where none does."""
+    said = []
+    for name, one in sorted(manifest.files.items()):
+        if name not in found:
+            said.append(f"{name} is missing")
+        elif found[name].sha256 == LINK:
+            said.append(f"{name} is a link, and a bundle has none")
+        elif found[name].sha256 != one.sha256:
+            have, wanted = found[name].sha256[:SHOWN], one.sha256[:SHOWN]
+            said.append(f"{name} has another content (sha256 {have}... instead of {wanted}...)")
+    said += [f"{name} is not in {LIST}" for name in extra(manifest, found)]
+    if found.get(SUMS) != file_of(sums(manifest)):
+        said.append(f"{SUMS} is not the one of {LIST}" if SUMS in found else f"{SUMS} is missing")
+    return said

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The steps to a bundle, or what is wrong with one."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._base.errors import NodeError
+from .._base.steps import Plan, Step
+from .manifest import Files, Manifest, differences, extra
+from .values import Desired
+
+NAMED = 5  # of files that differ
+AGAIN = "fetch the bundle again from where it was made, and use nothing of this one"
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What there is. ``made_of`` is what a bundle made now would be made of; ``sha256`` that of SHA256SUMS.
+
+    ``refused`` says of each wheel why the daemon's list does not allow it.
+    """
+
+    manifest: t.Optional[Manifest]
+    found: Files
+    made_of: t.Mapping[str, t.Any]
+    sha256: str = ""
+    refused: t.Tuple[str, ...] = ()
+
+
+def plan(observed: Observed, desired: Desired) -> Plan:
+    """Return the plan. NodeError: the folder has what is not the bundle's, or is to be verified and differs."""
+    if desired.state == "verified":
+        return _verified(observed, desired)
+    before = observed.manifest.made_of if observed.manifest else None
+    _refuse_others(observed, desired)
+    problems = differences(observed.manifest, observed.found) if observed.manifest else []
+    if before == observed.made_of and not problems:
+        return Plan((), before, before)
+    return Plan(tuple(_steps(observed, desired, problems)), before, observed.made_of)
+
+
+def in_words(problems: t.Sequence[str]) -> str:
+    """Return what is wrong, and no long list."""
+    more = len(problems) - NAMED
+    return "; ".join(problems[:NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _refuse_others(observed: Observed, desired: Desired) -> None:
+    """Refuse a folder with files of somebody else: a bundle is made anew as a whole."""
+    others = extra(observed.manifest, observed.found) if observed.manifest else list(observed.found)
+    if others:
+        raise NodeError(
+            f"path: {desired.path!r} has files that are not of a bundle: {', '.join(sorted(others)[:NAMED])}",
+            hint="remove them, or name another folder",
+            key="path",
+        )
+
+
+def _verified(observed: Observed, desired: Desired) -> Plan:
+    if observed.manifest is None:
+        raise NodeError(
+            f"path: {desired.path!r} is no bundle: it has no bundle.json",
+            hint="name the folder of a bundle",
+            key="path",
+        )
+    if desired.sha256 and desired.sha256 != observed.sha256:
+        raise NodeError(
+            f"the bundle {desired.path} is not the one that was asked for: the SHA-256 of its SHA256SUMS is"
+            f" {observed.sha256 or 'none'}",
+            cause=f"expected {desired.sha256}",
+            hint=AGAIN,
+            key="sha256",
+        )
+    problems = differences(observed.manifest, observed.found)
+    if problems:
+        raise NodeError(
+            f"the bundle {desired.path} is not as it was made", cause=in_words(problems), hint=AGAIN
+        )
+    _check_release(observed, desired)
+    return Plan((), observed.manifest.made_of, observed.manifest.made_of)
+
+
+def _check_release(observed: Observed, desired: Desired) -> None:
+    """Refuse wheels that the collection which runs would not install."""
+    has = observed.manifest.made_of if observed.manifest else {}
+    ours, theirs = observed.made_of["collection"], has.get("collection") or {}
+    lists = ("requirements", "webhook_requirements")
+    same = all(has.get(one) in (None, observed.made_of[one]) for one in lists)
+    if not same:
+        raise NodeError(
+            f"the bundle {desired.path} is for {theirs.get('name')} {theirs.get('version')}, whose list of wheels"
+            f" is another than that of {ours['version']}, which runs here",
+            hint="install the collection that the bundle holds, and verify again",
+        )
+    if observed.refused:
+        raise NodeError(
+            f"the bundle {desired.path} has what is not installed",
+            cause=in_words(observed.refused),
+            hint=AGAIN,
+        )
+
+
+def _steps(observed: Observed, desired: Desired, problems: t.Sequence[str]) -> t.Iterator[Step]:
+    why = f", as {in_words(problems)}" if problems else ""
+    for python in desired.pythons:
+        for machine in desired.machines:
+            params = {"python": python, "machine": machine}
+            text = f"collect the wheels for Python {python} on {machine}{why}"
+            yield Step("wheels", text, params)
+            why = ""
+    about = observed.made_of["collection"]
+    yield Step("collections", f"pack {about['name']} {about['version']}")
+    for file, image in observed.made_of["images"].items():
+        yield Step(
+            "image", f"save {image['name']} as {file}", {"file": file, "name": image["name"]}
+        )
+    yield Step("packages", "list the packages that the distributions' mirrors must have")
+    yield Step(
+        "publish", f"write the SHA-256 of each file, and put all of it in place as {desired.path}"
+    )

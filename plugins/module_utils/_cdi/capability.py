@@ -1,0 +1,205 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.cdi."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import typing as t
+
+from .._base.boot import State as Boot
+from .._base.errors import InputError
+from .._base.gpu import NvmlError
+from .._base.services.mig import LOCK
+from .._base.steps import Plan, Step
+from .._machine.host import Host
+from .._machine.nvml.real import Nvml, inventory, open_nvml
+from .._machine.own_files import OwnFiles
+from .._node.machine import boot
+from .._node.machine.facts import without_nvml
+from . import boot as cdi_boot
+from . import specification as cdi
+from .capabilities import CAPABILITIES, DEFAULT, chosen
+from .generated import GENERATORS, NVIDIA_CTK, differences
+from .machine.driver_files import DriverFiles
+from .machine.specify import Wanted, lost_files, specify
+
+LOCK_SECONDS = 60
+
+
+class Observed(t.NamedTuple):
+    """The file, None where there is none, and what it should be, None where that is not known yet."""
+
+    boot: Boot
+    text: t.Optional[str]
+    wanted: t.Optional[Wanted]
+    warnings: t.Tuple[str, ...] = ()
+    differences: t.Tuple[t.Dict[str, str], ...] = ()
+    waits_for: str = ""
+    earlier: str = ""  # where it was before
+
+
+class CdiCapability:
+    """Keeps the CDI specification of the node's GPUs."""
+
+    name = "cdi"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        self._host, self._check_mode = host, check_mode
+        self._present = params["state"] == "present"
+        self._path: str = params["path"]
+        self._options = cdi_boot.Options(
+            self._path,
+            params["hooks"],
+            tuple(params["library_folders"]),
+            params["driver_root"],
+            params["generator"],
+            tuple(params["capabilities"]),
+        )
+        self._compare: bool = params["compare"] and self._present
+        self._keeps: bool = params["boot"] and self._present
+        self._files = DriverFiles(host, params["driver_root"])
+        if not self._path.startswith("/"):
+            raise InputError.of("path", self._path, "an absolute path")
+        if posixpath.splitext(self._path)[1] not in (".json", ".yaml"):
+            raise InputError.of(
+                "path", self._path, "a name that ends in .json or .yaml; runtimes read no others"
+            )
+        if self._options.generator == NVIDIA_CTK and (
+            params["hooks"] != "auto" or params["library_folders"]
+        ):
+            raise InputError.of(
+                "generator",
+                NVIDIA_CTK,
+                "hooks auto and no library_folders with it: it always uses its own hooks",
+            )
+        if not self._options.capabilities:
+            raise InputError.of("capabilities", [], f"one at least of {', '.join(CAPABILITIES)}")
+        if self._options.generator == NVIDIA_CTK and chosen(params["capabilities"]) != set(DEFAULT):
+            expected = "none with generator nvidia-ctk, whose specification has all of them"
+            raise InputError.of("capabilities", params["capabilities"], expected)
+        for folder in self._options.library_folders:
+            if not folder.startswith("/"):
+                raise InputError.of("library_folders", folder, "absolute paths")
+
+    def observe(self) -> Observed:
+        """Read the files and, where it is wanted, the GPUs and the driver's files."""
+        units = boot.observe(self._host, cdi_boot.BOOT)
+        return self._observe(units)._replace(earlier=self._earlier(units))
+
+    def _earlier(self, units: Boot) -> str:
+        """Return another path that a specification of ours is at, by what regenerates it."""
+        path = cdi_boot.path(units.config)
+        ours = bool(path) and not cdi.is_same_file(path, self._path)
+        return path if ours and cdi.is_ours(self._host.read(path)) else ""
+
+    def _observe(self, units: Boot) -> Observed:
+        text = self._host.read(self._path)
+        if not self._present:
+            return Observed(units, text, Wanted())
+        try:
+            with open_nvml(self._files.nvml_library()) as nvml:
+                if self._check_mode:
+                    return self._look(nvml, units, text)
+                # A layout that is being changed would be described half.
+                with self._host.lock(LOCK, timeout=LOCK_SECONDS):
+                    return self._look(nvml, units, text)
+        except NvmlError as error:
+            if self._check_mode:
+                warning = "NVML is not there yet: the devices are known only after the driver is installed"
+                return Observed(units, text, None, (warning,), (), "the driver is loaded")
+            error.hint = error.hint or without_nvml(self._host)
+            raise
+
+    def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
+        uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
+        if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
+            warning = (
+                "nvidia-ctk is not there yet: the devices are known only after it is installed"
+            )
+            return Observed(units, text, None, (warning,), (), "nvidia-ctk is installed")
+        found = inventory(nvml)
+        wanted, warnings = specify(found, self._files, self._options)
+        refused = lost_files(self._host, text, wanted.text)
+        if refused:
+            raise refused
+        if not self._compare:
+            return Observed(units, text, wanted, warnings)
+        both = [
+            wanted.text
+            if one == self._options.generator
+            else specify(found, self._files, self._options._replace(generator=one))[0].text
+            for one in GENERATORS
+        ]
+        specs = (json.loads(one or '{"devices": []}') for one in both)
+        return Observed(units, text, wanted, warnings, tuple(differences(*specs)))
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan to write the file, or to remove it, and what keeps it up to date."""
+        wanted = cdi_boot.dump(self._options) if self._keeps else None
+        texts = cdi_boot.texts(self._options)
+        at_boot = cdi_boot.BOOT.plan(state.boot, wanted, texts, check_mode=self._check_mode)
+        step, before, after = self._plan_file(state.text, state.wanted, state.waits_for)
+        if at_boot:
+            before, after = before + (state.boot.config or ""), after + (wanted or "")
+        steps = (*step, *self._forget(state.earlier), *at_boot)
+        return Plan(steps, before, after, warnings=state.warnings, later=state.waits_for)
+
+    @staticmethod
+    def _forget(path: str) -> t.Tuple[Step, ...]:
+        summary = f"remove {path}, where the specification was before"
+        return (Step("forget", summary, {"path": path}),) if path else ()
+
+    def _plan_file(
+        self, text: t.Optional[str], wanted: t.Optional[Wanted], waits_for: str
+    ) -> t.Tuple[t.Tuple[Step, ...], str, str]:
+        """Return the step, if there is one, and the text before and after it."""
+        if wanted is None:
+            summary = f"write the node's GPUs to {self._path} once {waits_for}"
+            return (Step("write", summary),), text or "", ""
+        if (text or "") == wanted.text and (text is None) == (not wanted.text):
+            return (), "", ""
+        if not wanted.text:
+            return (Step("remove", f"remove {self._path}"),), text or "", ""
+        step = Step("write", self._summary(text, wanted), {"text": wanted.text})
+        return (step,), text or "", wanted.text
+
+    def _summary(self, text: t.Optional[str], wanted: Wanted) -> str:
+        before = cdi.names_in(text)
+        if before is None:
+            return f"replace {self._path}, which something else wrote"
+        added = [name for name in wanted.devices if name not in before]
+        removed = [name for name in before if name not in wanted.devices]
+        parts = [f"add {', '.join(added)}"] if added else []
+        parts += [f"remove {', '.join(removed)}"] if removed else []
+        return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
+
+    def own(self, _state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        kept = boot.files(cdi_boot.BOOT) if self._keeps else ()
+        paths = (self._path, *kept) if self._present else ()
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
+
+    def apply(self, step: Step) -> None:
+        """Carry out a step."""
+        if step.action in ("remove", "forget"):
+            self._host.remove(step.params.get("path", self._path))
+        elif step.action == "write":
+            self._host.write(self._path, step.params["text"], mode=0o644)
+        else:
+            boot.apply(self._host, step)
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report what containers can ask for."""
+        wanted = state.wanted or Wanted()
+        return {
+            "path": self._path,
+            "kind": cdi.KIND,
+            "devices": list(wanted.devices),
+            "cdi_version": wanted.cdi_version,
+            "driver_version": wanted.driver_version,
+            "hook": wanted.hook,
+            **({"differences": list(state.differences)} if self._compare else {}),
+        }

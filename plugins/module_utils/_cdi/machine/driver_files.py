@@ -1,0 +1,220 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's files on a node: libraries, programs, sockets, firmware, device nodes."""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+import typing as t
+
+from ..._base.gpu import CAPS_FOLDER, MIG_MINORS, parse_minors
+from ..._machine.host import Host
+from .. import capabilities as parts
+from .. import libraries as cdi
+from ..specification import SOCKETS, Drm, Files
+
+PROGRAM_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin")
+SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+NVML_LIBRARY = "libnvidia-ml.so.1"
+DRI_FOLDER, PCI_FOLDER = "/dev/dri", "/sys/bus/pci/devices"
+FIRMWARE_FOLDER = "/lib/firmware"
+FIRMWARE_PATH = "/sys/module/firmware_class/parameters/path"
+KERNEL = "/proc/sys/kernel/osrelease"
+XORG_FOLDERS = tuple(
+    f"xorg/modules{sub}/{one}" for sub in ("", "/updates") for one in ("drivers", "extensions")
+)
+
+
+class DriverFiles:
+    """Looks below ``root``, where the driver's / is seen on the node; all paths start at that /."""
+
+    def __init__(self, host: Host, root: str) -> None:
+        self._host = host
+        self.root = root.rstrip("/")
+        self._cache: t.Optional[str] = None
+
+    def device_nodes(self) -> t.FrozenSet[str]:
+        """Return NVIDIA's device nodes that exist."""
+        found = []
+        for folder in ("/dev", CAPS_FOLDER):
+            names = self._host.listdir(self.root + folder)
+            found += [f"{folder}/{name}" for name in names if name.startswith("nvidia")]
+        return frozenset(found)
+
+    def drm(self, address: str) -> Drm:
+        """Return what a GPU is drawn with; /sys is the node's own where the root has none."""
+        folder = f"{PCI_FOLDER}/{address.lower()}/drm"
+        names = self._host.listdir(self.root + folder) or self._host.listdir(folder)
+        nodes = [f"{DRI_FOLDER}/{name}" for name in names if name.startswith(("card", "render"))]
+        nodes = sorted(path for path in nodes if self._host.exists(self.root + path))
+        links = [f"{DRI_FOLDER}/by-path/pci-{address.lower()}-{end}" for end in ("card", "render")]
+        pairs = ((self._host.readlink(self.root + link), link) for link in links)
+        found = [(end, link) for end, link in pairs if end and self._real(link) in nodes]
+        return Drm(tuple(nodes), tuple(found))
+
+    def mig_minors(self) -> t.Dict[str, int]:
+        """Return the capabilities' minors; /proc is the node's own where the root has none."""
+        text = self._host.read(self.root + MIG_MINORS)
+        return parse_minors(self._host.read(MIG_MINORS) or "" if text is None else text)
+
+    def image_folders(self) -> t.Tuple[str, ...]:
+        """Return the folders that libraries are mounted in for the loaders of images, the distribution's own first."""
+        folders = cdi.search_folders(self._ldconfig())
+        own = next((one for one in folders if self._host.listdir(self.root + one)), folders[0])
+        return cdi.image_folders(own, aarch64=self._real(cdi.AARCH64_LOADER) is not None)
+
+    def nvml_library(self) -> str:
+        """Return the path of NVML on the node where it is not the node's own, else nothing."""
+        if not self.root:
+            return ""
+        for folder in cdi.search_folders(self._ldconfig()):
+            path = self._real(f"{folder}/{NVML_LIBRARY}")
+            if path:
+                return self.root + path
+        return ""
+
+    def read(self, version: str, capabilities: parts.Chosen) -> Files:
+        """Return the files of this version of the driver that belong to the capabilities."""
+        libraries = self._libraries(version, capabilities)
+        compat32 = "compat32" in capabilities
+        return Files(
+            tuple(libraries),
+            tuple(self._programs(capabilities)),
+            tuple(path for path in SOCKETS if self._host.exists(self.root + path)),
+            (*self._firmware(version), *self._others(libraries, version, capabilities)),
+            tuple(self._libraries(version, capabilities, compat32=True) if compat32 else ()),
+        )
+
+    def _programs(self, capabilities: parts.Chosen) -> t.Iterator[cdi.Pair]:
+        for name in parts.binaries(capabilities):
+            paths = ((self._real(f"{one}/{name}"), f"{one}/{name}") for one in PROGRAM_FOLDERS)
+            yield from [(real, path) for real, path in paths if real][:1]
+
+    def _others(
+        self, libraries: t.Iterable[cdi.Library], version: str, capabilities: parts.Chosen
+    ) -> t.Iterator[cdi.Pair]:
+        """Yield what finds the driver's libraries for programs that draw, and what an X server loads."""
+        seen = set()
+        for inside, name in parts.files(capabilities):
+            paths = (self._real(f"{folder}/{name}") for folder in parts.FILE_FOLDERS)
+            real = next(filter(None, paths), None)
+            if real and real not in seen:
+                seen.add(real)
+                yield real, f"{inside}/{name}"
+        if "display" in capabilities:
+            yield from self._xorg({posixpath.dirname(one.path) for one in libraries}, version)
+
+    def _xorg(self, folders: t.Iterable[str], version: str) -> t.Iterator[cdi.Pair]:
+        modules = ("nvidia_drv.so", f"libglxserver_nvidia.so.{version}", "libglxserver_nvidia.so")
+        places = [f"{one}/nvidia/xorg" for one in sorted(folders)]
+        bases = (*sorted(folders), "/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
+        places += [f"{base}/{sub}" for base in bases for sub in XORG_FOLDERS]
+        for name in modules:
+            paths = ((self._real(f"{folder}/{name}"), f"{folder}/{name}") for folder in places)
+            yield from [(real, path) for real, path in paths if real][:1]
+
+    def _firmware(self, version: str) -> t.Iterator[cdi.Pair]:
+        """Yield the firmware of the GPUs' system processors from where the kernel looks for it."""
+        release = (self._host.read(KERNEL) or "").strip()
+        folders = [(self._host.read(FIRMWARE_PATH) or "").strip()]
+        folders += [f"{FIRMWARE_FOLDER}/updates/{release}", f"{FIRMWARE_FOLDER}/updates"]
+        folders += [f"{FIRMWARE_FOLDER}/{release}", FIRMWARE_FOLDER]
+        for folder in dict.fromkeys(one.rstrip("/") for one in folders if one):
+            there = self._follow(f"{folder}/nvidia/{version}")
+            for name in self._host.listdir(self.root + there) if there else ():
+                real = self._real(f"{there}/{name}")
+                if real and name.startswith("gsp") and name.endswith(".bin"):
+                    yield real, f"{folder}/nvidia/{version}/{name}"
+
+    def program(self, *names: str) -> t.Optional[t.Tuple[str, str]]:
+        """Return the path of the first of some programs that the node has, and what it tells of its version."""
+        for name in names:
+            path = self._host.which(name)
+            if path is not None:
+                return path, self._host.run([path, "--version"], check=False).out
+        return None
+
+    def generate(self, argv: t.Sequence[str]) -> str:
+        """Return what nvidia-ctk writes; what it has to say goes to its standard error."""
+        return self._host.run(argv, timeout=60).out
+
+    def open_folder(self, path: str) -> str:
+        """Return a folder on the way to a path of the node that everybody may write to, if there is one.
+
+        That the driver's root itself can be trusted is the word of whoever named it.
+        """
+        inside = path.startswith(f"{self.root}/")
+        root, visited = (self.root, path[len(self.root) :]) if inside else ("", path)
+        folders: t.List[str] = []
+
+        def follow(one: str) -> t.Optional[str]:
+            folders.append(root + posixpath.dirname(one))
+            return self._host.readlink(root + one)
+
+        end = cdi.resolve(visited, follow)
+        for folder in dict.fromkeys([*folders, *([root + end] if end else [])]):
+            found = self._host.status(folder or "/")
+            if found and stat.S_ISDIR(found.mode) and found.mode & stat.S_IWOTH:
+                return folder or "/"
+        return ""
+
+    def others(self, path: str) -> t.Dict[str, str]:
+        """Return the text of all specifications of the node but one, by their paths."""
+        found = [
+            f"{folder}/{name}"
+            for folder in dict.fromkeys((posixpath.dirname(path), *SPEC_FOLDERS))
+            for name in self._host.listdir(folder)
+            if name.endswith((".json", ".yaml"))
+        ]
+        return {one: self._host.read(one) or "" for one in found if one != path}
+
+    def _libraries(
+        self, version: str, capabilities: parts.Chosen, *, compat32: bool = False
+    ) -> t.List[cdi.Library]:
+        cache = self._ldconfig(compat32=compat32)
+
+        def belongs(name: str) -> bool:
+            ours = cdi.is_driver_library(name, version)
+            return ours and parts.has_library(cdi.stem(name), capabilities)
+
+        found: t.List[cdi.Pair] = []
+        for name, path in cache:
+            real = self._real(path)
+            if real and belongs(posixpath.basename(real)):
+                found.append((real, name))
+        folders = list(dict.fromkeys(posixpath.dirname(path) for path, _name in sorted(found)))
+        usual = cdi.compat32_folders(self._ldconfig()) if compat32 else cdi.search_folders(cache)
+        folders += [one for one in usual if one not in folders]
+        listings = {folder: self._host.listdir(self.root + folder) for folder in folders}
+        for folder, names in listings.items():
+            for name in names:
+                if belongs(name):
+                    real = self._real(f"{folder}/{name}")
+                    found += [(real, name)] if real else []
+        files = {path for path, _name in found}
+        stems = {cdi.stem(posixpath.basename(path)) for path in files}
+        for folder, names in listings.items():
+            for name in names:
+                if ".so" in name and cdi.stem(name) in stems:
+                    real = self._real(f"{folder}/{name}")
+                    found += [(real, name)] if real in files and real else []
+        return cdi.collect(found, capabilities)
+
+    def _ldconfig(self, *, compat32: bool = False) -> t.List[cdi.Pair]:
+        if self._cache is None:
+            argv = ["ldconfig", "-p"]
+            if self.root:
+                argv += ["-C", f"{self.root}/etc/ld.so.cache"]
+            # Without a cache there are still the folders where packages keep their libraries.
+            self._cache = self._host.run(argv, check=False).out
+        return cdi.parse_ldconfig(self._cache, cdi.COMPAT32_ABIS if compat32 else cdi.ABIS)
+
+    def _real(self, path: str) -> t.Optional[str]:
+        """Return where a path leads, None where there is nothing."""
+        real = self._follow(path)
+        return real if real and self._host.exists(self.root + real) else None
+
+    def _follow(self, path: str) -> t.Optional[str]:
+        return cdi.resolve(path, lambda one: self._host.readlink(self.root + one))

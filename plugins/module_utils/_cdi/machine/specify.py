@@ -1,0 +1,146 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CDI specification that a node should have, from what NVML and the driver's own files tell."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.gpu import CONTROL_NODES, Inventory
+from ..._base.toolkit import MINIMUM_TEXT, described, is_safe, number
+from ..._machine.host import Host
+from .. import lost
+from .. import specification as cdi
+from ..boot import Options
+from ..capabilities import chosen, draws
+from ..generated import NVIDIA_CTK, arguments, check_program, parse, unchecked
+from ..rivals import rivals
+from ..rules import HOOK_PROGRAMS, check
+from .driver_files import DriverFiles
+
+PROFILES = (1, 20, 0)  # the toolkit's first version that knows the hook
+
+Calls = t.Tuple[t.Tuple[str, ...], ...]
+
+
+class Wanted(t.NamedTuple):
+    """The specification that the node should have; an empty text where it has no device."""
+
+    text: str = ""
+    devices: t.Tuple[str, ...] = ()
+    cdi_version: str = ""
+    driver_version: str = ""
+    hook: str = ""
+
+
+def specify(
+    found: Inventory, machine: DriverFiles, options: Options
+) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
+    """Return the wanted specification, and warnings."""
+    version = found.driver_version
+    warnings = [f"a GPU is left out: {error}" for error in found.broken]
+    warnings += [f"GPU {one.gpu.index} is left out: {one.error}" for one in found.gpus if one.error]
+    whole = [one for one in found.gpus if not one.error]
+    nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
+    devices, left_out = cdi.devices(
+        [one.gpu for one in whole],
+        [mig for one in whole for mig in one.migs],
+        machine.mig_minors(),
+        nodes,
+        {one.gpu.uuid: machine.drm(one.gpu.pci_bus_id) for one in whole if draws(capabilities)},
+    )
+    warnings += left_out
+    if not devices:
+        warnings.append(
+            "no GPU of this node can be given to containers: there is no CDI specification"
+        )
+        return Wanted(driver_version=version), tuple(warnings)
+    if options.generator == NVIDIA_CTK:
+        hook = check_program(machine.program(NVIDIA_CTK))
+        spec = parse(machine.generate([hook, *arguments(machine.root)]), hook)
+        warnings += unchecked(spec, hook)
+    else:
+        (hook, calls), notes = _hook(machine, options, version)
+        files = machine.read(version, capabilities)
+        folders = options.library_folders or machine.image_folders()
+        spec = cdi.build(devices, nodes, files, cdi.Layout(folders, machine.root, hook, calls))
+        warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
+    check(spec, machine.open_folder)
+    names = tuple(one["name"] for one in spec["devices"])
+    wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, hook)
+    return wanted, (*warnings, *rivals(options.path, names, machine.others(options.path)))
+
+
+def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[NodeError]:
+    """Return the refusal where a specification would lose files that installed packages have, None where it does not.
+
+    A package manager is asked only where a file is gone.
+    """
+    if before == wanted or not wanted:
+        return None
+    named = lost.paths(before) - lost.paths(wanted)
+    gone = sorted(one for one in named if not host.exists(one))
+    if not gone:
+        return None
+    manager = next((one for one in lost.REINSTALL if host.which(one)), "")
+    owners = (_owners_by_dpkg if manager == "apt-get" else _owners_by_rpm)(host, gone)
+    return lost.refusal(owners, manager) if owners and manager else None
+
+
+def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
+    asked = [name for path in paths for name in lost.aliases(path)]
+    found = lost.by_dpkg(host.run(["dpkg-query", "-S", *asked], check=False).out)
+    if not found:
+        return {}
+    argv = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n", *set(found.values())]
+    there = lost.installed(host.run(argv, check=False).out)
+    pairs = ((path, found.get(name, "")) for path in paths for name in lost.aliases(path))
+    return {path: name for path, name in pairs if name in there}
+
+
+def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
+    found = {}
+    for path in paths:
+        argv = ["rpm", "-qf", "--qf", "%{NAME}\\n", *lost.aliases(path)]
+        # Of a path that is no package's it says so in words.
+        lines = host.run(argv, check=False).out.splitlines()
+        found[path] = next((one for one in lines if one.split() == [one]), "")
+    return {path: name for path, name in found.items() if name}
+
+
+def _hook(
+    machine: DriverFiles, options: Options, version: str
+) -> t.Tuple[t.Tuple[str, Calls], t.List[str]]:
+    """Return the hook program, if there is one to use, with what it is to do besides, and what to say of it."""
+    path, text = machine.program(*HOOK_PROGRAMS) or ("", "")
+    if not path or options.hooks != "auto":
+        return ("", ()), []
+    if not is_safe(text):
+        note = (
+            f"{path} is not used: its version is {described(text)}, and before {MINIMUM_TEXT} containers could "
+            "break out through it. Libraries are mounted without it. Next step: upgrade the NVIDIA container toolkit"
+        )
+        return ("", ()), [note]
+    calls: Calls = (("enable-cuda-compat", f"--host-driver-version={version}"),)
+    if draws(chosen(options.capabilities)) and (number(text) or ()) >= PROFILES:
+        calls += (("update-application-profile",),)
+    return (path, calls), []
+
+
+def _missing(
+    nodes: t.Container[str], files: cdi.Files, version: str, computes: bool
+) -> t.List[str]:
+    """Name what CUDA in containers will miss."""
+    notes = [
+        f"{path} does not exist, and CUDA needs it. Next step: load the module (nvidia-modprobe -u -c 0)"
+        for path in CONTROL_NODES[:2]
+        if path not in nodes
+    ]
+    if computes and not any("libcuda.so" in one.names for one in files.libraries):
+        notes.append(
+            f"libcuda.so.{version} is not on this node: containers get no CUDA. "
+            "Next step: install the driver's libraries (gpu.node.nvidia_driver)"
+        )
+    return notes

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is planned for all parts, as lines for a reader, and what of it a check has to refuse."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.text.readable import would
+from .parts import Answer
+
+
+def lines(parts: t.Iterable[Answer]) -> t.List[str]:
+    """Return a line for each step, with what it waits for, and for each part that would be refused."""
+    return [line for part in parts for line in _part(part)]
+
+
+def _part(part: Answer) -> t.Iterator[str]:
+    name = part["name"]
+    for step in part["steps"]:
+        yield f"{name}: {would(step['summary'])}"
+    yield from (f"{name}: {words}" for words in ahead(part))
+
+
+def ahead(part: Answer) -> t.Iterator[str]:
+    """Yield what stands before a part: a refusal, another part, a reboot."""
+    if part["error"]:
+        yield f"would be refused as it is now: {part['error']['msg']}"
+    if part["result"].get("refused"):
+        yield f"would be refused, since GPUs are in use by {', '.join(part['blocked_by'])}"
+    if part["later"]:
+        yield f"known once {part['later']}"
+    yield from (f"reboot required: {one}" for one in part["reboot_reasons"])
+
+
+def refused(parts: t.Iterable[Answer], *, check_mode: bool) -> t.List[str]:
+    """Return why a run would fail, whatever it changes before: an error that nothing else may take away.
+
+    What newer package lists may take away a check refuses, and no run, which fetches them.
+    """
+    errors = (part["error"] for part in parts if part["error"] and not part["later"])
+    return [one["msg"] for one in errors if check_mode or not one["until"]]
+
+
+def differences(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, str]]:
+    """Return the differences of all parts as Ansible shows several, each under its part's name."""
+    return [
+        {"before_header": part["name"], "after_header": part["name"], **part["diff"]}
+        for part in parts
+        if part["diff"]
+    ]

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.preflight: it looks, and refuses what would fail later."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.gpu import PciDevice
+from ..._base.options import VARIABLES
+from ..._base.steps import Plan, Step
+from ..._machine.host import Host
+from ..._machine.room import Room
+from ..._mig.boot import Declared
+from ..._node.gpu_info.capability import GpuInfoCapability, Info
+from ..._node.gpu_record import NOT_RECORDED
+from ..._node.machine.facts import gpus
+from . import layout, values
+from .machine import node, parts
+from .node import NO_ROOT
+from .problems import Problem, Refusal, once
+
+
+class PreflightCapability:
+    """Reads the node as gpu_info does, and compares it with what is wanted of it."""
+
+    name = "preflight"
+
+    def __init__(
+        self, host: Host, room: Room, params: t.Mapping[str, t.Any], *, root: bool
+    ) -> None:
+        self._host, self._room, self._root = host, room, root
+        self._values: parts.Values = params["variables"]
+        wanted = {parts.COMPONENTS[one]: True for one in params["components"]}
+        self._modules = [one for one in wanted if parts.runs(one, self._values)]
+        self._refused = [Problem(**one) for one in params["refused"]]
+        self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
+        meant = self._values.get(VARIABLES["validate"]["gpu_count"], -1)  # -e gives a text
+        asked = {"cloud_init_timeout": self._seconds, "allocated": False}
+        asked["gpu_count"] = int(meant) if str(meant).isdigit() else -1
+        self._info = GpuInfoCapability(host, asked)
+        self.options: t.Dict[str, parts.Params] = {}  # of the modules that accept theirs
+
+    def observe(self) -> Info:
+        """Return what gpu_info does; NodeError names all that stands in the way."""
+        there = gpus(self._host)
+        problems = self._problems(there) if there else []
+        if problems:
+            raise Refusal(problems)
+        return self._info.observe()
+
+    def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
+        """Return what is wrong with the variables, and with the node once its first boot is over."""
+        found = once(self._wrong_values(there, self.options))
+        recorded = self._info.recorded(one.address for one in there) if found else NOT_RECORDED
+        if recorded.missing:  # which may be why a layout does not fit
+            found.append(Problem("", str(recorded), recorded.next_step))
+        try:
+            self._info.wait(0 if found else self._seconds)
+        except NodeError:
+            if found:
+                return found
+            raise
+        if not self._root:
+            return [*found, NO_ROOT]
+        return once([*found, *node.check(self._host, self._room, self._values, self.options)])
+
+    def _wrong_values(
+        self, there: t.Sequence[PciDevice], params: t.Dict[str, parts.Params]
+    ) -> t.Iterator[Problem]:
+        """Yield what is wrong with the variables; ``params`` gets the options of modules that accept theirs."""
+        yield from self._refused
+        yield from values.check(self._values, self._modules)
+        for module in self._modules:
+            refused, options = parts.check(self._host, module, self._values)
+            yield from refused
+            if module == "mig" and not refused and options["state"] == "present":
+                yield from _layout(options, there)
+            if not refused:
+                params[module] = options
+
+    def plan(self, state: Info) -> Plan:
+        """There is never anything to do."""
+        found = self._info.plan(state)
+        said = node.warnings(self._host, self._values, self._modules)
+        return dataclasses.replace(found, warnings=(*found.warnings, *said))
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: Info, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the facts under one key."""
+        return self._info.result(state, plan)
+
+
+def _layout(options: parts.Params, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
+    try:
+        declared = Declared(options["config"], options["selected"], options["by_label"])
+        layout.check(declared.selection(), there)
+    except NodeError as error:
+        yield Problem.of(error, "mig")

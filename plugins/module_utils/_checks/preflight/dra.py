@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What DRA needs of a cluster: a version of Kubernetes that is safe with our slices, and its feature gates.
+
+Gates and their components are those of Kubernetes 1.36 (pkg/features/kube_features.go and where they are asked for).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.dra.names import DEVICE_PLUGIN
+from ..._base.dra.versions import OLDEST, RECOMMENDED, parse, refusal
+from ..._base.dra.versions import text as shown
+from ..._runtime.common import CDI
+from .problems import Problem
+
+VARIABLE = "gpu_nodes_allocation"
+KUBECONFIG = "gpu_nodes_kubeconfig"
+CONSUMABLE, PARTITIONABLE = "DRAConsumableCapacity", "DRAPartitionableDevices"
+UPGRADE = f"upgrade Kubernetes to {shown(RECOMMENDED)}"
+BACK = f"or leave {VARIABLE} at {DEVICE_PLUGIN}"
+COMPONENTS = "kube-apiserver and kube-scheduler"
+# A slice that no driver of this name will ever publish: the server is asked what it would keep of it.
+TRIAL: t.Mapping[str, t.Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"generateName": "gpu-node-preflight-"},
+    "spec": {
+        "driver": "preflight.gpu.node",
+        "allNodes": True,
+        "pool": {"name": "preflight", "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {
+                "name": "share",
+                "allowMultipleAllocations": True,
+                "consumesCounters": [{"counterSet": "gpu", "counters": {"whole": {"value": "1"}}}],
+            }
+        ],
+    },
+}
+Json = t.Mapping[str, t.Any]
+
+
+def wanted(values: t.Mapping[str, t.Any]) -> bool:
+    """Tell whether variables ask for DRA."""
+    return str(values.get(VARIABLE) or DEVICE_PLUGIN) != DEVICE_PLUGIN
+
+
+def _refused(values: t.Mapping[str, t.Any], why: str, hint: str) -> Problem:
+    text = f"{VARIABLE}: {values[VARIABLE]!r} is not possible: {why}"
+    return Problem(VARIABLE, text, hint)
+
+
+def of_kubelet(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
+    """Refuse a kubelet that is too old; ``said`` is what it says of its version.
+
+    Where the API server is asked, its patch stands for the scheduler's, and the kubelet needs the gates alone.
+    """
+    found = parse(said)
+    asked, gates = bool(values.get(KUBECONFIG)), (*OLDEST[:2], 0)
+    if found is None or found >= (gates if asked else OLDEST):
+        return []
+    why = f"the node's kubelet is of {refusal(found)}"
+    other = f"set {KUBECONFIG} where the API server is newer, which nobody asked so far, "
+    return [_refused(values, why, f"{UPGRADE}, {other if found >= gates else ''}{BACK}")]
+
+
+def warning(values: t.Mapping[str, t.Any], said: str) -> str:
+    """Return what can't be known of a cluster of this kubelet, as nobody was given access to it; empty for nothing."""
+    found = parse(said)
+    if not wanted(values) or values.get(KUBECONFIG) or (found and found < OLDEST):
+        return ""
+    kubelet = f"is of Kubernetes {shown(found)}" if found else "says no version of Kubernetes"
+    return (
+        f"the node's kubelet {kubelet}, and nobody was asked whether the API server and kube-scheduler are of"
+        f" {shown(OLDEST)} or newer, with {CONSUMABLE} and {PARTITIONABLE} on. Next step: set {KUBECONFIG}, so that"
+        " the API server is asked"
+    )
+
+
+def of_version(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
+    """Refuse an API server that is too old; ``said`` is what it says of its version."""
+    found = parse(said)
+    if found is None or found >= OLDEST:
+        return []
+    why = f"the API server is of {refusal(found)}"
+    return [_refused(values, why, f"{UPGRADE}, {BACK}")]
+
+
+def of_server(
+    values: t.Mapping[str, t.Any], said: str, *, served: bool, kept: t.Optional[Json]
+) -> t.List[Problem]:
+    """Refuse a cluster without DRA, or that drops what slices say; ``kept`` is what it would keep of the trial.
+
+    None: it was not asked, or it does not let us.
+    """
+    if not served:
+        why = f"the API server (Kubernetes {said}) does not serve resource.k8s.io/v1"
+        hint = "take resource.k8s.io/v1=false out of --runtime-config of kube-apiserver"
+        return [_refused(values, why, f"{hint}, {BACK}")]
+    missing = _dropped(kept) if kept is not None else []
+    if not missing:
+        return []
+    why = f"the API server (Kubernetes {said}) has the feature gate {' and '.join(missing)} off"
+    setting = ",".join(f"{one}=false" for one in missing)
+    return [_refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")]
+
+
+def _dropped(kept: Json) -> t.List[str]:
+    """Return the gates whose fields a server has left out of what it was sent."""
+    device = (kept.get("spec", {}).get("devices") or [{}])[0]
+    found = [] if device.get("allowMultipleAllocations") else [CONSUMABLE]
+    return found + ([] if device.get("consumesCounters") else [PARTITIONABLE])
+
+
+def of_runtime(values: t.Mapping[str, t.Any], *, managed: bool) -> t.List[Problem]:
+    """Refuse a mode that leaves CDI off, by which the devices of claims reach containers."""
+    mode = values.get("container_runtime_mode") or CDI
+    if not managed or mode == CDI:
+        return []
+    name = "container_runtime_mode"
+    expected = f"{CDI}, as {VARIABLE} is {values[VARIABLE]}: devices of claims reach containers by CDI alone"
+    return [Problem.value(name, mode, expected)]

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A MIG layout against what the PCI bus shows, before there is a driver. It refuses only what no driver could do."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+from ..._base.gpu import PciDevice
+from ..._base.mig_profile import parse, shapes
+from ..._mig.config import Device, Selection, Spec, generated
+from ..._mig.products import Product, never, product
+from ..._mig.search import arrange
+
+Gpus = t.Sequence[PciDevice]
+
+
+def check(selection: Selection, gpus: Gpus) -> None:
+    """Refuse a layout that the node's GPUs can't have. InputError or NodeError in the options' names."""
+    if selection.specs is None:
+        _check_generated(selection.label, gpus)
+    for spec in selection.specs or ():
+        for device in spec.devices or ():
+            _check_there(spec, device, gpus)
+        if spec.enabled:
+            _check_fits(spec, gpus)
+
+
+def _check_generated(label: str, gpus: Gpus) -> None:
+    if label == "all-disabled":
+        return
+    if all(never(one.device_id) for one in gpus):
+        expected = "nothing for this node, as none of its GPUs can be partitioned"
+        raise InputError.of("selected", label, expected)
+    products = {product(one.device_id) for one in gpus if not never(one.device_id)}
+    for one in products if len(products) == 1 else ():
+        if one is not None and not _has_more(label.replace("gb.", "gb+"), one):
+            generated(label, one.profiles)
+
+
+def _check_there(spec: Spec, device: Device, gpus: Gpus) -> None:
+    """Refuse an index or an address that is not on the bus; what UUIDs there are, only the driver knows."""
+    if isinstance(device, int):
+        there = device < len(gpus)
+    elif device.lower().startswith("gpu-"):
+        return
+    else:
+        there = any(_same(device, one.address) for one in gpus)
+    if not there:
+        have = ", ".join(f"{index} ({one.address})" for index, one in enumerate(gpus))
+        expected = f"a GPU of this node: {have or 'it has none'}"
+        raise InputError.of(f"{spec.key}.devices", device, expected)
+
+
+def _same(device: str, address: str) -> bool:
+    """Compare addresses, whose domain may be written with four digits or eight."""
+    return device.lower().zfill(16) == address.lower().zfill(16)
+
+
+def _check_fits(spec: Spec, gpus: Gpus) -> None:
+    """Refuse a layout that fits none of the GPUs that the entry may be about."""
+    errors: t.List[NodeError] = []
+    for one in _meant(spec, gpus):
+        error = _error(spec, one)
+        if error is None:
+            return
+        errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _meant(spec: Spec, gpus: Gpus) -> t.List[PciDevice]:
+    """Return the GPUs that an entry may be about, whatever its devices: the driver may count from another one."""
+    numbers = [one for one in spec.filters if not isinstance(one, str)]
+    if spec.filters and len(numbers) == len(spec.filters):
+        wanted = {number >> 16 for number, _subsystem in numbers}
+        gpus = [one for one in gpus if one.device_id in wanted]
+    return list(gpus)
+
+
+def _error(spec: Spec, gpu: PciDevice) -> t.Optional[NodeError]:
+    if never(gpu.device_id):
+        what = f"this GPU cannot be partitioned ({gpu.address})"
+        return InputError.of(f"{spec.key}.mig-enabled", True, f"false, as {what}")
+    known = product(gpu.device_id)
+    if known is None or any(_has_more(name, known) for name in spec.layout):
+        return None
+    try:
+        arrange(known.profiles, (), shapes(spec.layout))
+    except NodeError as error:
+        key = f"{spec.key}.mig-devices"
+        return NodeError(f"{key}: {known.name}: {error.message}", cause=error.cause, key=key)
+    return None
+
+
+def _has_more(name: str, known: Product) -> bool:
+    """Tell whether a profile has attributes that other drivers may give the product's GPUs."""
+    try:
+        profile = parse(name[len("all-") :] if name.startswith("all-") else name)
+    except InputError:
+        return False
+    whole = str(profile._replace(c=profile.g))
+    return bool(profile.attributes) and whole not in {one.name for one in known.profiles}

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What only the cluster knows, asked on the controller: its version, and whether it has what shares need."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...._base.errors import NodeError
+from ...._cluster.machine.client import FORBIDDEN, MISSING, ApiError, KubernetesApi
+from .. import dra
+from ..problems import Problem
+
+GROUP = "/apis/resource.k8s.io/v1"
+KUBECONFIG, CONTEXT = dra.KUBECONFIG, "gpu_nodes_context"
+
+
+def check(
+    values: t.Mapping[str, t.Any],
+    connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+) -> t.List[Problem]:
+    """Return what a cluster lacks for these variables. Without a kubeconfig nothing is asked."""
+    kubeconfig = str(values.get(KUBECONFIG) or "")
+    if not kubeconfig or not dra.wanted(values):
+        return []
+    try:
+        return _asked(connect(kubeconfig, str(values.get(CONTEXT) or "")), values)
+    except ApiError as error:
+        hint = (
+            "see that the API server answers, and correct gpu_nodes_kubeconfig or gpu_nodes_context"
+        )
+        return [Problem(KUBECONFIG, f"{KUBECONFIG}: {error}", hint)]
+    except NodeError as error:
+        return [Problem(KUBECONFIG, f"{error.message}: {error.cause}", error.hint)]
+
+
+def _asked(api: KubernetesApi, values: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    said = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
+    if refused := dra.of_version(values, said):
+        return refused
+    served = _found(api)
+    return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
+
+
+def _found(api: KubernetesApi) -> bool:
+    try:
+        api.ask("looking for DRA", "GET", GROUP)
+    except ApiError as error:
+        if error.status != MISSING:
+            raise
+        return False
+    return True
+
+
+def _kept(api: KubernetesApi) -> t.Optional[t.Mapping[str, t.Any]]:
+    """Return what the server would keep of a slice; nothing is made. None: it does not let us ask."""
+    try:
+        return api.ask(
+            "trying a slice",
+            "POST",
+            f"{GROUP}/resourceslices",
+            dra.TRIAL,
+            query={"dryRun": "All"},
+        )
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return None

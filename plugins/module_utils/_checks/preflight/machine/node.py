@@ -1,0 +1,228 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What only the node knows: its runtimes, its Python, its room, and where its packages come from."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ...._base import space, visible_devices
+from ...._base.dra.names import DRA
+from ...._base.errors import NodeError
+from ...._device_plugin import python as pythons
+from ...._device_plugin import sole as beside
+from ...._device_plugin.desired import CONFIG
+from ...._device_plugin.machine import python, sole
+from ...._machine.host import Host
+from ...._machine.nvml.calls import pynvml
+from ...._machine.room import Room
+from ...._node.machine.facts import library_versions, loaded_driver
+from ...._runtime.capability import RuntimeCapability
+from ...._runtime.common import CDI, Wanted
+from ...._runtime.machine import nvidia
+from ...._runtime.machine.engines import choose
+from ...._runtime.nvidia import refusal
+from .. import dra
+from .. import node as needs
+from ..node import Need
+from ..problems import Problem
+from . import others
+from .parts import Values, state
+
+ENVIRONMENT = "/opt/gpu-node"
+MANAGERS = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
+LOCK_SECONDS = 60.0
+
+Params = t.Mapping[str, t.Mapping[str, t.Any]]
+
+
+def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
+    """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
+    found: t.List[Problem] = []
+    manages = "container_runtime" in params and state("container_runtime", values) == "present"
+    if manages:
+        found += _runtimes(host, params["container_runtime"])
+        found += _read_only(host, room, params["container_runtime"])
+    if dra.wanted(values) and _starts_plugin(values, params):
+        found += dra.of_kubelet(values, _kubelet(host))
+        found += dra.of_runtime(values, managed=manages)
+    if _starts_plugin(values, params):
+        found += _beside(host, room)
+        found += _unreached(host, values, params["device_plugin"], manages=manages)
+    if "nvidia_driver" in params and _from_packages(params["nvidia_driver"]):
+        found += others.driver(host, params["nvidia_driver"]["source"])
+    fresh = _makes_environment(host, values, params)
+    if fresh:
+        found += _python(host, values)
+    installs = "nvidia_driver" in params and _installs_driver(host, params["nvidia_driver"])
+    if installs or fresh:
+        found += _sources(host)
+        wanted = _needs(host, room, installs, fresh, params)
+        found += needs.lacking(wanted, {one.folder: room.space(one.folder) for one in wanted})
+    return found
+
+
+def _makes_environment(host: Host, values: Values, params: Params) -> bool:
+    """Tell whether the virtual environment is yet to be made, which has what mig and cdi import too."""
+    if host.exists(f"{ENVIRONMENT}/current/.complete"):
+        return False
+    if _starts_plugin(values, params):
+        return True
+    using = [one for one in ("mig", "cdi") if one in params and state(one, values) == "present"]
+    return bool(using) and pynvml is None
+
+
+def _beside(host: Host, room: Room) -> t.List[Problem]:
+    """Return what serves the GPUs already: this device plugin in a pod, or one of somebody else."""
+    pod = sole.pod(host)
+    return [Problem.of(beside.refusal(pod, pod=False))] if pod else list(others.plugins(host, room))
+
+
+def _unreached(
+    host: Host, values: Values, options: t.Mapping[str, t.Any], *, manages: bool
+) -> t.List[Problem]:
+    """Refuse strategies that no runtime of the node carries out, nor one that this run may bring a handler for."""
+    mode = values.get("container_runtime_mode") or CDI
+    brings = mode != CDI or values.get("container_toolkit_state") == "present"
+    if brings or options["allocation"] == DRA:
+        return []
+    named = {f"device_plugin_configs.{name}": one for name, one in options["configs"].items()}
+    configs = {"device_plugin_config": options["config"], **named}
+    found = {name: visible_devices.by_handler_alone(one) for name, one in configs.items()}
+    wrong = {name: chosen for name, chosen in found.items() if chosen}
+    lacking = nvidia.without(host, leaving=manages) if wrong else ()
+    return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
+
+
+def _starts_plugin(values: Values, params: Params) -> bool:
+    return "device_plugin" in params and state("device_plugin", values) == "started"
+
+
+def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
+    """Return what is to be said of a node that may do, and may not."""
+    plugin = "device_plugin" in modules
+    said = dra.warning(values, _kubelet(host)) if plugin and dra.wanted(values) else ""
+    package = _package(host, values) if plugin else ""
+    beside = others.warnings(host) if "mig" in modules else ()
+    return tuple(filter(None, (said, package, *beside)))
+
+
+def _package(host: Host, values: Values) -> str:
+    """Return what a node takes from its package sources although it has a wheelhouse; nothing where it has that."""
+    made = host.exists(f"{ENVIRONMENT}/current/.complete")
+    if made or not values.get("device_plugin_wheelhouse") or not host.which("apt-get"):
+        return ""
+    found = python.find(host, values.get("device_plugin_python") or None)
+    if not found or host.run([found, "-c", "import ensurepip, venv"], check=False).rc == 0:
+        return ""
+    return (
+        f"apt will install {pythons.VENV} for the device plugin's virtual environment: no wheelhouse has it, so the"
+        " node's package sources or a mirror must"
+    )
+
+
+def _kubelet(host: Host) -> str:
+    """Return what the node's kubelet says of its version, empty where it is not a program of its own."""
+    if not host.which("kubelet"):
+        return ""
+    return host.run(["kubelet", "--version"], check=False).out
+
+
+def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
+    there = loaded_driver(host) is not None or bool(library_versions(host))
+    return _from_packages(params) and not there
+
+
+def _from_packages(params: t.Mapping[str, t.Any]) -> bool:
+    return bool(params["state"] == "present" and params["source"] != "preinstalled")
+
+
+def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    """Refuse a node whose runtimes are too old for the mode, or that has none."""
+    refused = []
+    wanted = Wanted(params["mode"], params["handler"], params["handler_path"])
+    try:
+        for one in choose(host, params["name"]):
+            try:
+                one.check(wanted)
+                return []
+            except NodeError as error:
+                refused.append(error)
+    except NodeError as error:
+        refused.append(error)
+    return [Problem.of(refused[0])._replace(variable="")] if refused else []
+
+
+def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
+    """Refuse a runtime whose configuration has to be changed and can't be. What has all that it needs is not."""
+    try:
+        kinds = [one.kind for one in choose(host, params["name"])]
+        paths = [params["config_path"] or one.config_path for one in kinds]
+        if not any(room.space(posixpath.dirname(one)).read_only for one in paths if one):
+            return []
+        states = RuntimeCapability(host, params).observe().states
+    except NodeError as error:
+        return [Problem.of(error)._replace(variable="")]
+    folders = dict.fromkeys(posixpath.dirname(file.path) for one in states for file in one.files)
+    return needs.lacking(
+        [Need(one, 0, "the container runtime's configuration") for one in folders],
+        {one: room.space(one) for one in folders},
+    )
+
+
+def _python(host: Host, values: Values) -> t.List[Problem]:
+    """Refuse a node without a Python that the environment can be made with."""
+    named = values.get("device_plugin_python") or None
+    if python.find(host, named):
+        return []
+    install = boolean(values.get("device_plugin_install_python", False), strict=False)
+    try:
+        pythons.steps(python.missing(host, named, LOCK_SECONDS), named, install=install)
+    except NodeError as error:
+        return [Problem.of(error, "device_plugin")]
+    return []
+
+
+def _sources(host: Host) -> t.List[Problem]:
+    """Refuse package managers without any source. Whether those that there are answer is not asked."""
+    there = [name for name, program in MANAGERS.items() if host.which(program)]
+    places = [place for name in there for place in needs.SOURCES[name]]
+    if not there or any(_has(host, one) for one in places):
+        return []
+    return [needs.no_sources(there[0])]
+
+
+def _has(host: Host, place: str) -> bool:
+    """Tell whether there is anything in a file or folder."""
+    return bool(
+        host.listdir(place) or (place.endswith(".list") and (host.read(place) or "").strip())
+    )
+
+
+def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) -> t.List[Need]:
+    """Return what will be written where."""
+    wanted = []
+    if fresh:
+        wanted += [
+            Need(ENVIRONMENT, space.ENVIRONMENT, "the device plugin's virtual environment"),
+            Need(posixpath.dirname(CONFIG), 0, "its configuration"),
+        ]
+    if installs:
+        wanted += [
+            Need("/usr", needs.DRIVER, "the driver"),
+            Need("/var", needs.PACKAGES, "its packages"),
+        ]
+        images = needs.initramfs(_images(host, room))
+        wanted += [Need("/boot", images, "a new initramfs")] if images else []
+    if "cdi" in params:
+        wanted.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))
+    return wanted
+
+
+def _images(host: Host, room: Room) -> t.List[int]:
+    names = (one for one in host.listdir("/boot") if one.startswith("init"))
+    return [room.size(f"/boot/{one}") for one in names]

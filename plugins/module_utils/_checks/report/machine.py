@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a report on a node has besides its GPUs and its plan: everything is read, and what can't be is said."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._device_plugin.machine.status import ask
+from ..._driver.releases.table import parse
+from ..._machine.host import Host
+from ..._node.machine.facts import os_release
+from ..._node.users.allocated import Allocation
+from ..._node.users.machine import allocated
+from ..._node.users.machine.users import gpu_users, user_of
+from ..validate.machine.driver import pending
+from . import status, using
+
+Json = t.Dict[str, t.Any]
+
+
+def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) -> Json:
+    """Return it, JSON-able.
+
+    ``info`` is what gpu_info has told of the node, ``releases`` the table of the driver's releases as the user gives
+    it. InputError: it is none.
+    """
+    table, gpus = parse(releases, "releases"), info["gpus"]
+    given, unknown = _given(host)
+    answer = ask(host) if gpus else None
+    silent = answer.err.strip() if answer and not answer.out.strip() else ""
+    return {
+        "host": {
+            "system": os_release(host).get("PRETTY_NAME", ""),
+            "kernel": os.uname().release,
+        },
+        "driver": status.driver(info["driver"], table, datetime.date.today()),
+        **status.daemon(answer.out if answer else "", silent),
+        "processes": _processes(host, gpus),
+        "allocations": using.allocations(given, gpus),
+        "allocations_unknown": unknown,
+        "reboot": status.reboots(pending(host), gpus),
+    }
+
+
+def _given(host: Host) -> t.Tuple[t.Tuple[Allocation, ...], str]:
+    """Return what pods and claims have, and why that is not known."""
+    try:
+        return allocated.observe(host), ""
+    except NodeError as error:
+        return (), str(error)
+
+
+def _processes(host: Host, gpus: t.Sequence[Json]) -> t.List[Json]:
+    seen = {one.pid: one for one in gpu_users(host)}
+    told = {one["pid"] for gpu in gpus for one in gpu["processes"]} - set(seen)
+    return using.processes(gpus, [*seen.values(), *(user_of(host, pid) for pid in sorted(told))])

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.validate: it looks at the node and judges it, and leaves it as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+import typing as t
+
+from ..._base.dra.allocation import owners_in
+from ..._base.errors import InputError, NodeError
+from ..._base.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
+from ..._base.steps import Plan, Step
+from ..._device_plugin.desired import CONFIG
+from ..._device_plugin.machine.dra import status
+from ..._device_plugin.machine.status import ask
+from ..._machine.host import Host
+from ..._machine.nvml.real import Nvml, open_nvml
+from ..._machine.nvml.within import LATE, within
+from ..._node.machine.facts import gpus, recorded_gpus
+from ..._node.machine.in_service import standing
+from ..._node.users.machine.allocated import CHECKPOINT
+from ..._runtime.machine.engine import Runtime
+from .check import FAILED, WARNING, Check, lines, message, of_state
+from .daemon import Daemon
+from .dra import Dra
+from .dra import Driver as DraDriver
+from .driver import Wanted as WantedDriver
+from .machine import driver, runtimes, services
+from .machine.containers import Trial
+from .machine.gpus import current, layout
+from .node import Node, Wanted, checks, components, idle, settles, summary
+
+PAUSE = 0.5
+SLOW = f"the driver is slow: NVML has not told of the GPUs within {LATE:g} seconds"
+# The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
+KUBELET = ("/var/lib/kubelet/device-plugins/kubelet.sock", CHECKPOINT)
+
+
+class State(t.NamedTuple):
+    """The node as it was found, its checks, and how long it took to look, in seconds."""
+
+    node: Node
+    found: t.List[Check]
+    seconds: float
+
+
+class ValidateCapability:
+    """Checks the driver, the GPUs, what runs containers, the device plugin and what is beside it."""
+
+    name = "validate"
+
+    def __init__(
+        self,
+        host: Host,
+        params: t.Mapping[str, t.Any],
+        connect: t.Callable[[], t.ContextManager[Nvml]] = open_nvml,
+    ) -> None:
+        self._host, self._params, self._connect = host, params, connect
+        if params["wait_timeout"] < 0:
+            wanted = "a number of seconds, not negative"
+            raise InputError.of("wait_timeout", params["wait_timeout"], wanted)
+        self._wanted = Wanted(
+            params["gpu_count"],
+            WantedDriver(params["driver_version"], params["driver_source"]),
+            components(params["components"]),
+            params["require_kubelet"],
+            params["allocation"],
+            params["change"],
+        )
+
+    def observe(self) -> State:
+        """Read the node and check it, once more where something may be on its way; then try containers."""
+        begun = time.monotonic()
+        deadline = begun + self._params["wait_timeout"]
+        while True:
+            node = self._node()
+            found = checks(node, self._wanted)
+            if not settles(found) or time.monotonic() >= deadline:
+                break
+            time.sleep(PAUSE)
+        node = self._with_containers(node)
+        return State(node, checks(node, self._wanted), round(time.monotonic() - begun, 2))
+
+    def _node(self) -> Node:
+        """Read the node; what cannot be read is a check that does not hold."""
+        host, parts = self._host, services.parts(self._host)
+        named, holds = self._wanted.components, driver.holds(host)
+        there = [one.address for one in gpus(host)]
+        found = runtimes.there(host) if not named or "runtime" in named else []
+        change = standing(host)
+        node = Node(
+            pci_gpus=len(there),
+            recorded=recorded_gpus(host, there, self._wanted.gpu_count),
+            parts=parts,
+            daemon=self._daemon(),
+            dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
+            kubelet=any(map(host.exists, KUBELET)),
+            unreached=runtimes.unreached(host),
+            runtimes=runtimes.look(host, found, required="runtime" in named),
+            units=services.units(host, parts),
+            wants_held=holds.wanted,
+            held=holds.held,
+            held_unknown=holds.unknown,
+            change=change.change if change else None,
+        )
+        problem, slow = "", False
+        try:
+            node = within(LATE, "looking at the GPUs", functools.partial(self._asked, node))
+        except NvmlError as error:
+            slow = error.code == TIMEOUT
+            problem = SLOW if slow else str(error)
+            node = dataclasses.replace(node, layout=layout(host, None, ()))
+        return dataclasses.replace(node, driver=driver.look(host, problem, slow=slow))
+
+    def _asked(self, node: Node) -> Node:
+        with self._connect() as nvml:
+            return self._with_gpus(node, nvml)
+
+    def _with_gpus(self, node: Node, nvml: Nvml) -> Node:
+        found, broken = nvml.gpus()
+        node = dataclasses.replace(node, gpus=tuple(found), lost_gpus=tuple(map(str, broken)))
+        migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
+        return dataclasses.replace(
+            node,
+            mig_uuids=tuple(one.uuid for one in migs),
+            idle=_idle(nvml, found, migs, node.daemon),
+            layout=layout(self._host, nvml, found),
+            cdi=current(self._host, nvml),
+        )
+
+    def _daemon(self) -> Daemon:
+        done = ask(self._host)
+        if done.rc == 124 and not done.out:  # it timed out
+            return Daemon(state="silent", problem=done.err)
+        return Daemon.of(done.out)
+
+    def _with_containers(self, node: Node) -> Node:
+        """Run a container of each runtime that reads the specification; CUDA in the first one, or beside all."""
+        if node.driver.problem or not node.gpus:
+            return node
+        device = node.idle if self._params["cuda"] else ""
+        why = "every device is in use" if self._params["cuda"] else "the option cuda is off"
+        node = dataclasses.replace(node, cuda_unknown=why)
+        trial, found = Trial(self._host), []
+        for runtime in self._able(node):
+            one = trial.run(runtime, "" if node.cuda else device)
+            found.append(one)
+            if one.answer.cuda is not None:
+                where = f"in a container of {one.runtime}"
+                node = dataclasses.replace(node, cuda=one.answer, cuda_where=where)
+        if device and not node.cuda:
+            node = dataclasses.replace(node, cuda=trial.beside(device), cuda_where="on the node")
+        return dataclasses.replace(node, containers=tuple(found))
+
+    def _able(self, node: Node) -> t.List[Runtime]:
+        """Return the runtimes that containers get GPUs from, if any are to be started."""
+        able = {one.name for one in node.runtimes if not one.problem and not one.unknown}
+        asked = self._params["containers"] and able
+        return [one for one in runtimes.there(self._host) if one.kind.name in able] if asked else []
+
+    def plan(self, state: State) -> Plan:
+        """There is never anything to do; what does not hold is an error, unless that was not wanted."""
+        if self._params["fail"] and of_state(state.found, FAILED):
+            raise NodeError(message(state.found), **_told(state))
+        return Plan(warnings=tuple(map(str, of_state(state.found, WARNING))))
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the checks."""
+        return _told(state)
+
+
+def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:
+    """Return a device that nobody uses, none where the driver does not say who does."""
+    try:
+        processes = [one for gpu in found for one in nvml.processes(gpu)]
+    except NvmlError:
+        return ""
+    return idle(found, migs, processes, daemon.used)
+
+
+def _told(state: State) -> t.Dict[str, t.Any]:
+    return {
+        "checks": [one.describe() for one in state.found],
+        "failed_checks": [one.name for one in of_state(state.found, FAILED)],
+        "failure": message(state.found),
+        "summary": summary(state.node, state.found),
+        "lines": lines(state.found),
+        "seconds": state.seconds,
+    }

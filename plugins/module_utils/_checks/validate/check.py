@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A check: one thing that must be so on a node, and what to say of all of them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.text.shown import counted
+
+PASSED, FAILED, WARNING, SKIPPED = "passed", "failed", "warning", "skipped"
+ORDER = (PASSED, SKIPPED, WARNING, FAILED)
+
+
+class Check(t.NamedTuple):
+    """What was found of one thing; the cause is empty where it passed, the next step where nothing is to be done.
+
+    A check that was skipped has the reason as its cause: the part is not there, or can't be looked at.
+    """
+
+    name: str
+    state: str = PASSED
+    cause: str = ""
+    next_step: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether nothing is wrong."""
+        return self.state != FAILED
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.cause}"
+        return f"{text.rstrip('.')}. Next step: {self.next_step}" if self.next_step else text
+
+    def describe(self) -> t.Dict[str, t.Any]:
+        """Return it as a user is shown it."""
+        return {**self._asdict(), "holds": self.holds}
+
+
+def judged(name: str, cause: str, next_step: str) -> Check:
+    """Return a check that passes where there is no cause against it."""
+    return Check(name, FAILED, cause, next_step) if cause else Check(name)
+
+
+def warned(name: str, cause: str, next_step: str) -> Check:
+    """Return a check that is not as one might want it, and that does not make a node unfit."""
+    return Check(name, WARNING, cause, next_step)
+
+
+def skipped(name: str, reason: str) -> Check:
+    """Return a check that says nothing of the node, for a reason."""
+    return Check(name, SKIPPED, reason)
+
+
+def because(reasons: t.Iterable[str]) -> str:
+    """Return reasons in brackets, to be put behind a cause and without their next steps; empty where there are none."""
+    text = "; ".join(filter(None, (one.partition(". Next step:")[0] for one in reasons)))
+    return f" ({text})" if text else ""
+
+
+def of_state(found: t.Iterable[Check], state: str) -> t.List[Check]:
+    """Return the checks in a state."""
+    return [one for one in found if one.state == state]
+
+
+def message(found: t.Sequence[Check]) -> str:
+    """Return what to say of the checks that fail, a line for each; empty where none does."""
+    bad = [str(one) for one in of_state(found, FAILED)]
+    if len(bad) < 2:
+        return "".join(bad)
+    return "\n".join([f"{len(bad)} of {len(found)} checks fail", *bad])
+
+
+def verdict(found: t.Sequence[Check]) -> str:
+    """Return in a few words whether the node is ready."""
+    failed, notes = (len(of_state(found, state)) for state in (FAILED, WARNING))
+    if failed:
+        return f"not ready, {failed} of {len(found)} checks fail"
+    return f"ready, {counted(notes, 'warning')}" if notes else "ready"
+
+
+def lines(found: t.Iterable[Check]) -> t.List[str]:
+    """Return checks for a display, a line for each state: their names, and the reasons of those that were skipped."""
+    named: t.Dict[str, t.Dict[str, t.List[str]]] = {}
+    for one in found:
+        reason = one.cause if one.state == SKIPPED else ""
+        named.setdefault(one.state, {}).setdefault(reason, []).append(one.name)
+    return [
+        f"{state}: " + "; ".join(", ".join(names) + because([why]) for why, names in groups.items())
+        for state, groups in ((one, named[one]) for one in ORDER if one in named)
+    ]

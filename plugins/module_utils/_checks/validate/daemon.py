@@ -1,0 +1,168 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the device plugin says of itself and of what runs beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._base.text import json_data
+from ..._device_plugin.held import HELD
+from ..._device_plugin.resources import UNHEALTHY, count
+
+SERVING = "serving"
+
+
+class Resource(t.NamedTuple):
+    """A resource: how many healthy devices it has, and whether the kubelet has registered it."""
+
+    healthy: int = 0
+    registered: bool = False
+
+
+class Labels(t.NamedTuple):
+    """What the process that labels the node says: its state, why, and the labels that it wants."""
+
+    state: str = ""
+    problem: str = ""
+    labels: t.Mapping[str, str] = {}
+
+
+class Mps(t.NamedTuple):
+    """A device that is shared by MPS: why its daemon is not ready, and whether that is its clients' time to end."""
+
+    device: str
+    problem: str = ""
+    waits_for_clients: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Daemon:
+    """The answer of ``gpu-plugin status``.
+
+    ``labels`` are None where no process writes them, ``cdi_devices`` where nothing keeps a specification.
+    ``allocatable`` is how many devices of each resource the kubelet can allocate, ``kubelet_problem`` why it does
+    not say. ``used`` are the devices, by UUID, that pods or an MPS daemon have, and ``waiting`` are those that are
+    given to nobody until pods or clients of MPS have ended.
+    """
+
+    state: str = ""
+    problem: str = ""
+    resources: t.Mapping[str, Resource] = dataclasses.field(default_factory=dict)
+    registration_problem: str = ""
+    unhealthy: t.Tuple[str, ...] = ()
+    mig_uuids: t.Tuple[str, ...] = ()
+    mig_boot_state: str = ""
+    mig_boot_problems: t.Tuple[str, ...] = ()
+    mps: t.Tuple[Mps, ...] = ()
+    labels: t.Optional[Labels] = None
+    cdi_path: str = ""
+    cdi_failed: bool = False
+    cdi_devices: t.Optional[t.Tuple[str, ...]] = None
+    cdi_missing: t.Tuple[str, ...] = ()
+    allocatable: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    kubelet_problem: str = ""
+    used: t.FrozenSet[str] = frozenset()
+    waiting: t.Tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Daemon:
+        """Read the answer of ``gpu-plugin status --json``, also one of another version or cut short."""
+        try:
+            report = _table(json_data.loads(text))
+        except ValueError:
+            report = {}
+        boot, cdi = _table(report.get("mig_boot")), _table(report.get("cdi"))
+        mps = tuple(_mps(_table(report.get("mps"))))
+        waits = {
+            *_held(report.get("devices")),
+            *(one.device for one in mps if one.waits_for_clients),
+        }
+        resources, allocatable = _table(report.get("resources")), _table(report.get("allocatable"))
+        return cls(
+            state=_text(report.get("state")),
+            problem=_text(report.get("problem")),
+            resources={name: _resource(_table(one)) for name, one in resources.items()},
+            registration_problem=_text(report.get("registration_problem")),
+            unhealthy=tuple(_unhealthy(resources, waits, waiting=False)),
+            waiting=tuple(_unhealthy(resources, waits, waiting=True)),
+            mig_uuids=_texts(report.get("mig_uuids")),
+            mig_boot_state=_text(boot.get("state")),
+            mig_boot_problems=_texts(boot.get("problems")),
+            mps=mps,
+            labels=_labels(report.get("labels")),
+            cdi_path=_text(cdi.get("path")),
+            cdi_failed=bool(cdi.get("failed")),
+            cdi_devices=_texts(cdi.get("devices")) if cdi else None,
+            cdi_missing=_texts(cdi.get("missing")),
+            allocatable={name: one for name, one in allocatable.items() if _is_number(one)},
+            kubelet_problem=_text(report.get("kubelet_problem")),
+            used=frozenset(_used(report.get("hardware"))),
+        )
+
+    @property
+    def unregistered(self) -> t.List[str]:
+        """Return the resources that no kubelet has registered."""
+        return [name for name, one in self.resources.items() if not one.registered]
+
+
+def _resource(report: t.Mapping[str, t.Any]) -> Resource:
+    healthy = count(report) - count(report, UNHEALTHY)
+    return Resource(healthy, report.get("registered") is not False)
+
+
+def _held(devices: t.Any) -> t.Iterator[str]:
+    for told in devices if isinstance(devices, list) else ():
+        one = _table(told)
+        if one.get("reason") == HELD:
+            yield _text(one.get("uuid"))
+
+
+def _unhealthy(
+    resources: t.Mapping[str, t.Any], waits: t.Container[str], *, waiting: bool
+) -> t.Iterator[str]:
+    for resource, report in resources.items():
+        problems = _table(_table(report).get("problems"))
+        for device, health in _table(_table(report).get("devices")).items():
+            if health == UNHEALTHY and (device in waits) is waiting:
+                problem = _text(problems.get(device))
+                yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
+
+
+def _mps(devices: t.Mapping[str, t.Any]) -> t.Iterator[Mps]:
+    for device, told in devices.items():
+        one = _table(told)
+        yield Mps(device, _text(one.get("problem")), one.get("waits_for_clients") is True)
+
+
+def _used(rows: t.Any) -> t.Iterator[str]:
+    for row in rows if isinstance(rows, list) else ():
+        one = _table(row)
+        if one.get("used_by") or one.get("mps"):
+            yield _text(one.get("uuid"))
+
+
+def _labels(told: t.Any) -> t.Optional[Labels]:
+    if not isinstance(told, dict):
+        return None
+    labels = {key: str(text) for key, text in _table(told.get("labels")).items()}
+    return Labels(_text(told.get("state")), _text(told.get("problem")), labels)
+
+
+def _is_number(value: t.Any) -> bool:
+    """Tell whether a value is a number; Python takes true for one."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _table(value: t.Any) -> t.Dict[str, t.Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: t.Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: t.Any) -> t.Tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""DRA's side: who gives out GPUs is as declared, the driver serves, and what it publishes can be had."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._base.dra.allocation import BY_DEFAULT, Owners
+from ..._base.dra.names import DEVICE_PLUGIN, DRA, UNIT
+from ..._base.gpu import Gpu
+from .check import FAILED, WARNING, Check, because, judged, skipped
+from .plugin import Kubelet
+
+NAMES = ALLOCATION, DRIVER, SLICES, ENFORCEMENT = (
+    "allocation",
+    "DRA driver",
+    "slices",
+    "enforcement",
+)
+VARIABLE, LOG = "gpu_nodes_allocation", f"see the log of {UNIT}"
+SERVING = "serving"
+
+
+@dataclasses.dataclass(frozen=True)
+class Driver:
+    """What the DRA driver says of itself; ``gpus`` are those that it has, by UUID.
+
+    ``unpublished`` is why the cluster does not have its slices, ``unenforced`` what keeps shares from being
+    enforced, by UUID.
+    """
+
+    state: str = ""
+    problem: str = ""
+    registered: bool = False
+    registration_problem: str = ""
+    enforcement: str = ""
+    unpublished: str = ""
+    unenforced: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gpus: t.FrozenSet[str] = frozenset()
+
+    @classmethod
+    def of(cls, told: t.Any) -> Driver:
+        """Read the driver's status, also of another version, or none."""
+        found = told if isinstance(told, dict) else {}
+        published = found.get("published")
+        problems = found.get("enforcement_problems")
+        gpus = found.get("gpus")
+        return cls(
+            state=str(found.get("state") or ""),
+            problem=str(found.get("problem") or ""),
+            registered=found.get("registered") is True,
+            registration_problem=str(found.get("registration_problem") or ""),
+            enforcement=str(found.get("enforcement") or ""),
+            unpublished=str(
+                (published if isinstance(published, dict) else {}).get("problem") or ""
+            ),
+            unenforced=_texts(problems if isinstance(problems, dict) else {}),
+            gpus=frozenset(gpus if isinstance(gpus, dict) else ()),
+        )
+
+
+def _texts(found: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    return {key: str(one) for key, one in found.items() if one}
+
+
+@dataclasses.dataclass(frozen=True)
+class Dra:
+    """Who gives out GPUs by the node's configuration, and what the driver says."""
+
+    owners: Owners = BY_DEFAULT
+    driver: Driver = dataclasses.field(default_factory=Driver)
+
+
+def checks(
+    dra: Dra, declared: str, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet
+) -> t.List[Check]:
+    """Return the checks of DRA; none on a node without it. ``gpus`` are None where they are not known."""
+    there = dra.owners.allocation
+    if there == DEVICE_PLUGIN and declared in ("", DEVICE_PLUGIN):
+        return []
+    words = f"{VARIABLE} is {declared}, and the node has {there}"
+    differs = bool(declared) and declared != there
+    first = judged(ALLOCATION, words if differs else "", "run gpu.node.gpu_nodes")
+    if not dra.owners.dra:
+        return [first, *(skipped(name, "the device plugin has all GPUs") for name in NAMES[1:])]
+    if dra.driver.state != SERVING:
+        said = dra.driver.problem or dra.driver.state or "it does not run"
+        silent = judged(DRIVER, f"the DRA driver is not serving ({said})", LOG)
+        return [
+            first,
+            silent,
+            *(skipped(name, "the DRA driver does not serve") for name in NAMES[2:]),
+        ]
+    return [
+        first,
+        _registered(dra.driver, kubelet),
+        _slices(dra, gpus, kubelet),
+        _enforced(dra.driver),
+    ]
+
+
+def _late(name: str, words: str, kubelet: Kubelet) -> Check:
+    """Return a check of what a node gets with its cluster: before it joins, that is a warning."""
+    state = FAILED if kubelet.there or kubelet.required else WARNING
+    return (
+        Check(name, state, words, f"join the node to its cluster; {LOG}") if words else Check(name)
+    )
+
+
+def _registered(driver: Driver, kubelet: Kubelet) -> Check:
+    why = because([driver.registration_problem])
+    words = "" if driver.registered else f"the kubelet does not know of the DRA driver{why}"
+    return _late(DRIVER, words, kubelet)
+
+
+def _slices(dra: Dra, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
+    """Check that what is published is of the GPUs that are the driver's."""
+    if dra.driver.unpublished:
+        words = f"what the cluster has of the node's GPUs is not as it should be{because([dra.driver.unpublished])}"
+        return _late(SLICES, words, kubelet)
+    if gpus is None:
+        return skipped(SLICES, "the driver does not answer")
+    ours = frozenset(one.uuid for one in gpus if dra.owners.of(one) == DRA)
+    wrong = sorted(ours ^ dra.driver.gpus)
+    words = f"what is published and what is given to DRA differ in {', '.join(wrong)}"
+    return judged(SLICES, words if wrong else "", f"systemctl restart {UNIT}")
+
+
+def _enforced(driver: Driver) -> Check:
+    """Check that shares can be limited as they are to be; without it they are not given at all."""
+    faults = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(driver.unenforced.items()))
+    words = f"{driver.enforcement} is not ready: {faults}" if faults else ""
+    return judged(ENFORCEMENT, words, "see docs/fractions/enforcement.md for what it needs")

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver: loaded, of one version, the wanted one, and there after the next boot too."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ..._base.services.driver import FABRIC_SERVICE
+from ..._driver.branches import Version
+from ..._driver.kernel.device_nodes import Differing, way_back
+from .check import Check, because, judged, skipped, warned
+
+BRING_UP = "run gpu.node.gpu_nodes"
+KERNEL_LOG = (
+    "see 'dmesg' on the node for what the driver waits for; devices stay advertised as they were"
+)
+NAMES = DRIVER, VERSION, REBOOT, KERNELS, FABRIC, DEVICE_NODES = (
+    "driver",
+    "driver version",
+    "reboot",
+    "kernels",
+    "fabric manager",
+    "device nodes",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Driver:
+    """What the node shows of it.
+
+    ``problem`` says why NVML does not answer, empty where it does; ``slow``: it may yet. ``libraries`` are the
+    versions of libnvidia-ml on disk. ``pending`` is what the distribution wants a reboot for, None where it wants none.
+    ``bare`` are those of the ``kernels`` that can be booted without modules of the driver. ``fabric`` is the state of
+    the fabric manager's service and ``fabric_version`` its version, empty where that is not known. ``device_nodes``
+    are those that are not as the driver's options say.
+    """
+
+    problem: str = ""
+    slow: bool = False
+    loaded: str = ""
+    libraries: t.Tuple[str, ...] = ()
+    nouveau: bool = False
+    pending: t.Optional[t.Tuple[str, ...]] = None
+    bare: t.Tuple[str, ...] = ()
+    kernels: t.Tuple[str, ...] = ()
+    switches: bool = False
+    fabric: str = ""
+    fabric_version: str = ""
+    device_nodes: t.Tuple[Differing, ...] = ()
+
+
+class Wanted(t.NamedTuple):
+    """The version that the user asks for, or the branch, and where it comes from."""
+
+    version: str = ""
+    source: str = ""
+
+
+def checks(found: Driver, wanted: Wanted) -> t.List[Check]:
+    """Return the checks of the driver."""
+    return [
+        judged(DRIVER, found.problem, KERNEL_LOG if found.slow else BRING_UP),
+        _version(found, wanted),
+        _reboot(found),
+        _kernels(found),
+        _fabric(found),
+        _device_nodes(found),
+    ]
+
+
+def _version(found: Driver, wanted: Wanted) -> Check:
+    if not found.loaded:
+        return skipped(VERSION, "no driver is loaded")
+    if found.libraries and found.loaded not in found.libraries:
+        words = (
+            f"version {found.loaded} is loaded, the libraries are of {', '.join(found.libraries)}"
+        )
+        step = "reboot the node, or reload the modules (nvidia_driver_reload: when_idle)"
+        return judged(VERSION, words, step)
+    if Version(found.loaded).fits(wanted.version):
+        return Check(VERSION)
+    words = f"version {found.loaded} is loaded, and nvidia_driver_version asks for {wanted.version}"
+    if wanted.source == "preinstalled":
+        return judged(VERSION, words, "install that version, or correct nvidia_driver_version")
+    return judged(VERSION, words, "run the playbook gpu.node.upgrade_driver")
+
+
+def _reboot(found: Driver) -> Check:
+    if found.nouveau:
+        return judged(REBOOT, "the nouveau driver holds the GPUs", "reboot the node")
+    if found.pending is None:
+        return Check(REBOOT)
+    words = f"the distribution asks for a reboot{because([', '.join(found.pending)])}"
+    return warned(REBOOT, words, "reboot the node at a time that suits")
+
+
+def _kernels(found: Driver) -> Check:
+    """Fail where the next boot would be into a kernel without the driver: boot loaders take the newest."""
+    if not found.bare:
+        return Check(KERNELS)
+    some = len(found.bare) > 1
+    words = (
+        f"the kernel{'s' if some else ''} {', '.join(found.bare)} {'have' if some else 'has'} no modules of the driver:"
+        " after a boot into it no GPU works"
+    )
+    step = f"{BRING_UP}, which says what it lacks, or remove it"
+    newest = max(found.kernels or found.bare, key=_order)
+    return (judged if newest in found.bare else warned)(KERNELS, words, step)
+
+
+def _order(kernel: str) -> t.List[int]:
+    return [int(one) for one in re.findall(r"\d+", kernel)]
+
+
+def _device_nodes(found: Driver) -> Check:
+    """Fail where containers whose user is not root get no GPU by a node; one that is too open is a warning."""
+    nodes = found.device_nodes
+    if not nodes:
+        return Check(DEVICE_NODES)
+    closed = any(one.is_closed for one in nodes)
+    return (judged if closed else warned)(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes))
+
+
+def _fabric(found: Driver) -> Check:
+    if not found.switches:
+        return skipped(FABRIC, "the GPUs are not joined by NVSwitches")
+    log = f"see journalctl -u {FABRIC_SERVICE}"
+    if found.fabric != "active":
+        words = (
+            f"{FABRIC_SERVICE} is {found.fabric or 'not there'}, and without it CUDA does not start"
+        )
+        return judged(FABRIC, words, f"{log}; it must be of exactly the driver's version")
+    other = found.fabric_version and found.loaded and found.fabric_version != found.loaded
+    words = f"it has version {found.fabric_version}, the driver {found.loaded}" if other else ""
+    return judged(
+        FABRIC, words, "install the fabric manager of the driver's version (gpu.node.gpu_nodes)"
+    )

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The GPUs: all there, and partitioned as declared."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._node.gpu_record import NOT_RECORDED, Gpus
+from .check import Check, because, judged, skipped
+
+NAMES = GPUS, MIG, MIG_BOOT = "GPUs", "MIG", "MIG at boot"
+FAILED = "failed"
+MOST = 4  # as many differences are named as fit into a message
+AGAIN = "fix the cause, then run the playbook gpu.node.mig"
+
+
+class Count(t.NamedTuple):
+    """How many GPUs are on the bus, are wanted (-1: those on the bus), and answer; why others do not; the record."""
+
+    on_bus: int
+    wanted: int = -1
+    answering: int = 0
+    lost: t.Tuple[str, ...] = ()
+    recorded: Gpus = NOT_RECORDED
+
+
+class Layout(t.NamedTuple):
+    """The MIG layout that was declared: its name, how the GPUs differ from it, or why that is not known."""
+
+    name: str
+    differences: t.Tuple[str, ...] = ()
+    problem: str = ""
+
+
+def count(found: Count) -> Check:
+    """Check that all GPUs answer, or where the user says how many there must be, that those do."""
+    asked = found.wanted >= 0
+    complete, missing = found.answering == found.on_bus, str(found.recorded)
+    if found.answering == found.wanted or (complete and not asked and not missing):
+        return Check(GPUS)
+    words = f"{found.answering} of {found.on_bus} GPUs on the PCI bus answer{because(found.lost)}"
+    if not asked and missing:
+        told = missing if complete else f"{words}; {missing}"
+        return judged(GPUS, told, found.recorded.next_step)
+    if not asked:
+        return judged(
+            GPUS, words, "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
+        )
+    step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
+    words = "; ".join(filter(None, (words, missing)))
+    return judged(GPUS, f"validate_gpu_count asks for {found.wanted}, and {words}", step)
+
+
+def layout(found: t.Optional[Layout], unread: str) -> Check:
+    """Check that the GPUs are as the declared layout says; ``unread`` is why they could not be read."""
+    if found is None:
+        return skipped(MIG, "no MIG layout is declared")
+    if found.problem:
+        words = f"the layout {found.name or 'that was declared'} can't be compared: {found.problem}"
+        return judged(MIG, words, AGAIN)
+    if unread:
+        return skipped(MIG, unread)
+    if not found.differences:
+        return Check(MIG)
+    more = [f"and {len(found.differences) - MOST} more"] if found.differences[MOST:] else []
+    words = (
+        f"the GPUs are not in the layout {found.name}{because([*found.differences[:MOST], *more])}"
+    )
+    return judged(MIG, words, "run the playbook gpu.node.mig")
+
+
+def at_boot(state: str, problems: t.Sequence[str]) -> Check:
+    """Check that the layout was made at boot."""
+    if not state:
+        return skipped(MIG_BOOT, "no layout was made at the last boot")
+    words = f"gpu-mig.service failed at boot{because(problems)}" if state == FAILED else ""
+    return judged(MIG_BOOT, words, AGAIN)

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A container of each runtime that asks the driver for its GPUs. Nothing is pulled, and nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import sys
+import typing as t
+
+from ...._base.errors import NodeError
+from ...._base.text import json_data
+from ...._cdi import boot as cdi_boot
+from ...._machine.host import Host
+from ...._runtime.machine.engine import Runtime
+from .. import bundle
+from ..containers import Answer, Container, answer
+from . import program
+
+NAME = "gpu-node-validate"  # of containers, the image and the namespace: what a killed run left is found by it
+FOLDER = "/run/gpu-node/validate"
+LOCK = "/run/gpu-node/validate.lock"
+SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
+ROOT = f"{FOLDER}/root"
+CONFIG = f"{FOLDER}/config.json"
+SOCKETS = {
+    "containerd": "/run/containerd/containerd.sock",
+    "k3s": "/run/k3s/containerd/containerd.sock",
+    "rke2": "/run/k3s/containerd/containerd.sock",
+}
+EMPTY_ARCHIVE = "\0" * 10240  # a tar archive without a file
+Words = t.List[str]
+
+
+class NotTried(NodeError):
+    """No container can be started, which says nothing of the runtime."""
+
+
+class Trial:
+    """Runs the program in containers of the runtimes on a node."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._source = inspect.getsource(program)
+        self._python = bundle.python(
+            os.path.realpath(sys.executable),
+            sys.base_prefix,
+            host.read("/proc/self/maps") or "",
+        )
+        self._runs: t.Dict[str, t.Callable[[Runtime, bundle.Python, str], Answer]] = {
+            "podman": self._podman,
+            "docker": self._docker,
+            **dict.fromkeys(SOCKETS, self._containerd),
+        }
+
+    def run(self, runtime: Runtime, device: str) -> Container:
+        """Run the program in a container of a runtime, with a device to add vectors on, if any."""
+        name = runtime.kind.name
+        if name not in self._runs:
+            return Container(name, unknown=f"{name} starts containers for a kubelet alone")
+        if self._python is None:
+            return Container(name, unknown=f"{sys.executable} is not linked with glibc")
+        try:
+            with self._host.lock(LOCK, timeout=LOCK_SECONDS), self._folder():
+                found = self._found(runtime, self._python, device)
+        except NodeError as error:
+            return Container(name, unknown=str(error))
+        # Where it has none for the node itself, it has none for its containers.
+        why = program.undriven() if found.problem else ""
+        return Container(name, unknown=why) if why else Container(name, found)
+
+    def _found(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+        try:
+            return self._runs[runtime.kind.name](runtime, python, device)
+        except NotTried:
+            raise
+        except NodeError as error:
+            return Answer(problem=str(error))
+
+    def beside(self, device: str) -> Answer:
+        """Run the program on the machine itself."""
+        return self._answer([sys.executable, "-S", "-c", self._source, device])
+
+    @contextlib.contextmanager
+    def _folder(self) -> t.Iterator[None]:
+        """Have an empty root for the time of a with statement. What is mounted below is never followed."""
+        self._clear()
+        for name in ("etc", "proc", "dev", "sys", "tmp", "usr/lib"):
+            self._host.makedirs(f"{ROOT}/{name}")
+        try:
+            yield
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        if f" {FOLDER}/" in (self._host.read("/proc/self/mountinfo") or ""):
+            raise NodeError(
+                f"something is mounted below {FOLDER}", hint=f"unmount it, then remove {FOLDER}"
+            )
+        self._host.remove(FOLDER)
+
+    def _answer(self, argv: Words) -> Answer:
+        done = self._host.run(argv, check=False, timeout=SECONDS)
+        return answer(done.out, done.err, done.rc)
+
+    @contextlib.contextmanager
+    def _gone(self, *commands: Words) -> t.Iterator[None]:
+        """Have what a container was made of removed, and before it what a killed run has left."""
+        try:
+            self._quietly(commands)
+            yield
+        finally:
+            self._quietly(commands)
+
+    def _quietly(self, commands: t.Iterable[Words]) -> None:
+        """Run commands that may have nothing to do."""
+        for one in commands:
+            self._host.run(one, check=False, timeout=CLEANING_SECONDS)
+
+    def _options(self, python: bundle.Python) -> Words:
+        """Return what podman and Docker call alike."""
+        words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
+        words += [f"--device={bundle.ALL}"]
+        words += [f"--env={name}={text}" for name, text in python.environment.items()]
+        return words + [f"--volume={one}:{bundle.HOST}{one}:ro" for one in python.folders]
+
+    def _podman(self, _runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+        words = ["podman", "run", *self._options(python), "--rootfs", ROOT]
+        with self._gone(["podman", "rm", "--force", "--ignore", NAME]):
+            return self._answer([*words, *python.command(self._source, device)])
+
+    def _docker(self, _runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+        if self._host.which("docker") is None:
+            raise NotTried("the program docker is not on the node")
+        words = ["docker", "run", "--pull=never", *self._options(python), NAME]
+        with self._gone(["docker", "rm", "--force", NAME], ["docker", "rmi", "--force", NAME]):
+            self._host.run(["docker", "import", "-", NAME], stdin=EMPTY_ARCHIVE, timeout=SECONDS)
+            return self._answer([*words, *python.command(self._source, device)])
+
+    def _containerd(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+        """Run a container outside of the kubelet's namespace; what its CRI plugin reads is checked by its dump."""
+        ctr = os.path.join(os.path.dirname(runtime.kind.program), "ctr")
+        if self._host.which(ctr) is None:
+            raise NotTried(f"the program {ctr} is not on the node")
+        everywhere = [ctr, f"--address={SOCKETS[runtime.kind.name]}"]
+        words = [*everywhere, f"--namespace={NAME}"]
+        self._host.write(CONFIG, json.dumps(self._config(python, device)), mode=0o600)
+        gone = [
+            [*words, "tasks", "delete", "--force", NAME],
+            [*words, "containers", "delete", NAME],
+            [*everywhere, "namespaces", "remove", NAME],
+        ]
+        with self._gone(*gone):
+            return self._answer([*words, "run", "--rm", f"--config={CONFIG}", NAME])
+
+    def _config(self, python: bundle.Python, device: str) -> t.Dict[str, t.Any]:
+        path = cdi_boot.load(self._host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path
+        try:
+            given = bundle.edits(json_data.loads(self._host.read(path) or ""))
+            devices = {one: self._device(there) for one, there in bundle.nodes(given).items()}
+            command = python.command(self._source, device)
+            return bundle.config(ROOT, command, python, given, devices)
+        except json_data.MISREAD as error:
+            raise NodeError(f"{path} can't be given to a container", cause=str(error)) from error
+
+    def _device(self, path: str) -> bundle.Device:
+        found = self._host.status(path)
+        if found is None:
+            raise NodeError(f"{path} is not there")
+        return bundle.Device(os.major(found.device), os.minor(found.device))

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What NVML says of a node, beside what was declared for it: the MIG layout and the CDI specification."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...._base.dra.checkpoint import made
+from ...._base.dra.names import CHECKPOINT as CLAIMS
+from ...._base.errors import NodeError
+from ...._base.gpu import Gpu
+from ...._base.text import json_data
+from ...._cdi import boot as cdi_boot
+from ...._cdi.generated import NVML, differences
+from ...._cdi.machine.driver_files import DriverFiles
+from ...._cdi.machine.specify import lost_files, specify
+from ...._machine.host import Host
+from ...._machine.nvml.real import Nvml, inventory
+from ...._mig import boot as mig_boot
+from ...._mig import label
+from ...._mig.config import Selection
+from ...._mig.machine.nvml import read
+from ...._mig.plan import plan_gpu
+from ..cdi import Current
+from ..gpus import Layout
+
+
+def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optional[Layout]:
+    """Return how the GPUs differ from the layout that is made at boot, None where none is declared."""
+    name = ""
+    try:
+        text = host.read(mig_boot.CONFIG)
+        if text is None:
+            return None
+        chosen = (host.read(label.CHOSEN) or "").strip()
+        selection = mig_boot.load(text, mig_boot.CONFIG).selection(chosen)
+        name = selection.label
+        return Layout(
+            name, tuple(_differing(selection, nvml, gpus, made(host.read(CLAIMS)))) if nvml else ()
+        )
+    except NodeError as error:
+        return Layout(name, problem=str(error))
+
+
+def _differing(
+    selection: Selection, nvml: Nvml, gpus: t.Sequence[Gpu], claimed: t.FrozenSet[str]
+) -> t.Iterator[str]:
+    """Yield what would have to be done on idle GPUs."""
+    read_now = (read(nvml, gpu) for gpu in gpus)
+    states = [dataclasses.replace(one, processes=(), claimed=claimed) for one in read_now]
+    targets = selection.targets(states)
+    for one in states:
+        if one.gpu.uuid in targets:
+            plan = plan_gpu(one, *targets[one.gpu.uuid])
+            yield from (step.summary for step in plan.steps)
+            yield from filter(None, [plan.pending])
+
+
+def current(host: Host, nvml: Nvml) -> Current:
+    """Return how the specification differs from the one that would be written now."""
+    text = host.read(cdi_boot.CONFIG)
+    if text is None:
+        return Current()
+    try:
+        options = cdi_boot.load(text, cdi_boot.CONFIG)
+        wanted = specify(inventory(nvml), DriverFiles(host, options.driver_root), options)[0].text
+        there = host.read(options.path)
+        lost = lost_files(host, there, wanted)
+        if lost:
+            return Current(lost=f"{lost.message}: {lost.cause}", next_step=lost.hint)
+        return Current(tuple(_changes(wanted, there, options.path)))
+    except NodeError as error:
+        return Current(unknown=str(error))
+
+
+def _changes(wanted: str, there: t.Optional[str], path: str) -> t.Iterator[str]:
+    """Yield what containers lack, or get and should not; which devices there are is told elsewhere."""
+    if not wanted or there is None:
+        yield from [f"{path} is not there"] if wanted else []
+        return
+    try:
+        found = differences(json_data.loads(wanted), json_data.loads(there))
+    except json_data.MISREAD:
+        yield "it is no specification of gpu.node"
+        return
+    for one in found:
+        # Sockets come and go with their services.
+        if one["what"] != "device" and not one["name"].startswith(("/run/", "/var/run/")):
+            yield f"{'lacks' if one['only'] == NVML else 'has'} the {one['what']} {one['name']}"

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether the container runtimes on a node read its CDI specification."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ...._base.dra.allocation import owners_in, written
+from ...._base.dra.names import DRA
+from ...._base.errors import NodeError
+from ...._base.visible_devices import by_handler_alone
+from ...._cdi import boot as cdi_boot
+from ...._device_plugin.desired import CONFIG
+from ...._machine.host import Host
+from ...._runtime.common import SPEC_DIRS, View, Wanted
+from ...._runtime.edits import lookup
+from ...._runtime.machine import nvidia
+from ...._runtime.machine.engine import Runtime
+from ...._runtime.machine.engines import choose
+from ...._runtime.machine.record import Records, Written
+from ...._runtime.nvidia import refusal
+from ..cdi import Runtime as Found
+
+AGAIN = "run the role gpu.node.container_runtime"
+
+
+def there(host: Host) -> t.List[Runtime]:
+    """Return the runtimes on the node, none where there is none."""
+    try:
+        return choose(host, "auto")
+    except NodeError:
+        return []
+
+
+def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Tuple[Found, ...]:
+    """Return of each whether it reads the specification; one that nobody configured need not, unless ``required``."""
+    records = Records(host)
+    try:
+        path = cdi_boot.load(host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path
+        noted = list(records.all().values())
+    except NodeError:
+        return ()
+    folder = posixpath.dirname(path)
+    return tuple(_look(one, folder, records, noted, required) for one in runtimes)
+
+
+def unreached(host: Host) -> t.Optional[NodeError]:
+    """Return why nothing that the device plugin gives out reaches a container, None where it does or is not known."""
+    text = host.read(CONFIG)
+    try:
+        chosen = by_handler_alone(written(text))
+    except ValueError:
+        return None
+    lacking = nvidia.without(host) if chosen and owners_in(text).allocation != DRA else ()
+    name = posixpath.basename(host.readlink(CONFIG) or "default")
+    variable = "device_plugin_config" if name == "default" else f"device_plugin_configs.{name}"
+    return refusal(variable, chosen, lacking) if lacking else None
+
+
+def _look(
+    runtime: Runtime,
+    folder: str,
+    records: Records,
+    noted: t.Sequence[Written],
+    required: bool,
+) -> Found:
+    name, unit = runtime.kind.name, runtime.unit
+    ours = [one for one in noted if one.runtime == name]
+    try:
+        view = runtime.view(runtime.kind.config_path, Wanted(spec_dirs=()))
+        problem = _problem(runtime, view, folder)
+        changed = records.changed(runtime, runtime.reads(view, runtime.kind.config_path))
+    except NodeError as error:
+        problem, changed = str(error), ()
+    if problem and not _by_cdi(runtime, ours) and not required:
+        return Found(name, unknown=f"gpu.node has not set up CDI in it: {problem}")
+    if problem:
+        return Found(name, problem, AGAIN)
+    state = runtime.state()
+    if state != "active":
+        return Found(name, f"{unit} is {state or 'not there'}", f"systemctl start {unit}")
+    step = f"systemctl restart {unit}, or {AGAIN}"
+    if unit and (records.stale(unit) or records.stale(unit, live=True)):
+        return Found(name, f"{unit} has not read its configuration since it was changed", step)
+    if changed:
+        words = f"{unit} has not read {', '.join(changed)} since that was changed"
+        return Found(name, words, step)
+    return Found(name)
+
+
+def _by_cdi(runtime: Runtime, ours: t.Sequence[Written]) -> bool:
+    """Tell whether we have set up CDI in it, and not only a handler."""
+    keys = {runtime.kind.spec_dirs, *(path for path, _value in runtime.kind.on)} - {()}
+    return any(
+        one.path[-len(key) :] == key for each in ours for one in each.entries for key in keys
+    )
+
+
+def _problem(runtime: Runtime, view: View, folder: str) -> str:
+    """Return why it does not read specifications in a folder, empty where it does."""
+    kind = runtime.kind
+    off = [".".join(path) for path, value in kind.on if lookup(view.effective, path) != value]
+    if off:
+        return f"{off[0]} is off"
+    folders = lookup(view.effective, kind.spec_dirs) if kind.spec_dirs else list(SPEC_DIRS)
+    known = [_plain(str(one)) for one in folders] if isinstance(folders, list) else []
+    if _plain(folder) in known:
+        return ""
+    return f"it reads {', '.join(known) or 'no folder'}, and the specification is in {folder}"
+
+
+def _plain(folder: str) -> str:
+    """Return a folder by one of its two names."""
+    return f"/var{folder}" if folder.startswith("/run/") else folder.rstrip("/")

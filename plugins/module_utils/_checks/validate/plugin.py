@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Kubernetes' side: the device plugin serves, and the kubelet has what it offers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import NodeError
+from .check import FAILED, WARNING, Check, because, judged, skipped, warned
+from .daemon import SERVING, Daemon
+
+NAMES = PLUGIN, REGISTRATION, ALLOCATABLE, DEVICES, MPS, HEALTH = (
+    "device plugin",
+    "registration",
+    "allocatable",
+    "devices",
+    "MPS",
+    "health",
+)
+NAMED = 4  # as many unhealthy devices are named as fit into a message
+LOG = "see the log of gpu-device-plugin.service"
+
+
+class Kubelet(t.NamedTuple):
+    """Whether there is or was a kubelet that knows device plugins, and whether one must have the GPUs."""
+
+    there: bool = False
+    required: bool = False
+
+
+def checks(
+    daemon: Daemon,
+    migs: t.Optional[t.Sequence[str]],
+    kubelet: Kubelet,
+    unreached: t.Optional[NodeError] = None,
+) -> t.List[Check]:
+    """Return the checks of the device plugin; ``migs`` are the MIG devices, None where they are not known.
+
+    ``unreached`` is why nothing that it gives out reaches a container.
+    """
+    serves = daemon.state == SERVING
+    silent = f"the device plugin is not serving ({daemon.problem or 'it does not run'})"
+    plugin = judged(PLUGIN, "" if serves else silent, LOG)
+    if serves and unreached:
+        plugin = judged(PLUGIN, f"{unreached.message}: {unreached.cause}", unreached.hint)
+    if not daemon.state or daemon.state == "not_running":
+        return [plugin, *(skipped(name, "the device plugin does not run") for name in NAMES[1:])]
+    return [
+        plugin,
+        _registration(daemon, kubelet),
+        _allocatable(daemon),
+        _devices(daemon, migs),
+        _mps(daemon),
+        _health(daemon),
+    ]
+
+
+def _registration(daemon: Daemon, kubelet: Kubelet) -> Check:
+    missing = ", ".join(daemon.unregistered) or "all resources"
+    if daemon.registration_problem:
+        words = f"the kubelet does not know of {missing}{because([daemon.registration_problem])}"
+        return judged(REGISTRATION, words, LOG)
+    if not daemon.resources:
+        return skipped(REGISTRATION, "the device plugin has nothing to advertise")
+    if not daemon.unregistered:
+        return Check(REGISTRATION)
+    if kubelet.there:
+        words = f"the kubelet has not registered {missing}"
+        return judged(
+            REGISTRATION, words, f"see whether the kubelet runs: systemctl status kubelet; {LOG}"
+        )
+    step = "join the node to its cluster"
+    words = "no kubelet has registered the GPUs yet"
+    if kubelet.required:
+        words += ", and gpu_nodes_require_kubelet is set"
+        return judged(REGISTRATION, words, f"{step}, or start its kubelet")
+    return warned(REGISTRATION, words, f"{step}; gpu_nodes_require_kubelet makes this an error")
+
+
+def _allocatable(daemon: Daemon) -> Check:
+    """Compare what the kubelet can allocate with the healthy devices; what no kubelet has yet is told above."""
+    known = {name: one.healthy for name, one in daemon.resources.items() if one.registered}
+    if not known:
+        return skipped(ALLOCATABLE, "no kubelet has registered anything")
+    if daemon.kubelet_problem:
+        words = f"what the kubelet can allocate is not known: {daemon.kubelet_problem}"
+        return judged(ALLOCATABLE, words, "see whether the kubelet runs: systemctl status kubelet")
+    have = daemon.allocatable
+    differing = [
+        f"{name}: {have.get(name, 0)} of {count}"
+        for name, count in sorted(known.items())
+        if have.get(name, 0) != count
+    ]
+    words = f"the kubelet can't allocate what the device plugin offers{because(differing)}"
+    return judged(ALLOCATABLE, words if differing else "", f"restart the kubelet; {LOG}")
+
+
+def _devices(daemon: Daemon, migs: t.Optional[t.Sequence[str]]) -> Check:
+    if migs is None:
+        return skipped(DEVICES, "the driver does not answer")
+    same = sorted(daemon.mig_uuids) == sorted(migs)
+    words = "the device plugin does not know the MIG devices that the GPUs have"
+    return judged(DEVICES, "" if same else words, "restart gpu-device-plugin")
+
+
+def _mps(daemon: Daemon) -> Check:
+    late = [one for one in daemon.mps if one.problem]
+    if not daemon.mps:
+        return skipped(MPS, "no device is shared by MPS")
+    if not late:
+        return Check(MPS)
+    words = f"MPS is not ready{because([f'{one.device}: {one.problem}' for one in late])}"
+    waits = all(one.waits_for_clients for one in late)
+    step = "wait for the clients to end" if waits else "see the log of gpu-mps.service"
+    return Check(MPS, WARNING if waits else FAILED, words, step)
+
+
+def _health(daemon: Daemon) -> Check:
+    bad, waiting = daemon.unhealthy, daemon.waiting
+    if bad or not waiting:
+        words = f"the device plugin reports unhealthy devices{_named(bad)}"
+        return judged(
+            HEALTH, words if bad else "", "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
+        )
+    words = f"devices are given to nobody until who has them has ended{_named(waiting)}"
+    return warned(HEALTH, words, "drain the node, or wait for these pods to end")
+
+
+def _named(devices: t.Sequence[str]) -> str:
+    more = f"and {len(devices) - NAMED} more" if devices[NAMED:] else ""
+    return because([*devices[:NAMED], more])

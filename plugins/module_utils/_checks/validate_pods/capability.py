@@ -1,0 +1,248 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.validate_pods: pods are made on a node, looked at and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+from ..._base.steps import Plan, Step
+from ..._cluster import claims, trial
+from ..._cluster.machine.asking import (
+    Pauses,
+    check_rights,
+    interrupted,
+    patiently,
+    understood,
+    unreached,
+)
+from ..._cluster.machine.client import MISSING, ApiError, KubernetesApi
+from ..._cluster.pods import Json
+from ..._cluster.rights import of_trial
+from ..._cluster.trust import unpinned
+from ..validate.check import FAILED, Check, message, of_state, skipped
+
+GONE = "it is gone before it was looked at"
+TAKEN = "pods with claims have what there is of it"
+
+
+class State(t.NamedTuple):
+    """The checks, and how many of each resource the node offers."""
+
+    checks: t.Tuple[Check, ...]
+    offered: trial.Counts
+
+
+class ValidatePodsCapability:
+    """Has a pod with each resource of a node scheduled and run."""
+
+    name = "validate_pods"
+
+    def __init__(
+        self,
+        params: t.Mapping[str, t.Any],
+        *,
+        check_mode: bool,
+        connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+    ) -> None:
+        for key in ("image", "node"):
+            if not params[key]:
+                raise InputError.of(key, params[key], "a name")
+        if params["timeout"] < 1:
+            raise InputError.of("timeout", params["timeout"], "1 or more")
+        self._params, self._check_mode = params, check_mode
+        self._node, self._namespace = params["node"], params["namespace"]
+        self._api = connect(params["kubeconfig"], params["context"])
+
+    def observe(self) -> State:
+        """Run the pods and judge them; in check mode none is made. NodeError: the server does not let us."""
+        try:
+            check_rights(self._api, of_trial(self._node, self._namespace))
+            node = self._read_node()
+            offered = understood(trial.offered, node)
+            pods = self._api.pods(self._node)
+            have, classes = trial.used(pods), self._classes(node)
+        except ApiError as error:
+            raise unreached(self._api, error) from error
+        try:
+            found = (*self._checks(offered, have, classes), *self._claimed(classes, pods))
+            return State(found, offered)
+        except ApiError as error:
+            raise interrupted(self._api, error) from error
+
+    def _read_node(self) -> Json:
+        try:
+            return self._api.node(self._node)
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+            raise InputError.of("node", self._node, f"a node of {self._api.server}") from error
+
+    def _classes(self, node: Json) -> t.Tuple[str, ...]:
+        """Return the classes of what a node with DRA publishes; no other node is asked about it. ApiError."""
+        if not understood(claims.has_dra, node):
+            return ()
+        check_rights(self._api, claims.rights(self._namespace))
+        query = {"fieldSelector": f"spec.nodeName={self._node}"}
+        path = f"{claims.GROUP}/resourceslices"
+        found = self._api.ask("listing the node's slices", "GET", path, query=query)
+        return understood(claims.classes, found)
+
+    def _claimed(self, classes: t.Sequence[str], pods: t.Sequence[Json]) -> t.Iterator[Check]:
+        """Try one class after the other: a GPU's whole, its MIG devices and its shares exclude each other."""
+        if not classes:
+            return
+        if self._check_mode:
+            yield from (skipped(_named(name), "no pod is made in check mode") for name in classes)
+            return
+        taken = claims.in_use(pods)
+        self._clean_claims()
+        for name in classes:
+            yield self._try_claim(name, taken=taken)
+
+    def _try_claim(self, name: str, *, taken: bool) -> Check:
+        """Make a claim and a pod with it, and remove both whatever comes."""
+        wish = claims.claim(name, self._namespace, self._node)
+        path = claims.folder(self._namespace)
+        made = self._api.ask("making a claim", "POST", path, wish)["metadata"]
+        try:
+            pod = claims.with_claim(self._manifest(name), made["name"])
+            return self._tried(name, self._api.create_pod(self._namespace, pod), taken=taken)
+        finally:
+            with contextlib.suppress(ApiError):  # the next run removes it
+                self._remove_claim(made["name"])
+
+    def _tried(self, name: str, pod: Json, *, taken: bool) -> Check:
+        try:
+            (found,) = self._judged({name: pod})
+            last = self._look(pod) if taken and not found.holds else None
+            return skipped(found.name, TAKEN) if last and claims.unplaced(last) else found
+        finally:
+            with contextlib.suppress(ApiError):  # it ends by itself, and the next run removes it
+                self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def _clean_claims(self) -> None:
+        """Remove the claims that a run left which was killed."""
+        query = {"labelSelector": f"{trial.LABEL}={trial.CREATOR}"}
+        path = claims.folder(self._namespace)
+        found = self._api.ask("listing claims", "GET", path, query=query)
+        for name, _uid in trial.left_over(found.get("items") or [], self._node):
+            self._remove_claim(name)
+
+    def _remove_claim(self, name: str) -> None:
+        path = f"{claims.folder(self._namespace)}/{name}"
+        deadline = time.monotonic() + self._params["timeout"]
+        try:
+            patiently(lambda: self._api.ask(f"removing claim {name}", "DELETE", path), deadline)
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+
+    def _checks(
+        self, offered: trial.Counts, have: trial.Counts, classes: t.Sequence[str]
+    ) -> t.Iterator[Check]:
+        if not offered and not classes:
+            hint = "see the check of the kubelet's registration, and kubectl describe node"
+            yield Check("pods", FAILED, "the node has no resource of NVIDIA's allocatable", hint)
+        free = [name for name, count in offered.items() if have.get(name, 0) < count]
+        for name in offered:
+            if name not in free:
+                yield skipped(_named(name), f"pods have all {offered[name]} of it")
+        if self._check_mode:
+            for name in free:
+                yield skipped(_named(name), "no pod is made in check mode")
+        else:
+            yield from self._run(free)
+
+    def _run(self, resources: t.Sequence[str]) -> t.List[Check]:
+        """Make the pods, wait for them side by side, and remove them whatever comes."""
+        made: t.Dict[str, Json] = {}
+        self._clean()
+        try:
+            for one in resources:
+                made[one] = self._api.create_pod(self._namespace, self._manifest(one))
+            return self._judged(made)
+        finally:
+            for pod in made.values():
+                with contextlib.suppress(
+                    ApiError
+                ):  # it ends by itself, and the next run removes it
+                    self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    def _manifest(self, resource: str) -> t.Dict[str, t.Any]:
+        params = self._params
+        place = (self._node, resource, self._namespace)
+        return trial.manifest(*place, params["image"], params["command"], params["timeout"] * 2)
+
+    def _clean(self) -> None:
+        """Remove what a run left that was killed."""
+        found = self._api.labelled_pods(self._namespace, trial.LABEL, trial.CREATOR)
+        for name, uid in trial.left_over(found, self._node):
+            self._remove(name, uid)
+
+    def _remove(self, name: str, uid: str) -> None:
+        deadline = time.monotonic() + self._params["timeout"]
+        patiently(lambda: self._api.delete_pod(self._namespace, name, uid), deadline)
+
+    def _judged(self, made: t.Mapping[str, Json]) -> t.List[Check]:
+        pauses = Pauses(time.monotonic() + self._params["timeout"])
+        to_the_end = bool(self._params["command"])
+        found: t.Dict[str, Check] = {}
+        while True:
+            for resource in [one for one in made if one not in found]:
+                pod = self._look(made[resource])
+                if pod is None:
+                    found[resource] = self._failed(resource, GONE)
+                elif trial.proven(pod, to_the_end=to_the_end):
+                    found[resource] = Check(_named(resource))
+                elif trial.failed(pod) or pauses.over:
+                    found[resource] = self._failed(resource, trial.why(pod))
+            if len(found) == len(made):
+                return [found[resource] for resource in made]
+            pauses.wait()
+
+    def _look(self, pod: Json) -> t.Optional[Json]:
+        deadline = time.monotonic() + self._params["timeout"]
+        name = pod["metadata"]["name"]
+        try:
+            return patiently(lambda: self._api.pod(self._namespace, name), deadline)
+        except ApiError as error:
+            if error.status == MISSING:
+                return None
+            raise
+
+    def _failed(self, resource: str, cause: str) -> Check:
+        hint = f"see kubectl -n {self._namespace} get events, and the log of the kubelet"
+        return Check(_named(resource), FAILED, cause, hint)
+
+    def plan(self, state: State) -> Plan:
+        """There is never anything to do; what does not hold is an error, unless that was not wanted."""
+        failed = of_state(state.checks, FAILED)
+        if self._params["fail"] and failed:
+            raise NodeError("; ".join(map(str, failed)), **_told(state))
+        said = unpinned(self._params["image"], "gpu_nodes_pod_image")
+        return Plan(warnings=(*self._api.warnings, *filter(None, [said])))
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the checks."""
+        return _told(state)
+
+
+def _named(resource: str) -> str:
+    return f"pod with {resource}"
+
+
+def _told(state: State) -> t.Dict[str, t.Any]:
+    return {
+        "checks": [one.describe() for one in state.checks],
+        "failed_checks": [one.name for one in of_state(state.checks, FAILED)],
+        "failure": message(state.checks),
+        "allocatable": state.offered,
+    }

@@ -1,0 +1,315 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.drain."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+from ..._base.steps import Plan, Step
+from ..._base.text.masking import masked_text
+from ..._base.text.shown import cut, printable
+from .. import pods as podding
+from ..machine.asking import (
+    Pauses,
+    check_rights,
+    interrupted,
+    missing_rights,
+    patiently,
+    understood,
+    unreached,
+)
+from ..machine.client import CONFLICT, FORBIDDEN, MISSING, ApiError, KubernetesApi, who
+from ..pods import Pod
+from ..rights import OF_CLAIMS, OF_DAEMONSETS, OF_DRAIN, Right, of_cordon
+from . import node as nodes
+from .machine import Evictions, refusal
+from .node import Node
+from .triage import ALL, Rules, Triage, triage
+
+CORDONED, DRAINED, UNCORDONED = STATES = ("cordoned", "drained", "uncordoned")
+LONGEST = 1000  # characters of an annotation
+
+
+class State(t.NamedTuple):
+    """The node, and what a drain would do with its pods."""
+
+    node: Node
+    pods: Triage
+
+
+class DrainCapability:
+    """Keeps a node of a cluster cordoned, or drained too, or gives it back."""
+
+    name = "drain"
+
+    def __init__(
+        self,
+        params: t.Mapping[str, t.Any],
+        connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+    ) -> None:
+        _check(params)
+        self._params, self._node = params, params["node"]
+        self._api = connect(params["kubeconfig"], params["context"])
+        self._note = f"{_now()} {who()}: {_text(params['reason'])}"
+        self._failure = _text(params["failure"]) if params["state"] == CORDONED else ""
+        self._evictions = Evictions(self._api, self._triage, params["grace_period"])
+        self._seconds = params["timeout"] * (1 + params["retries"])
+        self._daemonsets: t.Dict[t.Tuple[str, podding.Owner], str] = {}
+        self._begun = self._changed = False
+
+    # --- observe ---
+
+    def observe(self) -> State:
+        """Ask the API server. NodeError: it is away or refuses, and nothing was changed yet."""
+        try:
+            if self._begun:
+                return patiently(self._look, time.monotonic() + self._seconds)
+            check_rights(self._api, self._rights())
+            return self._look()
+        except ApiError as error:
+            explained = interrupted if self._begun else unreached
+            raise explained(self._api, error) from error
+
+    def _rights(self) -> t.Tuple[Right, ...]:
+        drains = self._params["state"] == DRAINED
+        return of_cordon(self._node) + (OF_DRAIN if drains else ())
+
+    def _look(self) -> State:
+        node = self._read_node()
+        if self._params["state"] != DRAINED:
+            return State(node, Triage())
+        return State(node, self._triage(self._params["wait_for_jobs"] > 0))
+
+    def _read_node(self) -> Node:
+        try:
+            return understood(nodes.read, self._api.node(self._node))
+        except ApiError as error:
+            if error.status != MISSING:
+                raise
+            raise self._unknown() from error
+
+    def _unknown(self) -> NodeError:
+        names: t.List[str] = []
+        try:
+            names = self._api.nodes()
+            expected = f"one of its {len(names)} nodes"
+        except ApiError:  # the right to list them is not asked for
+            expected = "the name of one of its nodes"
+        near = nodes.near(self._node, names)
+        error = InputError.of("node", self._node, f"{expected} of {self._api.server}")
+        error.hint = f"near it are {', '.join(near)}" if near else "see kubectl get nodes"
+        return error
+
+    def _triage(self, finish: bool) -> Triage:
+        params = self._params
+        rules = Rules(self._node, params["pods"], params["bare_pods"], params["emptydir"], finish)
+        pods = map(self._with_claims, self._api.pods(self._node))
+        return triage(map(self._with_daemonset, pods), rules)
+
+    def _with_claims(self, found: podding.Json) -> Pod:
+        pod = understood(podding.read, found)
+        return podding.with_claims(pod, {one: self._drivers(pod, one) for one in pod.claims})
+
+    def _drivers(self, pod: Pod, claim: str) -> t.Tuple[str, ...]:
+        """Return the drivers that a claim has devices of. NodeError: that may not be known."""
+        try:
+            return understood(podding.drivers, self._api.resource_claim(pod.namespace, claim))
+        except ApiError as error:
+            if error.status == FORBIDDEN:
+                raise missing_rights(self._api, OF_CLAIMS, f"{pod} has resource claims") from error
+            if error.status == MISSING:
+                return ()
+            raise
+
+    def _with_daemonset(self, pod: Pod) -> Pod:
+        """Return a pod that stays for its DaemonSet only where that is there; each is asked for once."""
+        matters = pod.node == self._node and (pod.gpus or self._params["pods"] == ALL)
+        if pod.controller != podding.DAEMONSET or pod.finished or not matters:
+            return pod
+        key = (pod.namespace, pod.owner)
+        if key not in self._daemonsets:
+            self._daemonsets[key] = self._daemonset(pod)
+        return podding.with_daemonset(pod, self._daemonsets[key])
+
+    def _daemonset(self, pod: Pod) -> str:
+        """Return the UID of the DaemonSet that a pod names, empty where there is none. NodeError: none may know."""
+        group = podding.daemonsets(pod)
+        if not group:
+            return ""
+        version, name, _uid = pod.owner
+        try:
+            found = self._api.daemonset(version, pod.namespace, name)
+            return understood(lambda one: str(one["metadata"]["uid"]), found)
+        except ApiError as error:
+            if error.status == FORBIDDEN and group == OF_DAEMONSETS[0].group:
+                cause = f"{pod} names a DaemonSet"
+                raise missing_rights(self._api, OF_DAEMONSETS, cause) from error
+            if error.status in (FORBIDDEN, MISSING):
+                return ""
+            raise
+
+    # --- plan ---
+
+    def plan(self, state: State) -> Plan:
+        """Return the steps. NodeError: pods are in the way."""
+        if state.pods.refused:
+            raise refusal(
+                state.pods, evicted=self._evictions.evicted, waited=self._evictions.waited
+            )
+        steps = tuple(filter(None, (self._change_of_node(state.node), self._drain_of(state.pods))))
+        before = _shown(state.node, state.pods)
+        after = _shown(state.node, Triage())
+        after["unschedulable"] = self._wants_cordon or (
+            state.node.unschedulable and not state.node.ours
+        )
+        after["failed"] = (self._failure or before["failed"]) if self._wants_cordon else ""
+        return Plan(steps, before, after, warnings=tuple(self._warnings(state)))
+
+    @property
+    def _wants_cordon(self) -> bool:
+        return bool(self._params["state"] != UNCORDONED)
+
+    def _patch(self, node: Node) -> t.Dict[str, t.Any]:
+        if self._wants_cordon:
+            return nodes.cordon(node, self._note, self._failure, _now())
+        return nodes.uncordon(node)
+
+    def _change_of_node(self, node: Node) -> t.Optional[Step]:
+        patch = self._patch(node)
+        if not patch:
+            return None
+        if "spec" not in patch:
+            doing = (
+                "keep the failure in an annotation" if self._failure else "remove our annotations"
+            )
+            return Step("annotate", f"{doing} of node {node.name}")
+        word = "cordon" if self._wants_cordon else "uncordon"
+        return Step(word, f"{word} node {node.name}")
+
+    def _drain_of(self, pods: Triage) -> t.Optional[Step]:
+        if not pods.to_go:
+            return None
+        names = ", ".join(map(str, pods.to_go))
+        first = (
+            f"once jobs had {self._params['wait_for_jobs']} s to finish, " if pods.finishing else ""
+        )
+        return Step("drain", f"{first}evict {names} from node {self._node}")
+
+    def _warnings(self, state: State) -> t.Iterator[str]:
+        node = state.node
+        yield from self._api.warnings
+        if not self._wants_cordon and node.unschedulable and not node.ours:
+            yield (
+                f"node {node.name} stays cordoned, since this module did not cordon it:"
+                f" kubectl uncordon {node.name} gives it back"
+            )
+        if state.pods.holders:
+            named = ", ".join(f"{pod} ({_how(pod)})" for pod in state.pods.holders)
+            yield (
+                f"pods that a drain leaves on node {node.name} have GPUs or may have some open: {named}."
+                " What reloads the driver or changes MIG may have to have them end first"
+            )
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step. NodeError."""
+        self._begun = True
+        try:
+            if step.action == "drain":
+                self._drain()
+            else:
+                self._change_node()
+        except NodeError as error:
+            if isinstance(error, ApiError):
+                error = self._explained(error)
+            error.details.setdefault("changed", self._has_changed)
+            raise error
+
+    def _change_node(self) -> None:
+        """Change the node as it is now; who changes it at the same time makes that be asked again."""
+        pauses = Pauses(time.monotonic() + self._seconds)
+        while True:
+            try:
+                patch = self._patch(self._read_node())
+                if patch:
+                    self._api.patch_node(self._node, patch)
+                    self._changed = True
+                return
+            except ApiError as error:
+                if pauses.over or not (error.passing or error.status == CONFLICT):
+                    raise
+            pauses.wait()
+
+    def _drain(self) -> None:
+        if self._params["wait_for_jobs"] > 0:
+            self._evictions.let_finish(self._params["wait_for_jobs"])
+        self._evictions.run(time.monotonic() + self._seconds)
+
+    def _explained(self, error: ApiError) -> NodeError:
+        if error.status == FORBIDDEN:
+            missing = [one for one in self._rights() if not self._api.allowed(one)]
+            if missing:
+                return missing_rights(self._api, missing, error.cause)
+        return interrupted(self._api, error)
+
+    @property
+    def _has_changed(self) -> bool:
+        return self._changed or bool(self._evictions.evicted)
+
+    # --- report ---
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return what is there now, and what was done with the pods."""
+        planned = not self._begun and plan.steps
+        answer = {
+            "node": state.node.name,
+            "cordoned": state.node.unschedulable,
+            "cordoned_by_us": state.node.ours,
+            "evicted": [*map(str, state.pods.to_go)] if planned else self._evictions.evicted,
+            "waited": self._evictions.waited,
+            "left": [
+                {"pod": str(pod), "reason": why, "gpus": list(pod.gpus), "opens": pod.opens}
+                for pod, why in state.pods.left
+            ],
+            "blocked": [],
+        }
+        if self._begun:  # nothing was, where all pods ended by themselves
+            answer["changed"] = self._has_changed
+        return answer
+
+
+def _check(params: t.Mapping[str, t.Any]) -> None:
+    for key, least in (("timeout", 1), ("retries", 0), ("wait_for_jobs", 0), ("grace_period", -1)):
+        if params[key] < least:
+            raise InputError.of(key, params[key], f"{least} or more")
+    if not params["node"]:
+        raise InputError.of("node", params["node"], "the name of a node of the cluster")
+    if params["failure"] and params["state"] != CORDONED:
+        raise InputError.of(
+            "failure", params["failure"], f"nothing, since state is {params['state']}"
+        )
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _text(value: str) -> str:
+    return cut(printable(masked_text(" ".join(value.split()))), LONGEST)
+
+
+def _how(pod: Pod) -> str:
+    return ", ".join(pod.gpus) or "by its runtime class, its environment or its program"
+
+
+def _shown(node: Node, pods: Triage) -> t.Dict[str, t.Any]:
+    return {
+        "unschedulable": node.unschedulable,
+        "failed": node.failed.partition(" ")[2],
+        "pods": [str(pod) for pod in pods.to_go],
+    }

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Evictions from a node: asked for again and again until all its chosen pods are gone."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..machine.asking import Pauses, missing_rights
+from ..machine.client import CONFLICT, FORBIDDEN, MISSING, ApiError, KubernetesApi
+from ..pods import Pod
+from ..rights import OF_DRAIN
+from .triage import Triage
+
+NAMESPACE_ENDS = "NamespaceTerminating"  # its pods go without us
+ENDING = "was asked to end, and the kubelet has not ended it yet"
+Look = t.Callable[[bool], Triage]
+
+
+class Evictions:
+    """What was evicted, which pods have run to completion first, and why the others are still there.
+
+    ``look`` returns the pods that are there, by rules that let pods finish or do not; ``grace`` is in
+    seconds, and below 0 each pod has its own.
+    """
+
+    def __init__(self, api: KubernetesApi, look: Look, grace: int) -> None:
+        self._api, self._look = api, look
+        self._grace = None if grace < 0 else grace
+        self._evicted: t.Dict[str, str] = {}
+        self._waited: t.Dict[str, str] = {}
+        self._why: t.Dict[str, str] = {}
+        self._away = ""
+
+    @property
+    def evicted(self) -> t.List[str]:
+        """Return the pods whose eviction was granted."""
+        return sorted(self._evicted.values())
+
+    @property
+    def waited(self) -> t.List[str]:
+        """Return the pods that ran to completion while they were waited for."""
+        return sorted(self._waited.values())
+
+    def let_finish(self, seconds: float) -> None:
+        """Wait until the pods that run to completion have done so, for so many seconds at most."""
+        pauses = Pauses(time.monotonic() + seconds)
+        seen: t.Dict[str, str] = {}
+        while not pauses.over:
+            found = self._looked(finish=True)
+            if found is not None:
+                running = {pod.uid: str(pod) for pod in found.finishing}
+                seen.update(running)
+                self._waited = {uid: pod for uid, pod in seen.items() if uid not in running}
+                if not running:
+                    return
+            pauses.wait()
+
+    def run(self, deadline: float) -> None:
+        """Evict until no chosen pod is left. NodeError: some are at the deadline, in time.monotonic()."""
+        pauses, before = Pauses(deadline), frozenset[str]()
+        while True:
+            found = self._looked(finish=False)
+            if found is not None:
+                if found.refused:
+                    raise refusal(found, evicted=self.evicted, waited=self.waited)
+                if not found.to_go:
+                    return
+                for pod in found.evict:
+                    self._evict(pod)
+                now = frozenset(pod.uid for pod in found.to_go)
+                if now != before:
+                    pauses.again()
+                before = now
+            if pauses.over:
+                raise self._too_late(found)
+            pauses.wait()
+
+    def _looked(self, *, finish: bool) -> t.Optional[Triage]:
+        """Return the pods that are there, None while the server is away. ApiError: it refuses."""
+        try:
+            found = self._look(finish)
+        except ApiError as error:
+            if not error.passing:
+                raise
+            self._away = str(error)
+            return None
+        self._away = ""
+        return found
+
+    def _evict(self, pod: Pod) -> None:
+        """Ask for an eviction; why it is not granted is kept. NodeError: it never will be."""
+        try:
+            self._api.evict(pod.namespace, pod.name, pod.uid, self._grace)
+        except ApiError as error:
+            if error.status in (MISSING, CONFLICT):
+                return  # it is gone, or another one has its name: the next look says
+            ends = any(reason == NAMESPACE_ENDS for reason, _message in error.causes)
+            if error.status == FORBIDDEN and not ends:
+                raise missing_rights(self._api, OF_DRAIN[1:], error.cause) from error
+            if not error.passing and not ends:
+                raise
+            said = (error.cause, *(message for _reason, message in error.causes))
+            self._why[pod.uid] = " ".join(filter(None, said))
+            return
+        self._evicted[pod.uid] = str(pod)
+        self._why.pop(pod.uid, None)
+
+    def _too_late(self, found: t.Optional[Triage]) -> NodeError:
+        done = ", ".join(self.evicted) or "none"
+        hint = f"the node stays cordoned (evicted so far: {done}); "
+        if found is None:
+            return NodeError(
+                "the drain has not ended in time",
+                cause=f"the API server is away: {self._away}",
+                hint=hint + "see that the API server answers, and run again, which goes on here",
+                evicted=self.evicted,
+                waited=self.waited,
+            )
+        blocked = {str(pod): self._why.get(pod.uid, ENDING) for pod in found.to_go}
+        return NodeError(
+            "the drain has not ended in time",
+            cause="; ".join(f"{pod} ({why})" for pod, why in blocked.items()),
+            hint=hint
+            + "let its disruption budget allow the eviction (kubectl get pdb -A) or end the pod,"
+            " or raise gpu_nodes_drain_timeout, and run again, which goes on here",
+            evicted=self.evicted,
+            waited=self.waited,
+            blocked=[{"pod": pod, "reason": why} for pod, why in blocked.items()],
+        )
+
+
+def refusal(found: Triage, **done: t.Any) -> NodeError:
+    """Return the error where pods are in the way of a drain, and none of them was evicted."""
+    pods = {str(pod): why for pod, why in found.refused}
+    return NodeError(
+        "the node is not drained, since pods would be lost",
+        cause="; ".join(f"{pod} {why}" for pod, why in pods.items()),
+        hint="move or end them, or set bare_pods (gpu_nodes_drain_bare_pods) or"
+        " emptydir (gpu_nodes_drain_emptydir) to delete",
+        blocked=[{"pod": pod, "reason": why} for pod, why in pods.items()],
+        **done,
+    )

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A Node object: who has cordoned it, and what to patch so that it is as wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing as t
+
+from ..pods import Json
+
+CORDONED, FAILED = "gpu.node/cordoned", "gpu.node/failed"
+MANAGER = "gpu-node-drain"  # under which the API server notes what is ours
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node; ``cordoned`` and ``failed`` are our annotations, empty where it has none.
+
+    ``managers`` are those by whom it was made unschedulable, as far as the API server knows.
+    """
+
+    name: str
+    version: str
+    unschedulable: bool = False
+    cordoned: str = ""
+    failed: str = ""
+    managers: t.FrozenSet[str] = frozenset()
+
+    @property
+    def ours(self) -> bool:
+        """Tell whether we have cordoned it.
+
+        Our annotation alone does not prove it: somebody may have uncordoned the node and cordoned it
+        again, for reasons of their own.
+        """
+        by_us = not self.managers or MANAGER in self.managers
+        return self.unschedulable and bool(self.cordoned) and by_us
+
+
+def read(found: Json) -> Node:
+    """Return the node in an answer. KeyError, TypeError: it is none."""
+    meta, spec = found["metadata"], found.get("spec") or {}
+    annotations = meta.get("annotations") or {}
+    return Node(
+        name=str(meta["name"]),
+        version=str(meta["resourceVersion"]),
+        unschedulable=bool(spec.get("unschedulable")),
+        cordoned=str(annotations.get(CORDONED) or ""),
+        failed=str(annotations.get(FAILED) or ""),
+        managers=frozenset(_managers(meta.get("managedFields") or ())),
+    )
+
+
+def _managers(entries: t.Iterable[Json]) -> t.Iterator[str]:
+    for one in entries:
+        spec = (one.get("fieldsV1") or {}).get("f:spec") or {}
+        if "f:unschedulable" in spec:
+            yield str(one.get("manager"))
+
+
+def near(name: str, names: t.Sequence[str]) -> t.List[str]:
+    """Return the names that somebody may have meant, such as one with a domain or without."""
+    host = name.partition(".")[0].lower()
+    same = [one for one in names if one.partition(".")[0].lower() == host]
+    alike = difflib.get_close_matches(name.lower(), names, n=3)
+    return list(dict.fromkeys(same + alike))[:3]
+
+
+def cordon(node: Node, note: str, failure: str = "", when: str = "") -> t.Dict[str, t.Any]:
+    """Return the patch that cordons a node and keeps a failure, empty where it is so already.
+
+    What somebody else has cordoned does not become ours.
+    """
+    annotations: t.Dict[str, t.Optional[str]] = {}
+    if not node.unschedulable:
+        annotations[CORDONED] = note
+    if failure and node.failed.partition(" ")[2] != failure:
+        annotations[FAILED] = f"{when} {failure}"
+    return _patch(node, annotations, None if node.unschedulable else True)
+
+
+def uncordon(node: Node) -> t.Dict[str, t.Any]:
+    """Return the patch that gives back what we have cordoned, empty where there is nothing of ours."""
+    there = ((CORDONED, node.cordoned), (FAILED, node.failed))
+    return _patch(node, {key: None for key, value in there if value}, False if node.ours else None)
+
+
+def _patch(
+    node: Node, annotations: t.Mapping[str, t.Optional[str]], unschedulable: t.Optional[bool]
+) -> t.Dict[str, t.Any]:
+    """Return a merge patch that holds for this version of the node alone."""
+    if not annotations and unschedulable is None:
+        return {}
+    patch: t.Dict[str, t.Any] = {
+        "metadata": {"resourceVersion": node.version, "annotations": dict(annotations)}
+    }
+    if unschedulable is not None:
+        patch["spec"] = {"unschedulable": unschedulable or None}
+    return patch

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How an API server is asked: at once where nothing is changed yet, and again where it goes away later."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.text.json_data import MISREAD
+from ..pods import Json
+from ..rights import Right, rules
+from .client import FORBIDDEN, ApiError, KubernetesApi
+
+T = t.TypeVar("T")
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds
+
+
+class Pauses:
+    """Waits longer each time, up to a deadline in seconds of time.monotonic()."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline, self._next = deadline, FIRST_PAUSE
+
+    @property
+    def over(self) -> bool:
+        """Tell whether the deadline has passed."""
+        return time.monotonic() >= self._deadline
+
+    def wait(self) -> None:
+        """Wait, but not beyond the deadline."""
+        time.sleep(max(0.0, min(self._next, self._deadline - time.monotonic())))
+        self._next = min(self._next * 2, LONGEST_PAUSE)
+
+    def again(self) -> None:
+        """Begin with short pauses, since something has happened."""
+        self._next = FIRST_PAUSE
+
+
+def patiently(ask: t.Callable[[], T], deadline: float) -> T:
+    """Ask, and again with pauses while the server is away. ApiError: it stays so, or it refuses."""
+    pauses = Pauses(deadline)
+    while True:
+        try:
+            return ask()
+        except ApiError as error:
+            if not error.passing or pauses.over:
+                raise
+        pauses.wait()
+
+
+def understood(read: t.Callable[[Json], T], found: Json) -> T:
+    """Return what is in an answer. NodeError: it has another shape."""
+    try:
+        return read(found)
+    except MISREAD as error:
+        cause = f"{error.__class__.__name__} {error}"
+        raise NodeError("an answer of the API server was not understood", cause=cause) from error
+
+
+def check_rights(api: KubernetesApi, needed: t.Iterable[Right]) -> None:
+    """Refuse a kubeconfig that does not allow all of it. NodeError names what is missing."""
+    missing = [one for one in needed if not api.allowed(one)]
+    if missing:
+        raise missing_rights(api, missing)
+
+
+def missing_rights(api: KubernetesApi, missing: t.Sequence[Right], cause: str = "") -> NodeError:
+    """Return the error where rights are missing."""
+    named = ", ".join(str(one) for one in missing)
+    return NodeError(
+        f"kubeconfig (gpu_nodes_kubeconfig): {api.named!r} does not allow this on {api.server}: {named}",
+        cause=cause,
+        hint=f"add to the ClusterRole of its user: {rules(missing)}",
+        missing_rights=[str(one) for one in missing],
+    )
+
+
+def unreached(api: KubernetesApi, error: ApiError) -> NodeError:
+    """Return the error where nothing was changed yet, with what to look at."""
+    looks = f"kubectl --kubeconfig {api.named} "
+    looks += "auth whoami" if error.status in (401, FORBIDDEN) else "get --raw /readyz"
+    return NodeError(
+        f"nothing was changed, since {api.server} can't be asked",
+        cause=str(error),
+        hint=f"see {looks} on the controller, and correct gpu_nodes_kubeconfig or gpu_nodes_context",
+    )
+
+
+def interrupted(api: KubernetesApi, error: ApiError) -> NodeError:
+    """Return the error where the server does not let us go on, with what to do."""
+    return NodeError(
+        error.message,
+        cause=error.cause,
+        hint=f"see that {api.server} answers and takes the kubeconfig's user, and run again,"
+        " which goes on here",
+    )

@@ -1,0 +1,317 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Kubernetes API, and the one place of the library that imports its client, which only the controller has."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import sys
+import typing as t
+import urllib.parse
+
+from ..._base.errors import NodeError
+from ..._base.text.shown import cut, printable
+from ..drain.node import MANAGER
+from ..rights import Right
+from ..trust import exposed
+
+CONNECT, ANSWER = 5.0, 30.0  # seconds
+JSON, MERGE = "application/json", "application/merge-patch+json"
+NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+LONGEST = 400  # characters of what a server says, which has the names of objects in it
+Json = t.Dict[str, t.Any]
+UNREACHED, FORBIDDEN, MISSING, CONFLICT, TOO_MANY = 0, 403, 404, 409, 429
+# What may be otherwise a moment later: the server is away, restarts or has too much to do.
+PASSING = (UNREACHED, TOO_MANY, 500, 502, 503, 504)
+
+
+class ApiError(NodeError):
+    """A request that was refused, with the status of HTTP; 0 where no answer came.
+
+    ``causes`` are the reasons and messages in the answer's details.
+    """
+
+    def __init__(
+        self, doing: str, cause: str, status: int = 0, causes: t.Sequence[t.Tuple[str, str]] = ()
+    ) -> None:
+        super().__init__(f"{doing} failed", cause=cause)
+        self.status, self.causes = status, tuple(causes)
+
+    @property
+    def passing(self) -> bool:
+        """Tell whether asking again may help."""
+        return self.status in PASSING
+
+
+def who() -> str:
+    """Return the user and the machine that this runs as and on."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+class KubernetesApi:
+    """An API server, by the access that a kubeconfig gives. NodeError: it gives none."""
+
+    def __init__(self, kubeconfig: str = "", context: str = "") -> None:
+        client, config, urllib3 = _library()
+        self.named = kubeconfig or os.environ.get("KUBECONFIG", "") or "~/.kube/config"
+        _refuse_unreadable(self.named)
+        self._settings = client.Configuration()
+        try:
+            config.load_kube_config(
+                self.named,
+                context or None,
+                client_configuration=self._settings,
+                persist_config=False,
+            )
+            # Its signatures differ between versions of the client; those of the pool below it do not.
+            self._pool = client.ApiClient(self._settings).rest_client.pool_manager
+        except Exception as error:  # of many libraries: of YAML, of certificates, of login programs
+            raise NodeError(
+                f"kubeconfig (gpu_nodes_kubeconfig): {self.named!r} can't be used",
+                cause=_text(error),
+                hint=f"see kubectl --kubeconfig {self.named} config get-contexts, and correct"
+                " gpu_nodes_kubeconfig or gpu_nodes_context",
+            ) from error
+        self._once = {
+            "retries": urllib3.Retry(0, redirect=0),
+            "timeout": urllib3.Timeout(connect=CONNECT, read=ANSWER),
+        }
+
+    @property
+    def server(self) -> str:
+        """Return the server's address."""
+        return str(self._settings.host)
+
+    @property
+    def warnings(self) -> t.Tuple[str, ...]:
+        """Return what there is to say of the way to it."""
+        said = exposed(self.server, verifies=bool(self._settings.verify_ssl))
+        return (said,) if said else ()
+
+    # --- objects, as they come ---
+
+    def node(self, name: str) -> Json:
+        """Return a node. ApiError."""
+        return self._ask(f"reading node {name}", "GET", f"/api/v1/nodes/{_quoted(name)}")
+
+    def nodes(self) -> t.List[str]:
+        """Return the names of all nodes. ApiError."""
+        found = self._ask("listing the nodes", "GET", "/api/v1/nodes", accept=NAMES)
+        return [str(one["metadata"]["name"]) for one in found.get("items") or ()]
+
+    def patch_node(self, name: str, patch: t.Mapping[str, t.Any]) -> Json:
+        """Change a node. ApiError."""
+        query = {"fieldManager": MANAGER}
+        path = f"/api/v1/nodes/{_quoted(name)}"
+        return self._ask(f"changing node {name}", "PATCH", path, patch, query=query, kind=MERGE)
+
+    def pods(self, node: str) -> t.List[Json]:
+        """Return the pods of a node, of all namespaces. ApiError."""
+        query = {"fieldSelector": f"spec.nodeName={node}"}
+        found = self._ask(f"listing the pods of node {node}", "GET", "/api/v1/pods", query=query)
+        return list(found.get("items") or ())
+
+    def labelled_pods(self, namespace: str, label: str, value: str) -> t.List[Json]:
+        """Return the pods of a namespace with a label. ApiError."""
+        doing, query = f"listing the pods of {namespace}", {"labelSelector": f"{label}={value}"}
+        found = self._ask(doing, "GET", _pod(namespace), query=query)
+        return list(found.get("items") or ())
+
+    def pod(self, namespace: str, name: str) -> Json:
+        """Return a pod. ApiError."""
+        return self._ask(f"reading {namespace}/{name}", "GET", _pod(namespace, name))
+
+    def create_pod(self, namespace: str, pod: t.Mapping[str, t.Any]) -> Json:
+        """Make a pod and return it. ApiError."""
+        return self._ask(f"making a pod in {namespace}", "POST", _pod(namespace), pod)
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Remove the pod with this UID at once; one that is gone is fine. ApiError."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        try:
+            self._ask(f"removing {namespace}/{name}", "DELETE", _pod(namespace, name), body)
+        except ApiError as error:
+            if error.status not in (MISSING, CONFLICT):
+                raise
+
+    def resource_claim(self, namespace: str, name: str) -> Json:
+        """Return a ResourceClaim. ApiError."""
+        doing = f"reading the resource claim {namespace}/{name}"
+        groups = self._ask(
+            "listing the versions of resource.k8s.io", "GET", "/apis/resource.k8s.io"
+        )
+        version = groups["preferredVersion"]["groupVersion"]
+        place = f"namespaces/{_quoted(namespace)}/resourceclaims/{_quoted(name)}"
+        return self._ask(doing, "GET", f"/apis/{version}/{place}")
+
+    def daemonset(self, version: str, namespace: str, name: str) -> Json:
+        """Return a DaemonSet of the API version, such as apps/v1. ApiError."""
+        path = f"/apis/{version}/namespaces/{_quoted(namespace)}/daemonsets/{_quoted(name)}"
+        return self._ask(f"reading the DaemonSet {namespace}/{name}", "GET", path)
+
+    def evict(self, namespace: str, name: str, uid: str, grace: t.Optional[int]) -> None:
+        """Ask for the eviction of the pod with this UID; with None its own grace period holds. ApiError."""
+        options: Json = {"preconditions": {"uid": uid}}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": options,
+        }
+        path = f"{_pod(namespace, name)}/eviction"
+        self._ask(f"evicting {namespace}/{name}", "POST", path, body)
+
+    def allowed(self, right: Right) -> bool:
+        """Tell whether the kubeconfig's user may do something. ApiError."""
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": right.attributes},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = self._ask("asking what the kubeconfig allows", "POST", path, body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    def ask(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        *,
+        query: t.Optional[t.Mapping[str, str]] = None,
+        kind: str = JSON,
+    ) -> Json:
+        """Return the answer to a request for any object. ApiError."""
+        return self._ask(doing, method, path, body, query=query, kind=kind)
+
+    # --- the way there ---
+
+    def _ask(
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        *,
+        query: t.Optional[t.Mapping[str, str]] = None,
+        kind: str = JSON,
+        accept: str = JSON,
+    ) -> Json:
+        url = f"{self.server.rstrip('/')}{path}"
+        if query:
+            url = f"{url}?{urllib.parse.urlencode(query)}"
+        headers = {"Accept": accept, "User-Agent": MANAGER}
+        if body is not None:
+            headers["Content-Type"] = kind
+        try:
+            status, text = self._send(method, url, body, headers)
+        except Exception as error:  # of the client's libraries, of sockets and of login programs
+            raise ApiError(doing, _text(error)) from error
+        if not 200 <= status <= 299:
+            raise _refusal(doing, status, text)
+        try:
+            return dict(json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ApiError(doing, f"{self.server} answers with no JSON object", 502) from error
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        body: t.Optional[t.Mapping[str, t.Any]],
+        headers: t.Mapping[str, str],
+    ) -> t.Tuple[int, str]:
+        given = self._settings.auth_settings().values()  # a token is renewed here
+        response = self._pool.request(
+            method,
+            url,
+            headers={**headers, **{one["key"]: one["value"] for one in given if one["value"]}},
+            body=None if body is None else json.dumps(body).encode(),
+            **self._once,
+        )
+        return int(response.status), response.data.decode(errors="replace")
+
+
+def _library() -> t.Tuple[t.Any, t.Any, t.Any]:
+    try:
+        import kubernetes.client
+        import kubernetes.config
+        import urllib3
+    except ImportError as error:
+        raise NodeError(
+            "the Python library kubernetes can't be imported on the controller",
+            cause=f"{sys.executable}: {error}",
+            hint=f"{sys.executable} -m pip install kubernetes",
+        ) from error
+    return kubernetes.client, kubernetes.config, urllib3
+
+
+def _refuse_unreadable(named: str) -> None:
+    """Refuse a file that can't be read: the client takes none for one that is empty. NodeError."""
+    if "\n" in named or named[:1] == "{":
+        raise NodeError(
+            "kubeconfig (gpu_nodes_kubeconfig): this is a text, and no path",
+            hint="write it into a file that only its owner can read, and name that",
+        )
+    why = "no file is named"
+    for path in filter(None, named.split(os.pathsep)):
+        try:
+            with open(os.path.expanduser(path), encoding="utf-8"):
+                return
+        except OSError as error:
+            why = error.strerror or str(error)
+    raise NodeError(
+        f"kubeconfig (gpu_nodes_kubeconfig): {named!r} can't be read on the controller",
+        cause=why,
+        hint=f"name a file that {who()} can read; a relative path is one of {os.getcwd()}",
+    )
+
+
+def _refusal(doing: str, status: int, text: str) -> ApiError:
+    """Return what an answer says that is none."""
+    try:
+        found = json.loads(text)
+        details = found.get("details") or {}
+        causes = [
+            (str(one.get("reason") or ""), _said(one.get("message") or ""))
+            for one in details.get("causes") or ()
+        ]
+        message = _said(found["message"])
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):  # such as the page of a proxy
+        causes, message = [], "no Status object"
+    return ApiError(doing, f"{status} {message}", status, causes)
+
+
+def _said(text: t.Any) -> str:
+    return cut(printable(str(text)), LONGEST)
+
+
+def _pod(namespace: str, name: str = "") -> str:
+    folder = f"/api/v1/namespaces/{_quoted(namespace)}/pods"
+    return f"{folder}/{_quoted(name)}" if name else folder
+
+
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")
+
+
+def _text(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return cut(printable(lines[0])) if lines else error.__class__.__name__

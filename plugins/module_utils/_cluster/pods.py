@@ -1,0 +1,169 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pods of a node as the API server shows them, and whether they have GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from .._base.dra.names import DRIVER
+
+Json = t.Mapping[str, t.Any]
+MIRROR = "kubernetes.io/config.mirror"
+DAEMONSET = "DaemonSet"
+OWNER = ("apiVersion", "name", "uid")
+VERSION = re.compile(r"([a-z0-9][a-z0-9.-]*)/v[a-z0-9]+")
+FINISHED = ("Succeeded", "Failed")
+TO_COMPLETION = ("Never", "OnFailure")
+VENDOR = "nvidia.com/"
+# The driver of GPUs and that of compute domains, which connect them.
+DRA_DRIVERS = ("gpu.nvidia.com", "compute-domain.nvidia.com", DRIVER)
+HIDDEN = ("", "void", "none")  # what NVIDIA_VISIBLE_DEVICES has where a container gets no GPU
+# Programs of NVIDIA's that open GPUs without asking the kubelet for any.
+OPENERS = (
+    "dcgm",
+    "dcgm-exporter",
+    "gpu-feature-discovery",
+    "k8s-device-plugin",
+    "k8s-dra-driver-gpu",
+    "k8s-mig-manager",
+)
+
+
+class Owner(t.NamedTuple):
+    """The object that makes a pod again: its apiVersion, name and UID, as the pod has them."""
+
+    version: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+NOBODY = Owner()
+
+
+@dataclasses.dataclass(frozen=True)
+class Pod:
+    """A pod; ``controller`` is the kind of the object that makes it again, empty where there is none.
+
+    ``gpus`` are the resources and claims by which it was given GPUs, ``opens`` tells whether it may
+    have some open that it was not given, and ``claims`` are the names of its ResourceClaims.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    controller: str = ""
+    owner: Owner = NOBODY
+    finished: bool = False
+    terminating: bool = False
+    mirror: bool = False
+    runs_to_completion: bool = False
+    emptydirs: t.Tuple[str, ...] = ()
+    gpus: t.Tuple[str, ...] = ()
+    claims: t.Tuple[str, ...] = ()
+    opens: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def read(found: Json) -> Pod:
+    """Return the pod in an answer; its claims and its DaemonSet still have to be looked up.
+
+    A static pod is its node's, which nobody else can say for long: what has an owner that is not there is collected as
+    garbage. KeyError, TypeError: it is none.
+    """
+    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
+    controller = str(owners[0]["kind"]) if owners else ""
+    owner = Owner(*(str(owners[0].get(key) or "") for key in OWNER)) if owners else NOBODY
+    of_node = (controller, owner.name) == ("Node", spec.get("nodeName"))
+    completes = controller == "Job" or spec.get("restartPolicy") in TO_COMPLETION
+    return Pod(
+        namespace=str(meta["namespace"]),
+        name=str(meta["name"]),
+        uid=str(meta["uid"]),
+        node=str(spec.get("nodeName") or ""),
+        controller=controller,
+        owner=owner,
+        finished=status.get("phase") in FINISHED,
+        terminating=bool(meta.get("deletionTimestamp")),
+        mirror=of_node and MIRROR in (meta.get("annotations") or {}),
+        runs_to_completion=completes,
+        emptydirs=tuple(
+            str(one["name"]) for one in spec.get("volumes") or () if one.get("emptyDir") is not None
+        ),
+        gpus=_resources(spec),
+        claims=tuple(_claims(spec, status)),
+        opens=_opens(spec),
+    )
+
+
+def with_claims(pod: Pod, drivers: t.Mapping[str, t.Collection[str]]) -> Pod:
+    """Return a pod with its claims for GPUs, by the drivers that each ResourceClaim has devices of."""
+    of_gpus = [one for one in pod.claims if set(drivers.get(one, ())) & set(DRA_DRIVERS)]
+    claimed = tuple(f"claim {one}" for one in of_gpus)
+    return dataclasses.replace(pod, gpus=pod.gpus + claimed)
+
+
+def daemonsets(pod: Pod) -> str:
+    """Return the API group in which a pod says that it has a DaemonSet; empty where it says none that can be."""
+    found = VERSION.fullmatch(pod.owner.version)
+    return found[1] if found and pod.controller == DAEMONSET else ""
+
+
+def with_daemonset(pod: Pod, uid: str) -> Pod:
+    """Return a pod by the UID of the DaemonSet that it names: who makes pods may name any."""
+    return pod if uid and uid == pod.owner.uid else dataclasses.replace(pod, controller="")
+
+
+def drivers(claim: Json) -> t.Tuple[str, ...]:
+    """Return the DRA drivers whose devices a ResourceClaim was given."""
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    return tuple(str(one["driver"]) for one in devices.get("results") or ())
+
+
+def _containers(spec: Json) -> t.Iterator[Json]:
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(kind) or ()
+
+
+def _resources(spec: Json) -> t.Tuple[str, ...]:
+    found = {
+        f"{name}: {count}"
+        for one in _containers(spec)
+        for kind in ("requests", "limits")
+        for name, count in ((one.get("resources") or {}).get(kind) or {}).items()
+        if name.startswith(VENDOR) and str(count) != "0"
+    }
+    return tuple(sorted(found))
+
+
+def _claims(spec: Json, status: Json) -> t.Iterator[str]:
+    """Yield the names of the ResourceClaims; one made from a template has its name in the status."""
+    made = {
+        one["name"]: one.get("resourceClaimName")
+        for one in status.get("resourceClaimStatuses") or ()
+    }
+    for one in spec.get("resourceClaims") or ():
+        name = one.get("resourceClaimName") or made.get(one["name"])
+        if name:
+            yield str(name)
+
+
+def _opens(spec: Json) -> bool:
+    by_runtime = str(spec.get("runtimeClassName") or "").startswith("nvidia")
+    return by_runtime or any(map(_opens_gpus, _containers(spec)))
+
+
+def _opens_gpus(container: Json) -> bool:
+    program = (
+        str(container.get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
+    )
+    given = {one["name"]: one.get("value") for one in container.get("env") or ()}
+    visible = given.get("NVIDIA_VISIBLE_DEVICES") or ""
+    return program in OPENERS or visible not in HIDDEN

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is believed on the way to a cluster and in it, where somebody else could take its place. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import typing as t
+from urllib.parse import urlsplit
+
+from .._base.text.shown import shown
+
+
+def exposed(server: str, *, verifies: bool) -> str:
+    """Return a warning where others on the way could stand for an API server; empty where none can."""
+    parts = urlsplit(server)
+    if (parts.scheme == "https" and verifies) or _is_here(parts.hostname or ""):
+        return ""
+    how = (
+        "a look at its certificate (insecure-skip-tls-verify)" if parts.scheme == "https" else "TLS"
+    )
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return (
+        f"{address} is asked without {how}, so that whoever is on the way has the kubeconfig's credentials. Next step:"
+        " name an address with https and the certificate-authority of its cluster in the kubeconfig"
+    )
+
+
+def unpinned(image: str, variable: str) -> str:
+    """Return a warning about an image that a variable names by its tag alone; empty where it has a digest."""
+    if not image or "@sha256:" in image:
+        return ""
+    return (
+        f"{variable}: {shown(image)} has no digest, so that a registry may give another image by that name. Next step:"
+        " name it as IMAGE@sha256:..."
+    )
+
+
+def images(value: t.Any) -> t.Iterator[str]:
+    """Yield the images of all containers of an object."""
+    if isinstance(value, list):
+        for one in value:
+            yield from images(one)
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if key in ("containers", "initContainers") and isinstance(one, list):
+                named = (each.get("image") for each in one if isinstance(each, dict))
+                yield from (str(image) for image in named if image)
+            else:
+                yield from images(one)
+
+
+def _is_here(host: str) -> bool:
+    """Tell whether a host is this machine, to which nobody is on the way."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

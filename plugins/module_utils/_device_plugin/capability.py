@@ -1,0 +1,366 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.device_plugin."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import posixpath
+import time
+import typing as t
+
+from .._base import visible_devices
+from .._base.dra.names import UNIT as DRA_UNIT
+from .._base.errors import NodeError, checked_timeout
+from .._base.gpu import NvmlError
+from .._base.services import mps as mps_units
+from .._base.steps import Plan, Step
+from .._machine.host import Host, properties
+from .._machine.nvml.real import open_nvml
+from .._machine.own_files import OwnFiles
+from .._machine.units import failure, systemctl
+from .._node.machine.facts import environment
+from .._node.machine.mps import mps_daemons
+from .._node.machine.recorded import existing
+from .deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
+from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
+from .machine import dra, registration, sole
+from .machine.checking import check_config
+from .machine.environment import complete, damage, replacing
+from .machine.packages import VENV, Packages
+from .machine.python import find, missing, wheels
+from .machine.release import checked, fill, linked, publish, retract
+from .machine.rollback import Rollback, tries
+from .machine.status import STATUS, told
+from .python import Missing
+from .registration import KUBELET, warning
+from .registration import missing as missing_registration
+from .resources import count
+
+# What the daemon keeps for the next process of its own.
+KEPT = (
+    *(f"/run/gpu-node/{name}" for name in ("health.json", "health.clear", "time_slices.json")),
+    "/var/lib/gpu-device-plugin",
+)
+CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
+FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+LOOK_SECONDS, LOOK_AGAIN_SECONDS = 0.05, 1.0
+CRASHES = 3  # so many starts that fail at once are no delay but a fault
+
+
+class DevicePluginCapability:
+    """Keeps the device plugin installed, configured and serving, and the node labelled."""
+
+    name = "device_plugin"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        self._host, self._params, self._check_mode = host, params, check_mode
+        self._prefix: str = params["prefix"]
+        self._index_url = checked(params["index_url"])
+        self._timeout = checked_timeout(params["lock_timeout"])
+        checked_timeout(params["wait_timeout"], "wait_timeout")
+        if params["state"] in ("installed", "started") and not params["digest"]:
+            raise NodeError(
+                "package: the daemon's source tree is missing",
+                hint="give its path on the controller in the option package",
+            )
+        self._desired = wanted(params)
+        self._packages = Packages(host, self._timeout)
+        self._rollback = Rollback(host, self._prefix, self._desired)
+        self._first: t.Optional[Observed] = None
+        self._tries = False
+        self._labels_left = ""
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read the environment, the files, the services and what the daemon says."""
+        host, desired, packages = self._host, self._desired, self._packages
+        current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
+        same = bool(current) and current == desired.digest
+        damaged = damage(host, self._release(current)) if same else ""
+        fresh = current != desired.digest or bool(damaged)
+        needed = fresh and bool(desired.digest)
+        python = find(host, desired.python) if needed else ""
+        daemon, link = self._service(UNIT), host.readlink(CONFIG)
+        can_make = [python, "-c", "import ensurepip, venv"]
+        observed = Observed(
+            python=python,
+            missing=self._missing() if needed and not python else Missing(),
+            ensurepip=not python or host.run(can_make, check=False).rc == 0,
+            apt=host.which("apt-get") is not None,
+            current=current,
+            releases=tuple(host.listdir(f"{self._prefix}/releases")),
+            damage=damaged,
+            linked=linked(host, self._prefix),
+            files=self._files(link),
+            link=link,
+            daemon=daemon,
+            labels=self._service(LABELS_UNIT),
+            status=told(host, daemon.properties),
+            config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
+            kubelet=host.listens(KUBELET),
+            devices=self._devices() if desired.state == "started" and not fresh else None,
+            manager=self._service(mps_units.UNIT),
+            mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
+            removal=packages.removal() if desired.state == "absent" else None,
+            pod=sole.pod(host),
+            **dra.observe(host, desired, self._service),
+        )
+        self._first = self._first or observed
+        return observed
+
+    def _service(self, unit: str) -> Service:
+        names = ("ActiveState", "UnitFileState", "NeedDaemonReload", "MainPID", "NRestarts")
+        found = properties(self._host, unit, *names)
+        return Service(found, environment(self._host, found))
+
+    def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
+        """Return the files that a deployment writes; a link to a configuration is none."""
+        units = (UNIT, mps_units.UNIT, LABELS_UNIT)
+        paths = [*self._choices(), SETTINGS, *dra.FILES, *(f"{UNITS}/{unit}" for unit in units)]
+        paths += [CONFIG] if link is None else []
+        return existing(self._host, paths)
+
+    def _choices(self) -> t.List[str]:
+        """Return the configurations that a label can choose; hidden files are half-written ones."""
+        names = self._host.listdir(CONFIGS)
+        return [f"{CONFIGS}/{name}" for name in names if not name.startswith(".")]
+
+    def _release(self, digest: str) -> str:
+        return f"{self._prefix}/releases/{digest}"
+
+    def _missing(self) -> Missing:
+        return missing(self._host, self._desired.python, self._timeout)
+
+    @staticmethod
+    def _devices() -> t.Optional[t.FrozenSet[str]]:
+        """Return the UUIDs of GPUs and MIG devices, None where NVML cannot be asked."""
+        try:
+            with open_nvml() as nvml:
+                gpus = nvml.gpus()[0]
+                migs = [one.uuid for gpu in gpus for one in nvml.mig_devices(gpu)]
+                return frozenset([*(gpu.uuid for gpu in gpus), *migs])
+        except NvmlError:
+            return None
+
+    # --- plan and apply ---
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
+        found = plan(state, self._desired, self._prefix)
+        warnings = (*found.warnings, *self._warnings(), *self._checked(state, found.steps))
+        found = dataclasses.replace(found, warnings=warnings)
+        self._tries = tries(found.steps)
+        needed = any(step.action == "release" for step in found.steps)
+        if needed and not (self._params["payload"] or self._check_mode):
+            hint = "run the module through ansible, whose action plugin sends it"
+            taken = wheels(self._host, state.python, state.missing.offered)
+            raise NodeError(
+                "the daemon's package is not on the node", hint=hint, payload_needed=taken
+            )
+        return found
+
+    def _checked(self, state: Observed, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:
+        """Refuse before the first change what this release refuses; return which devices would wait for whom."""
+        if state.current != self._desired.digest or state.damage:
+            return ()
+        due = [step.params for step in steps if step.action == "config"]
+        return tuple(told for one in due for told in self._check(one["path"], one["text"]))
+
+    def _warnings(self) -> t.Tuple[str, ...]:
+        if self._desired.state != "started":
+            return ()
+        toolkit = self._host.read(visible_devices.TOOLKIT_CONFIG)
+        configs = {"config": self._params["config"], **(self._params["configs"] or {})}
+        found = {
+            name: visible_devices.warning(visible_devices.strategies(one), toolkit)
+            for name, one in configs.items()
+        }
+        return tuple(f"{name}: {text}" for name, text in found.items() if text)
+
+    def own(self, state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        if self._desired.state not in ("installed", "started"):
+            return OwnFiles(self._host)
+        release = self._release(state.current)
+        started = self._desired.state == "started"
+        modes = dict.fromkeys(state.files, 0o644) if started else {}
+        folders = [self._prefix, f"{self._prefix}/releases", release, f"{release}/bin"]
+        folders += [posixpath.dirname(CONFIG), CONFIGS] if started else []
+        return OwnFiles(self._host, {**modes, f"{release}/bin/gpu-plugin": 0o755}, tuple(folders))
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+        if self._tries and self._first is not None:
+            self._rollback.remember(self._first)
+        getattr(self, f"_do_{step.action}")(**step.params)
+
+    def _do_venv_package(self) -> None:
+        self._packages.install("debian", VENV)
+
+    def _do_python(self, family: str, package: str) -> None:
+        self._packages.install(family, package)
+
+    def _do_purge(self, packages: t.Sequence[str]) -> None:
+        self._packages.purge(packages)
+
+    def _do_release(self) -> None:
+        """Make the release beside the one in use, then switch; a half-made one is begun again."""
+        host, release = self._host, self._release(self._desired.digest)
+        python, payload = find(host, self._desired.python), self._params["payload"]
+        with replacing(host, release):
+            fill(host, release, python, payload, self._index_url)
+            if self._desired.state == "started":  # before anything that is in use changes
+                path = self._desired.config_file
+                text = self._desired.configs[path]
+                check_config(host, f"{release}/bin/gpu-plugin", self._desired, path, text)
+            host.remove(f"{release}/payload")
+            complete(host, release)
+        self._do_links()
+        self._prune()
+
+    def _do_links(self) -> None:
+        publish(self._host, self._prefix, self._desired.digest)
+
+    def _prune(self) -> None:
+        """Remove old releases, but none that runs or may be put back."""
+        host, folder = self._host, f"{self._prefix}/releases"
+        kept = self._rollback.kept()
+        running = {self._service(unit).release for unit in (UNIT, mps_units.UNIT, DRA_UNIT)}
+        spared = {self._desired.digest, *running, kept.release if kept else ""} - {""}
+        others = [name for name in host.listdir(folder) if name not in spared]
+        others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
+        for name in others[max(0, self._params["keep_releases"] - len(spared)) :]:
+            host.remove(f"{folder}/{name}")
+
+    def _check(self, path: str, text: str) -> t.Tuple[str, ...]:
+        node = path == self._desired.config_file  # the others are for another day
+        program = f"{self._prefix}/bin/gpu-plugin"
+        return check_config(self._host, program, self._desired, path, text, node=node)
+
+    def _do_config(self, path: str, text: str) -> None:
+        host = self._host
+        self._check(path, text)
+        if path == CONFIG and host.readlink(path) is not None:
+            host.remove(path)  # what it leads to is another configuration
+        host.write(path, text, mode=0o644)
+
+    def _do_link(self, target: str, path: str) -> None:
+        self._host.symlink(target, path)
+
+    def _do_file(self, path: str, text: str) -> None:
+        if path == SETTINGS and env_variables(text).get("GPU_LABELS_OUTPUT") == "file":
+            gfd = ((self._params["config"] or {}).get("flags") or {}).get("gfd") or {}
+            self._host.makedirs(posixpath.dirname(gfd.get("outputFile") or FEATURES))
+        self._host.write(path, text, mode=0o644)
+        if path.startswith(UNITS):
+            self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_remove(self, path: str) -> None:
+        self._host.remove(path)
+        retract(self._host, path)
+        if path.startswith(f"{CONFIGS}/") and not self._choices():
+            self._host.remove(CONFIGS)
+        if path.startswith(UNITS):
+            self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_enable(self, unit: str) -> None:
+        self._host.run(["systemctl", "daemon-reload"])
+        self._host.run(["systemctl", "enable", unit])
+
+    def _do_restart(self, unit: str) -> None:
+        self._host.run(["systemctl", "daemon-reload"])
+        done = self._host.run(["systemctl", "restart", unit], check=False)
+        if unit == UNIT:
+            self._do_wait()
+        elif done.rc:
+            raise failure(self._host, unit, f"{unit} does not start")
+        elif unit == DRA_UNIT:
+            self._do_wait_dra()
+
+    def _do_wait_dra(self) -> None:
+        dra.wait(self._host, self._service, self._params["wait_timeout"])
+
+    def _do_wait(self) -> None:
+        try:
+            self._wait()
+        except NodeError as error:
+            self._rollback.put_back(error, self._wait)
+        self._rollback.forget()
+        self._prune()
+
+    def _wait(self) -> None:
+        """Wait until the daemon serves and the kubelet has accepted all of it."""
+        start, timeout = time.monotonic(), self._params["wait_timeout"]
+        observed = self.observe()
+        crashes = int(observed.daemon.properties.get("NRestarts") or 0) + CRASHES
+        while serving(observed):
+            if time.monotonic() - start >= timeout:
+                raise failure(self._host, UNIT, f"after {timeout} s {serving(observed)}")
+            if int(observed.daemon.properties.get("NRestarts") or 0) >= crashes:
+                raise failure(self._host, UNIT, "the daemon ends again and again")
+            self._await_news()
+            observed = self.observe()
+
+    def _do_registration(self) -> None:
+        registration.wait(self.observe, self._await_news, self._params["wait_timeout"])
+
+    def _await_news(self) -> None:
+        """Wait for the daemon to say something else, for a second at most."""
+        before, deadline = self._host.mtime(STATUS), time.monotonic() + LOOK_AGAIN_SECONDS
+        while self._host.mtime(STATUS) == before and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+
+    def _do_pause(self, unit: str) -> None:
+        dra.stop(self._host, unit, "stop")
+
+    def _do_stop(self, unit: str) -> None:
+        dra.stop(self._host, unit, "disable", "--now")
+
+    def _do_unlabel(self, settings: str) -> None:
+        """Remove our labels. A node that has left its cluster can't, and goes on without."""
+        self._host.run(["systemctl", "stop", LABELS_UNIT], check=False)
+        words = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
+        env = env_variables(settings)
+        done = self._host.run(words, check=False, env=env, timeout=60.0)
+        self._labels_left = (done.err or done.out).strip() if done.rc else ""
+
+    def _do_remove_service(self, unit: str, path: str) -> None:
+        dra.stop(self._host, unit, "disable", "--now", check=False)
+        self._do_remove(path)
+        if unit == DRA_UNIT:
+            dra.clean(self._host)
+        if unit == UNIT:
+            names = [name for name in self._host.listdir(CDI_FOLDER) if name.startswith(CDI_PREFIX)]
+            for left in (*KEPT, *(f"{CDI_FOLDER}/{name}" for name in names)):
+                self._host.remove(left)
+
+    def _do_stop_mps(self) -> None:
+        """End all daemons for good: the manager does that, and ends, when there are no settings any more."""
+        daemons, timeout = mps_daemons(self._host), self._params["wait_timeout"]
+        for one in daemons:
+            self._host.remove(mps_units.file(one.device))
+        systemctl(self._host, "start", mps_units.UNIT)  # one that was killed has to clean up too
+        start = time.monotonic()
+        while self._service(mps_units.UNIT).active:
+            if time.monotonic() - start >= timeout:
+                raise NodeError(
+                    f"after {timeout} s the MPS daemons of {mps_units.names(daemons)} still run",
+                    cause="clients came meanwhile, or have longer to end (drain in sharing.mps)",
+                    hint="see gpu-plugin mps status on the node, end its clients, and run again",
+                )
+            time.sleep(LOOK_AGAIN_SECONDS)
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report what is served; say whether the payload has to come for the plan to be carried out."""
+        resources = {
+            name: {"devices": count(one), "registered": one["registered"]}
+            for name, one in state.status.get("resources", {}).items()
+        }
+        left = {"labels_left": self._labels_left} if self._labels_left else {}
+        cause = missing_registration(state.status, listens=state.kubelet)
+        told = {"registration_missing": warning(cause) if cause else ""}
+        return {"release": state.current or None, "resources": resources, **told, **left}

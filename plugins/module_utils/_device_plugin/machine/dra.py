@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The DRA driver's part of a deployment: its options, who has which of its devices, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import time
+import typing as t
+
+from ..._base.dra import names
+from ..._base.dra.allocation import Owners, owners_in
+from ..._base.errors import NodeError
+from ..._base.gpu import NvmlError
+from ..._machine.host import Host
+from ..._machine.nvml.real import Nvml, open_nvml
+from ..._machine.units import systemctl
+from ..._node.users import handover
+from ..._node.users.allocated import Devices
+from ..._node.users.machine import allocated
+from ..deployment import Service
+from ..desired import CONFIG, DRA_SETTINGS, UNITS, Desired
+from ..registration import KUBELET
+
+CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
+FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes
+PAUSE = 0.2  # seconds
+LEFT = (
+    names.STATUS,
+    names.STATUS.rpartition(".")[0],  # a folder
+    names.REGISTRATION,
+    posixpath.dirname(names.SOCKET),
+    posixpath.dirname(names.CHECKPOINT),
+)
+
+
+def observe(
+    host: Host, desired: Desired, service: t.Callable[[str], Service]
+) -> t.Dict[str, t.Any]:
+    """Return what Observed has of DRA. The kubelet is asked only where GPUs change their owner, or all goes."""
+    there = host.exists(f"{UNITS}/{names.UNIT}")
+    unit = service(names.UNIT) if there else Service()
+    found: t.Dict[str, t.Any] = {"dra": unit}
+    if unit.active and desired.owners.dra:
+        found.update(dra_late=_late(host, unit))
+    if desired.state == "started":
+        before = owners_in(host.read(CONFIG))
+        if before != desired.owners:
+            found.update(moves=True, held=_held(host, desired.owners))
+    elif desired.state == "absent" and there:
+        found.update(held=_held(host, Owners()))
+    return found
+
+
+def _held(host: Host, wanted: Owners) -> t.Tuple[str, ...]:
+    """Return who has a device of another owner than is wanted. NodeError: that is not known."""
+    given = allocated.observe(
+        host
+    )  # claims too whose pods are gone, until their devices are given back
+    return handover.held(given, _devices() if given else (), wanted)
+
+
+def _devices() -> t.Tuple[Devices, ...]:
+    """Return the GPUs with what can be given out of them; none where NVML cannot be asked."""
+    try:
+        with open_nvml() as nvml:
+            return tuple(_of(nvml, gpu) for gpu in nvml.gpus()[0])
+    except NvmlError:
+        return ()
+
+
+def _of(nvml: Nvml, gpu: t.Any) -> Devices:
+    return Devices(gpu, tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
+
+
+def status(host: Host) -> t.Mapping[str, t.Any]:
+    """Return what the driver says of itself, nothing where it says nothing."""
+    try:
+        found = json.loads(host.read(names.STATUS) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def wait(host: Host, service: t.Callable[[str], Service], timeout: float) -> None:
+    """Wait until the driver serves, and a kubelet that listens knows of it. NodeError: not within ``timeout`` s."""
+    deadline = time.monotonic() + timeout
+    while True:
+        why = _late(host, service(names.UNIT))
+        if not why:
+            return
+        if time.monotonic() >= deadline:
+            hint = f"see 'journalctl -u {names.UNIT}' on the node"
+            raise NodeError(
+                f"after {timeout} s the DRA driver does not serve", cause=why, hint=hint
+            )
+        time.sleep(PAUSE)
+
+
+def _late(host: Host, unit: Service) -> str:
+    """Return why the driver does not serve, or a kubelet that listens does not know of it; empty where all is well."""
+    found = status(host)
+    if str(found.get("pid")) != unit.properties.get("MainPID"):
+        found = {}
+    if found.get("state") != "serving":
+        return str(found.get("problem") or found.get("state") or "it has not reported its state")
+    if host.listens(KUBELET) and not found.get("registered"):
+        return str(found.get("registration_problem") or "the kubelet does not know of it")
+    return ""
+
+
+def stop(host: Host, unit: str, *verb: str, check: bool = True) -> None:
+    """Stop a service. The driver is told that this is for good, so that it removes its slices first.
+
+    The kubelet removes them after half a minute; until then pods would be given what nobody prepares.
+    """
+    if unit == names.UNIT:
+        words = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]
+        host.run(words, check=False)  # it may not run
+    if check:
+        systemctl(host, *verb, unit)
+    else:
+        host.run(["systemctl", *verb, unit], check=False)
+
+
+def clean(host: Host) -> None:
+    """Remove what the driver leaves on the node: its state, its sockets, and the specifications of claims."""
+    specs = [name for name in host.listdir(CDI_FOLDER) if name.startswith(CDI_PREFIX)]
+    for path in (*LEFT, *(f"{CDI_FOLDER}/{name}" for name in specs)):
+        host.remove(path)

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A release of the device plugin: its environment, in which nothing is that is not listed.
+
+And what it takes: the address of a package index, with a password in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import typing as t
+from urllib.parse import unquote, urlsplit
+
+from ..._base.boot import PROGRAM
+from ..._base.errors import InputError, NodeError
+from ..._base.space import ENVIRONMENT
+from ..._machine.host import Host
+from ..._machine.room import Room
+from ..failures import UNTRUSTED, is_full, of_pip
+
+# Of the Kubernetes client's two thousand files, those that are never loaded.
+UNUSED = "/kubernetes/(aio|client/(api|models))/"
+SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
+PIP = (
+    *("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
+    *("--no-cache-dir", "--require-hashes", "--only-binary=:all:", "--no-deps", "--no-compile"),
+)
+# The node's own store of authorities: Debian's and Ubuntu's, the RHEL family's, SUSE's. pip has another one.
+STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+)
+STORE = "REQUESTS_CA_BUNDLE"
+SCRIPT = """#!{python}
+import sys
+
+from gpu_plugin.cli import main
+
+sys.exit(main())
+"""
+MASK = "****"
+COMMAND = "/usr/local/bin/gpu-plugin"  # where a shell looks for it
+
+
+def publish(host: Host, prefix: str, digest: str) -> None:
+    """Switch to a release; the command is for people, so that what is there or can't be written is left."""
+    host.symlink(f"releases/{digest}", f"{prefix}/current")
+    host.symlink("current/bin", f"{prefix}/bin")
+    if PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND):
+        with contextlib.suppress(OSError):
+            host.symlink(PROGRAM, COMMAND)
+
+
+def linked(host: Host, prefix: str) -> bool:
+    """Tell whether the ways to a release are there that publish() makes."""
+    missing = PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND)
+    if missing and host.writable(os.path.dirname(COMMAND)):
+        return False
+    return host.readlink(f"{prefix}/bin") == "current/bin"
+
+
+def retract(host: Host, path: str) -> None:
+    """Remove the command with the folder that it leads to, if it is ours."""
+    if PROGRAM.startswith(f"{path}/") and host.readlink(COMMAND) == PROGRAM:
+        host.remove(COMMAND)
+
+
+def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
+    """Make the environment of a release from the archive that the controller has sent, all of it or nothing."""
+    try:
+        _fill(host, release, python, payload, index_url)
+    except NodeError as error:
+        if is_full(str(error), Room().space(release).free):
+            error.cause = f"the file system of {release} is full"
+            error.hint = f"free {ENVIRONMENT >> 20} MiB there, and run again"
+        host.remove(release)
+        raise
+
+
+def _fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
+    host.makedirs(f"{release}/payload")
+    host.run(["tar", "-xzf", payload, "-C", f"{release}/payload"])
+    host.run([python, "-m", "venv", release])
+    _libraries(host, release, index_url)
+    # The daemon's sources go where its libraries are: to install it by pip would be to build it.
+    own = f"{release}/bin/python"
+    site = host.run([own, "-I", "-c", SITE]).out.strip()
+    host.run(["cp", "-R", f"{release}/payload/package/src/gpu_plugin", f"{site}/gpu_plugin"])
+    host.write(f"{release}/bin/gpu-plugin", SCRIPT.format(python=own), mode=0o755)
+    # The units can't write byte code, so what has none is compiled at each start.
+    host.run([own, "-m", "compileall", "-q", "-x", UNUSED, f"{release}/lib"])
+    host.run([own, "-I", "-c", "import gpu_plugin.labels.api"])
+    host.run([f"{release}/bin/gpu-plugin", "--version"])
+
+
+def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
+    pip = [f"{release}/bin/python", *PIP]
+    if host.exists(f"{release}/payload/wheels"):
+        pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
+        index_url = None
+    listed = f"{release}/payload/package/requirements.txt"
+    try:
+        _installed(host, [*pip, "--requirement", listed], _environment(index_url))
+    except NodeError as error:
+        error.cause, error.hint = of_pip(masked(error.cause, index_url or ""))
+        raise
+
+
+def _installed(host: Host, argv: t.Sequence[str], env: t.Mapping[str, str]) -> None:
+    """Have pip trust what the node does, unless the play's environment says what; it may be older than pip's own."""
+    store = next(filter(host.exists, STORES), "")
+    if not store or os.environ.get(STORE):
+        host.run(argv, env=env)
+        return
+    try:
+        host.run(argv, env={**env, STORE: store})
+    except NodeError as error:
+        if UNTRUSTED not in error.cause:
+            raise
+        host.run(argv, env=env)
+
+
+def _environment(index_url: t.Optional[str]) -> t.Dict[str, str]:
+    """Return what leaves pip without any configuration but ours.
+
+    It reads no file where the name of its file is that of the null device, and takes an empty variable for none. The
+    address may hold a password: other users can read a process's command line, but not its environment.
+    """
+    found = {name: "" for name in os.environ if name.startswith("PIP_")}
+    return {**found, "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index_url or ""}
+
+
+def masked(text: str, url: str) -> str:
+    """Return a text without the password that an address has; a user without a password is a token."""
+    user, found, password = _userinfo(url).partition(":")
+    secret = password if found else user
+    for word in sorted({_userinfo(url), secret, unquote(secret)}, key=len, reverse=True):
+        if word:
+            text = text.replace(word, MASK)
+    return text
+
+
+def checked(url: t.Optional[str]) -> t.Optional[str]:
+    """Return an address that pip can use; what is refused is named without its password."""
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme == "file" or bool(parts.scheme in ("https", "http") and parts.hostname)
+        good = good and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or re.search(r"[\s\x00-\x1f\x7f]", url):
+        shown = re.sub(r"^.*@", f"{MASK}@", url, flags=re.DOTALL)
+        raise InputError.of("index_url", shown, "a URL such as https://host/simple")
+    return url
+
+
+def _userinfo(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[0]

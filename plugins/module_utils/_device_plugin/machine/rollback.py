@@ -1,0 +1,141 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Puts back what the daemon served with, where what came after it does not become ready."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+from ..._base.dra.names import UNIT as DRA_UNIT
+from ..._base.errors import NodeError
+from ..._base.services import mps as mps_units
+from ..._base.steps import Step
+from ..._base.text import json_data
+from ..._machine.host import Host
+from ..deployment import UNIT, Observed, serving
+from ..desired import UNITS, Desired
+
+MANAGER, DRA = f"{UNITS}/{mps_units.UNIT}", f"{UNITS}/{DRA_UNIT}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A release and the texts of the configuration and the unit with which it served.
+
+    ``manager`` is the unit of the MPS manager, which names its release too, and ``dra`` that of the DRA driver;
+    each is empty where there was none.
+    """
+
+    release: str
+    config: str
+    unit: str
+    manager: str = ""
+    dra: str = ""
+
+
+def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
+    """Return what the daemon runs on, if it serves with it; None where that is not shown."""
+    release = observed.daemon.release
+    if serving(observed) or not release or release not in observed.releases:
+        return None
+    config, unit = observed.files.get(config_file), observed.files.get(f"{UNITS}/{UNIT}")
+    others = (observed.files.get(MANAGER) or "", observed.files.get(DRA) or "")
+    return None if config is None or unit is None else Kept(release, config, unit, *others)
+
+
+def render(kept: Kept) -> str:
+    """Return the text of the file that outlives a run."""
+    return json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
+
+
+def parse(text: t.Optional[str]) -> t.Optional[Kept]:
+    """Return what the file says; None where it is missing, torn or of another shape."""
+    try:
+        kept = Kept(**json_data.loads(text or ""))
+    except (ValueError, TypeError):
+        return None
+    texts = all(isinstance(one, str) for one in dataclasses.astuple(kept))
+    return kept if texts and kept.release and kept.config and kept.unit else None
+
+
+def tries(steps: t.Iterable[Step]) -> bool:
+    """Tell whether steps end with a daemon that has to serve, after which nothing is kept any more."""
+    restarts = {"restart", "wait"}
+    return any(one.action in restarts and one.params.get("unit", UNIT) == UNIT for one in steps)
+
+
+class Rollback:
+    """Restores a release with its configuration and its unit.
+
+    What is kept is in a file, so that a run which follows one that was killed knows of it: what it
+    finds on the node was never shown to work.
+    """
+
+    def __init__(self, host: Host, prefix: str, desired: Desired) -> None:
+        self._host, self._prefix = host, prefix
+        self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
+        config, units = desired.configs[desired.config_file], desired.units
+        others = (mps_units.UNIT, DRA_UNIT) if desired.owners.dra else (mps_units.UNIT,)
+        texts = (units.get(one, "") for one in (UNIT, *others))
+        self._desired = Kept(desired.digest, config, *texts)
+        self._path = f"{prefix}/rollback.json"
+        self._served = False
+
+    def remember(self, observed: Observed) -> None:
+        """Keep what serves now; what does not leaves in place what an earlier run has kept."""
+        found = None if self._served else proven(observed, self._config)
+        if found and self.kept() != found:
+            self._host.write(self._path, render(found), mode=0o600)
+
+    def forget(self) -> None:
+        """Keep nothing any more: what is there now serves."""
+        self._served = True
+        self._host.remove(self._path)
+
+    def kept(self) -> t.Optional[Kept]:
+        """Return what is kept, if it is all there still."""
+        found = parse(self._host.read(self._path))
+        made = f"{self._prefix}/releases/{found.release}/.complete" if found else ""
+        return found if made and self._host.exists(made) else None
+
+    def put_back(self, error: NodeError, wait: t.Callable[[], None]) -> t.NoReturn:
+        """Put back what is kept and restart the daemon; ``wait`` returns when it serves.
+
+        Raises ``error`` where there is nothing to put back, and else one that tells both stories.
+        """
+        kept = self.kept()
+        if kept is None or kept == self._desired:
+            raise error
+        host = self._host
+        host.symlink(f"releases/{kept.release}", f"{self._prefix}/current")
+        host.write(self._config, kept.config, mode=0o644)
+        host.write(self._unit, kept.unit, mode=0o644)
+        for path, text in ((MANAGER, kept.manager), (DRA, kept.dra)):
+            if text:
+                host.write(path, text, mode=0o644)
+        host.run(["systemctl", "daemon-reload"])
+        host.run(["systemctl", "try-restart", mps_units.UNIT], check=False)
+        host.run(["systemctl", "restart", UNIT], check=False)
+        try:
+            wait()
+        except NodeError as second:
+            raise NodeError(
+                f"{error.message}; what ran before was restored, but {second.message}",
+                cause=error.cause,
+                hint=error.hint,
+                rolled_back=False,
+            ) from error
+        self.forget()
+        if kept.dra:
+            host.run(["systemctl", "enable", DRA_UNIT], check=False)
+            host.run(["systemctl", "restart", DRA_UNIT], check=False)
+        raise NodeError(
+            f"{error.message}; release {kept.release} with its configuration was restored and serves",
+            cause=error.cause,
+            hint="fix what the daemon reported, then run again",
+            rolled_back=True,
+            release=kept.release,
+        ) from error

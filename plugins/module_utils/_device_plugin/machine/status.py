@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The node's own account of its devices: ``gpu-plugin status``, asked at the kubelet that is there."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.boot import PROGRAM
+from ..._base.text import json_data
+from ..._machine.host import Completed, Host
+from ..._node.users.allocated import ROOTS, SOCKET
+
+STATUS = "/run/gpu-node/status.json"
+PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play
+
+
+def command(host: Host) -> t.List[str]:
+    """Return the command that asks, at the kubelet's socket where it is there."""
+    sockets = [f"{root}/{SOCKET}" for root in ROOTS if host.exists(f"{root}/{SOCKET}")]
+    return [PROGRAM, "status", "--json", *(f"--pod-resources={one}" for one in sockets[:1])]
+
+
+def ask(host: Host) -> Completed:
+    """Return the answer as JSON; its status is 3 where the daemon does not run, 124 where nothing came in time."""
+    return host.run(command(host), check=False, timeout=PATIENCE)
+
+
+def told(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    """Return what the daemon's status file has, by the properties of its unit: nothing of another process."""
+    try:
+        status = json_data.loads(host.read(STATUS) or "{}")
+    except ValueError:
+        return {}
+    its = isinstance(status, dict) and str(status.get("pid")) == service.get("MainPID")
+    return t.cast(t.Dict[str, t.Any], status) if its else {}

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""One device plugin a node: the file that it locks, and what is said where another has done so."""
+
+from __future__ import annotations
+
+from .._base.errors import NodeError
+
+FILE = "device-plugin.lock"
+LOCK = f"/run/gpu-node/{FILE}"
+SERVICE = "gpu-device-plugin.service"
+POD = "the pod "
+
+
+def holder(name: str, *, pod: bool, service: bool, process: int) -> str:
+    """Return the words by which a device plugin calls itself; ``name`` is that of its host."""
+    if pod:
+        return f"{POD}{name}"
+    return SERVICE if service else f"process {process}"
+
+
+def is_pod(text: str) -> bool:
+    """Tell whether it is one of the DaemonSet's."""
+    return text.startswith(POD)
+
+
+def refusal(text: str, *, pod: bool) -> NodeError:
+    """Return the error of the second one, which is a pod or not."""
+    error = NodeError(
+        f"another device plugin serves the GPUs of this node: {text or 'a process that does not say which'}",
+        cause="two would advertise the same GPUs to the kubelet, and give one GPU to two pods",
+    )
+    if is_pod(text):
+        error.hint = (
+            "keep the DaemonSet's pods off this node (nodeSelector or affinity), or leave device_plugin and labels"
+            " out of gpu_nodes_components"
+        )
+    elif pod:
+        error.hint = (
+            "remove the service from the node (device_plugin_state: absent), or keep the DaemonSet's pods off it"
+            " (nodeSelector or affinity)"
+        )
+    else:
+        error.hint = "end that one first"
+    return error

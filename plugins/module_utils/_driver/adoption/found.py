@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages that somebody else has installed, and what stands for them in the wanted driver."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._base.packages.package import Package
+from ..._base.steps import Step
+from ..names import Names, mark, part
+from ..state import Desired, Observed
+
+if t.TYPE_CHECKING:
+    from ..family import Family
+
+SOURCES = re.compile(
+    r"nvidia-graphics-drivers.*|nvidia-open-gpu-kernel-modules|linux-restricted-.*"
+)
+NAMES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*|cuda-drivers(?:-\d+)?")
+# Packages that are there for each type of kernel modules.
+TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.*")
+OPEN = "-open"
+
+
+def advice(family: Family, desired: Desired) -> str:
+    """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
+    if desired.adopt and desired.source == "distribution":
+        return "let it come from the repository that it is of by source: repository, "
+    fits = family.apt and not desired.adopt
+    return "take it over with its packages by adopt: true, " if fits else ""
+
+
+def is_driver(name: str, package: Package) -> bool:
+    """Tell whether an installed package is a part of the driver."""
+    return bool(SOURCES.fullmatch(package.source) or NAMES.fullmatch(name))
+
+
+def others(observed: Observed) -> t.Dict[str, str]:
+    """Return the versions of the driver's packages that are there and that no run has added.
+
+    None are where all of the user space is ours: what there is besides, upgrades have brought with it. Only apt's
+    packages are known.
+    """
+    ours = observed.record.packages
+    there = [one for one in observed.names.user_space if observed.installed(one)]
+    if not observed.family.apt or (there and ours.issuperset(there)):
+        return {}
+    return {
+        name: one.version
+        for name, one in observed.packages.items()
+        if one.installed and is_driver(name, one) and name not in ours
+    }
+
+
+def taken(observed: Observed, desired: Desired) -> t.FrozenSet[str]:
+    """Return what was taken over, or is to be; it may give way to other packages of the driver."""
+    fresh = others(observed) if desired.adopt else ()
+    return frozenset((*observed.record.before, *fresh))
+
+
+def steps(observed: Observed, desired: Desired, install: t.Sequence[Step]) -> t.List[Step]:
+    """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
+    if not desired.adopt:
+        return []
+    fresh = {
+        name: one for name, one in others(observed).items() if name not in observed.record.before
+    }
+    words = [f"{name} ({version})" for name, version in sorted(fresh.items())]
+    gone = observed.nvidia_installer and not observed.types
+    version = observed.runfile.version or "of unknown version"
+    words += [f"the driver {version} from NVIDIA's installer"] if gone else []
+    found = []
+    if words:
+        params = {"packages": fresh, "runfile": version if gone else ""}
+        found.append(Step("adopt", f"take over {', '.join(words)}", params))
+    if gone:
+        text = f"uninstall the driver {version} that NVIDIA's installer has brought"
+        fetch = next((one.params for one in install if one.action == "install"), None)
+        found.append(Step("uninstall", text, {"fetch": fetch}))
+    return found
+
+
+def counterparts(observed: Observed, desired: Desired, names: Names, kind: str) -> t.List[str]:
+    """Return what stands in the wanted branch and type for each package that is taken over, kernel modules aside.
+
+    What its owner has removed since does not come back.
+    """
+    known = taken(observed, desired)
+    branch = mark(names.user_space[0]) if names.user_space else ""
+    types = {OPEN in one for one in known if observed.type_of(one)}
+    swaps = types == {kind != "open"}
+    found = []
+    for name in sorted(known):
+        if observed.type_of(name) or name.startswith("linux-"):
+            continue
+        one = _translated(name, branch, kind if swaps else "")
+        there = observed.packages.get(one)
+        asked = one in observed.record.requested or (there is not None and not there.gone)
+        if asked or observed.installed(name):
+            found.append(one)
+    return found
+
+
+def _translated(name: str, branch: str, kind: str) -> str:
+    """Return the name of a package in a branch, and for a type of kernel modules where one is given."""
+    if not mark(name):
+        return name
+    base = f"{part(name)}-{branch}" if branch else part(name)
+    is_open = name.endswith(OPEN)
+    if kind and TYPED.fullmatch(name):
+        is_open = kind == "open"
+    return f"{base}{OPEN}" if is_open else base

@@ -1,0 +1,339 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.nvidia_driver: its parts, and which of them carries out which step."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import typing as t
+from dataclasses import replace
+
+from .._base.errors import OLD_LISTS, NodeError, checked_timeout
+from .._base.packages.apt import unmet
+from .._base.packages.presets import DRIVER_PRESETS
+from .._base.services.driver import FABRIC_SERVICE, SERVICE
+from .._base.steps import Plan, Step
+from .._machine.host import Host
+from .._machine.own_files import OwnFiles
+from .._machine.packages.api import NoHold, NoWay
+from .._machine.packages.apt import OWN_SOURCES
+from .._node.gpu_record import ACTION as GPUS
+from .._node.gpu_record import PATH as GPU_RECORD
+from .._node.machine import facts as nodeinfo
+from .._node.machine.recorded import Additions, named, package_manager
+from . import distributions, taking
+from .branches import NO_VERSION, NoSupport, Version
+from .family import UNKNOWN
+from .kernel.device_nodes import FILES as DEVICE_NODES
+from .kernel.modules import MODPROBE_FILE
+from .machine.device_nodes import Nodes
+from .machine.gate import Gate
+from .machine.gpus import RecordedGpus
+from .machine.kernel import dkms, modules, signing_key, write_modprobe
+from .machine.loading import Loading
+from .machine.packages import Packages
+from .machine.sources import Node, Params, Runfile, choose_source, known_repository
+from .machine.streams import ModuleStreams
+from .machine.transaction import Transaction
+from .names import PLACE
+from .plan import plan
+from .releases import report as releases
+from .releases.source import AUTO, Source, named_source
+from .report import facts
+from .runfile import UNINSTALLER
+from .select import NoCommonVersion, UnknownVersion
+from .state import Desired, Observed, Record, parse_desired
+
+# The steps that decide what the package manager knows.
+BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
+# What is refused by lists that may be old.
+STALE = (UnknownVersion, NoCommonVersion, NoSupport)
+DATA = "/var/lib/gpu-node"
+RECORD = f"{DATA}/nvidia_driver.json"
+
+
+class DriverCapability:
+    """Keeps the driver of a node installed, held at its version and loaded."""
+
+    name = "nvidia_driver"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        values = dict(params)
+        timeout = checked_timeout(values.pop("lock_timeout"))
+        absent, meant = values["state"] == "absent", values.pop("gpu_count")
+        self._gate = Gate(host, values, absent=absent, check_mode=check_mode)
+        values["source"] = named_source(values)
+        if (values["state"], values["source"]) == ("present", "repository"):
+            values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
+        desired = parse_desired(values)
+        self._check_mode = check_mode
+        self._warnings: t.Tuple[str, ...] = ()
+        self._source = Source(values["source"], NO_VERSION)
+        self._begun = False
+        self._release = nodeinfo.os_release(host)
+        self._codename = distributions.release(self._release)
+        known = distributions.supported(self._release.get("ID", ""), self._codename)
+        self._known = known is not None
+        family = known.driver if known else UNKNOWN
+        manager = package_manager(family.name or "debian", host, timeout, "the driver", self.name)
+        self._node = node = Node(host, family, desired, manager, Additions(host, RECORD, Record))
+        self._runfile, self._streams, self._loading = (
+            Runfile(node),
+            ModuleStreams(node),
+            Loading(node),
+        )
+        self._nodes, self._gpus = Nodes(node), RecordedGpus(node, meant)
+        self._transaction = Transaction(node, self._again)
+        self._packages = Packages(node, self._transaction.adoption)
+        self._actions: t.Dict[str, t.Callable[[Params], None]] = {
+            "repair": self._transaction.repair,
+            "sources": self._packages.enable,
+            "refresh": self._packages.refresh,
+            "repository": functools.partial(node.added.write_repository, manager),
+            "stream": self._streams.enable,
+            "adopt": self._transaction.adoption.adopt,
+            "install": self._transaction.install,
+            "hold": self._transaction.hold,
+            "runfile": self._runfile.install,
+            "uninstall": self._uninstall,
+            "modprobe": self._loading.configure,
+            "load": self._load,
+            "reload": self._reload,
+            "device_nodes": self._nodes.make,
+            "persistence": functools.partial(self._loading.enable, SERVICE),
+            "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
+            "remove": self._remove,
+            GPUS: self._gpus.apply,
+        }
+
+    @property
+    def _desired(self) -> Desired:
+        return self._node.desired
+
+    @property
+    def _has_packages(self) -> bool:
+        only_checked = self._desired.state == "present" and self._desired.source == "preinstalled"
+        return self._known and not only_checked
+
+    def _again(self) -> t.Sequence[Step]:
+        """Fetch the package lists, and plan by them."""
+        self._packages.refresh({})
+        return self.plan(self.observe()).steps
+
+    def observe(self) -> Observed:
+        """Read the node: the machine, and what each part knows."""
+        machine = self._machine()
+        if (self._desired.state, self._desired.source) == ("present", AUTO):
+            self._source = choose_source(self._node, machine, packages=self._known)
+            machine = replace(machine, repository=known_repository(self._node))
+        observed = self._runfile.observe(machine)
+        if self._has_packages:
+            self._node.freshen(check_mode=self._check_mode)
+            observed = self._packages.observe(observed)
+            observed = self._streams.observe(observed) if observed.family.module else observed
+            observed = self._loading.observe(observed)
+        return self._nodes.observe(observed)
+
+    def _machine(self) -> Observed:
+        host, node = self._node.host, self._node
+        kernel = node.kernel
+        driver, devices = nodeinfo.loaded_driver(host), nodeinfo.pci_devices(host)
+        record = node.added.record
+        gpus = tuple((one.address, one.architecture) for one in devices if one.kind == "gpu")
+        bridged = bool(gpus) and bool(nodeinfo.bridges(host))
+        distribution = self._release.get("ID", "unknown")
+        return Observed(
+            family=node.family,
+            distribution=distribution,
+            codename=self._codename,
+            title=self._release.get("PRETTY_NAME", distribution),
+            kernel=kernel,
+            # A link that leads nowhere: in the RHEL family it comes with the kernel, not with its headers.
+            headers=host.status(f"/lib/modules/{kernel}/build") is not None,
+            own_kernel=host.exists(f"/lib/modules/{kernel}"),
+            gpus=gpus,
+            nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
+            bridged=bridged,
+            libraries=tuple(map(Version, nodeinfo.library_versions(host))),
+            firmware=nodeinfo.firmware_versions(host, kernel),
+            loaded=(Version(driver.version), driver.module_type) if driver else None,
+            nouveau=host.exists("/sys/module/nouveau"),
+            signing_key=signing_key(host),
+            own_sources=host.read(OWN_SOURCES),
+            record=record,
+            nvidia_installer=host.exists(UNINSTALLER),
+            refreshed=node.refreshed,
+            refresh_note=node.refresh_note,
+            users=self._gate.services.users() if driver else (),
+            reload_note=node.reload_note,
+            undone=node.undone,
+            modules=modules(host, self._desired.module_options, added=record.modprobe),
+            dkms=dkms(host),
+            repository=known_repository(node),
+            today=datetime.date.today(),
+        )
+
+    def own(self, _state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        paths = (RECORD, GPU_RECORD, OWN_SOURCES, MODPROBE_FILE, *PLACE.paths, *DEVICE_NODES)
+        there = paths if self._desired.state == "present" else ()
+        return OwnFiles(
+            self._node.host,
+            dict.fromkeys(there, 0o644),
+            (DATA,) if there else (),
+            RECORD,
+            (MODPROBE_FILE, *DEVICE_NODES),
+            ", or run with adopt: true, which takes the packages that are installed into a new one",
+        )
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan with pure functions; a warning of any plan of this run is kept to its end."""
+        try:
+            spared = self._spared(state)
+            recorded = (*spared.steps, *self._gpus.steps(state, spared.steps))
+            found = self._gate.services.around(replace(spared, steps=recorded))
+        except STALE as error:
+            # In a real run a step before would have fetched the lists.
+            if not self._check_mode or self._node.refreshed:
+                raise
+            if not self._node.preview_lists():
+                error.until = OLD_LISTS
+                raise
+            return self.plan(self.observe())
+        self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
+        return replace(found, steps=self._source.told(found.steps), warnings=self._warnings)
+
+    def _spared(self, state: Observed) -> Plan:
+        """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
+        found = self._possible(replace(state, users=()))
+        whole = self._whole(found, state)
+        if state.loaded is None or not (taking.takes(whole) or whole.reboot_required):
+            return found
+        if taking.takes(whole):
+            self._gate.services.check()
+        busy, notes = self._gate.look(state)
+        if not taking.in_the_way(busy):
+            return replace(found, warnings=(*found.warnings, *notes))
+        busy = self._gate.wait(whole, busy)
+        if not taking.in_the_way(busy):
+            return self._spared(self.observe())
+        refused = self._gate.refuse(whole, busy)
+        return refused or self._gate.about(self._possible(busy), busy, notes)
+
+    def _whole(self, found: Plan, state: Observed) -> Plan:
+        """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
+        if not found.more or self._check_mode or state.loaded is None:
+            return found
+        try:
+            return plan(replace(state, users=()), self._desired, check_mode=True)
+        except NodeError:
+            return found  # it is known once the lists are there
+
+    def _possible(self, state: Observed) -> Plan:
+        """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
+        found = plan(state, self._desired, check_mode=self._check_mode)
+        try:
+            return self._asked(found, holds=not state.lacks_locking)
+        except NoHold:
+            if self._desired.prerequisites != "install" or not state.candidate(
+                state.family.locking
+            ):
+                raise
+            return self._possible(replace(state, lacks_locking=True))
+        except NoWay as error:
+            refused = state.family.unusable(state, found.steps, str(error))
+            if not refused:
+                raise
+            words = unmet(error.cause)
+            return self._without(state, dict.fromkeys(refused, words))
+
+    def _without(self, state: Observed, refused: t.Mapping[str, str]) -> Plan:
+        words = next(iter(refused.values()))
+        try:
+            found = self._possible(replace(state, refused={**state.refused, **refused}))
+        except NodeError as second:
+            second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
+            raise
+        left = f"{', '.join(sorted(refused))} cannot be installed, and is left out: {words}"
+        return replace(found, warnings=(left, *found.warnings))
+
+    def _asked(self, found: Plan, *, holds: bool) -> Plan:
+        """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
+        if not BEFORE.isdisjoint(step.action for step in found.steps):
+            return found
+        stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
+        steps, warnings = [], [*found.warnings]
+        opened = False  # what is in a repository that a step brings cannot be asked for yet
+        for step in found.steps:
+            if step.action == "hold" and step.params["hold"] and holds and not opened:
+                self._node.manager.check_hold()
+            if step.action == "install" and not opened:
+                step, notes = self._transaction.asked(step, stream)
+                warnings += notes
+                opened = bool(step.params.get("opens"))
+            steps.append(step)
+        return replace(found, steps=tuple(steps), warnings=tuple(warnings))
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""
+        if taking.replaces(Plan((step,))) and not self._begun:
+            self._gate.last_look()
+            self._begun = True
+        if self._desired.state == "absent":
+            self._node.undone = self._node.undone or self._node.added.record
+        if not self._gate.services.apply(step):
+            self._actions[step.action](step.params)
+
+    def _uninstall(self, params: Params) -> None:
+        """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
+        if params.get("fetch"):
+            self._transaction.fetch(params["fetch"])
+        self._runfile.uninstall(params)
+
+    def _load(self, params: Params) -> None:
+        self._loading.load(params)
+        self._nodes.make_missing()
+
+    def _reload(self, params: Params) -> None:
+        self._loading.reload(params)
+        self._nodes.make_missing()
+
+    def _remove(self, params: Params) -> None:
+        """Remove what was added, by whichever source."""
+        self._loading.disable(params)
+        stays = params["stays"]
+        self._transaction.remove(params["packages"], params["back"], sources=not stays)
+        added = self._node.added
+        if added.record.stream and not stays:
+            self._streams.forget()
+        if added.record.repository and not stays:
+            added.forget_repository(self._node.manager, PLACE.paths)
+        if added.record.modprobe:
+            write_modprobe(self._node.host, "", params["kernels"])
+        if added.record.device_nodes:
+            self._nodes.remove()
+        added.forget()
+        self._gpus.apply({})
+        self._gate.services.forget()
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report versions."""
+        known = {*state.names.relevant, *self._desired.components, *state.record.before}
+        return {
+            "refused": plan.refused,
+            "source": self._source.name,
+            "source_reason": self._source.why,
+            "installed_version": releases.installed(state) or None,
+            **releases.result(state, self._desired, plan.after["packages"]),
+            "loaded_version": state.loaded[0] if state.loaded else None,
+            "loaded_module_type": state.loaded[1] if state.loaded else None,
+            "dkms": [one.describe() for one in state.dkms],
+            "node": facts(state),
+            "packages": {
+                name: package.version
+                for name, package in sorted(state.packages.items())
+                if package.installed and name in known
+            },
+        }

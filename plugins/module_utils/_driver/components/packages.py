@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's components by the names that people use, and the packages that each means on a system.
+
+DCGM's were seen in cmake/packaging.cmake of NVIDIA's DCGM 4.6, and in its installation guide what is proprietary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import typing as t
+
+from ..._base.errors import InputError
+from ..branches import Version
+from ..names import Names, part
+from ..state import Observed
+
+NAMED = ("compute", "video", "graphics", "dcgm")
+DCGM = "datacenter-gpu-manager-4"
+# The first branch of the driver for each major version of CUDA: NVIDIA's CUDA compatibility guide.
+CUDA = ((580, "13"), (525, "12"), (450, "11"))
+
+
+def cuda(version: str) -> str:
+    """Return the major version of CUDA of a driver's version or branch, empty where it is not known."""
+    number = int(Version(version).branch or 0)
+    return next((major for first, major in CUDA if number >= first), "")
+
+
+def dcgm(major: str, *, proprietary: bool = True) -> t.Tuple[str, ...]:
+    """Return the packages of DCGM; those for a major version of CUDA, or ``all``, are for its diagnostics.
+
+    What is proprietary has the profiling metrics.
+    """
+    kinds = ["", "-proprietary"] if proprietary else [""]
+    found = [f"{DCGM}{kind or '-core'}" for kind in kinds]
+    found += [f"{DCGM}{kind}-cuda{major}" for kind in kinds if major and major != "all"]
+    found += [f"{DCGM}-cuda-all"] if major == "all" else []
+    return tuple(found)
+
+
+ALL_DCGM = tuple(dict.fromkeys(name for _first, one in CUDA for name in dcgm(one)))
+
+
+def packages(names: Names, component: str, version: str = "") -> t.Tuple[str, ...]:
+    """Return the packages of a component; ``version`` is the driver's, as far as it is known."""
+    if component == "compute":
+        return names.user_space
+    if component == "dcgm":
+        return dcgm(cuda(version))
+    return names.parts.get(component, ())
+
+
+def named(wanted: t.Iterable[str]) -> t.List[str]:
+    """Return those that are components rather than packages, in the order of their kinds."""
+    there = set(wanted)
+    return [one for one in NAMED if one in there]
+
+
+def extend(names: Names, wanted: t.Sequence[str], version: str = "") -> Names:
+    """Return the names with the components' packages in the user space."""
+    found = [name for one in named(wanted) for name in packages(names, one, version)]
+    loose = {name for name in found if name.startswith(DCGM)}
+    return dataclasses.replace(
+        names,
+        user_space=tuple(dict.fromkeys((*names.user_space, *found))),
+        loose=names.loose | loose,
+    )
+
+
+def chosen(names: Names, wanted: t.Sequence[str]) -> t.Tuple[str, ...]:
+    """Return the packages of the user space: components' and named ones, or named ones alone."""
+    plain = tuple(one for one in wanted if one not in NAMED)
+    return (*names.user_space, *plain) if len(plain) < len(wanted) or not wanted else plain
+
+
+def together(observed: Observed, wanted: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return the version of DCGM's packages where one of them is to come: they fit each other at the same one only."""
+    names = [one for one in wanted if one.startswith(DCGM)]
+    if all(map(observed.installed, names)):
+        return {}
+    candidates = {name: observed.candidate(name) for name in names}
+    return {name: one for name, one in candidates.items() if one}
+
+
+def check_name(name: str) -> None:
+    """Refuse what can only be a misspelt component."""
+    near = difflib.get_close_matches(name, NAMED, 1, 0.75) if name not in NAMED else []
+    if near and name.isalpha():
+        raise InputError.of("components", name, f"{near[0]}, or the name of a package")
+
+
+def _stem(package: str) -> str:
+    return re.sub(r"-G\d\d$", "", part(package))
+
+
+def dropped(names: Names, wanted: t.Sequence[str], requested: t.Iterable[str]) -> t.List[str]:
+    """Return those of the packages that were asked for that belong to components which are no longer wanted.
+
+    ``names`` have the components that are wanted.
+    """
+    stems = {_stem(one) for parts in names.parts.values() for one in parts}
+    keep = {_stem(one) for one in chosen(names, wanted)}
+    return sorted(
+        one
+        for one in requested
+        if (_stem(one) in stems and _stem(one) not in keep)
+        or (one.startswith(DCGM) and one not in chosen(names, wanted))
+    )

@@ -1,0 +1,248 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages for SUSE, whose kernel modules (KMP) are of the version <driver>_k<kernel>.
+
+A build serves that kernel and later ones of its service pack, until SUSE breaks the kernel's ABI. There is one build on
+a node at a time, for all of its kernels.
+
+The components are in nvidia-driver-G06.spec of openSUSE: NVENC and NVDEC come with nvidia-compute, nvidia-video is X's.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing as t
+
+from ..._base.packages.package import Policy
+from .. import branches as driver_branches
+from ..branches import Version
+from ..family import Family
+from ..kernel.kernels import newer, order
+from ..names import Names, Offer, Wanted, fabric
+from ..select import Choice, NoCommonVersion, built
+from ..state import Desired, Observed
+
+GENERATIONS = ("G07", "G06")
+NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation
+# SUSE signs one build for each of NVIDIA's two repositories, CUDA's and the one for desktops; each has the
+# user space of its own versions only. What follows is NVIDIA's own, as modules or as sources for DKMS.
+KERNEL = {
+    "open": (
+        "nvidia-open-driver-{}-signed-cuda-kmp-{}",
+        "nvidia-open-driver-{}-signed-kmp-{}",
+        "nvidia-open-driver-{}-kmp-{}",
+        "nvidia-open-driver-{}",
+    ),
+    "proprietary": ("nvidia-driver-{}-kmp-{}", "nvidia-driver-{}"),
+}
+UTILITIES = "nvidia-compute-utils-{}"
+DAEMON = "nvidia-persistenced"
+BUILT_FOR = re.compile(r"_k(\d[\w.]*)-[^-]+$")
+GENERATION = re.compile(r"^nvidia-.*-(G\d\d)(?:-|$)")
+
+
+class NoModules(NoCommonVersion):
+    """What is installed has no modules for the running kernel, and the package lists have none either."""
+
+
+def kernel_flavour(kernel: str) -> str:
+    """Return the flavour that the name of a running kernel ends with, such as default or azure."""
+    match = re.search(r"-([a-z][a-z0-9]*|64kb)$", kernel)
+    return match[1] if match else "default"
+
+
+def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[Version]:
+    """Return the driver's versions that packages share."""
+    found = [policies[name].versions if name in policies else () for name in names]
+    return frozenset.intersection(*(frozenset(map(Version.of, versions)) for versions in found))
+
+
+def built_for(version: str) -> str:
+    """Return the kernel that a build is made for, without its flavour; empty where the version does not say."""
+    found = BUILT_FOR.search(version)
+    return found[1].replace("_", "-") if found else ""
+
+
+def _nearest(versions: t.Iterable[str], kernel: str) -> t.List[str]:
+    """Return the builds that are not for newer kernels, the nearest first."""
+    found = [one for one in versions if order(built_for(one)) <= order(kernel)]
+    return sorted(found, key=lambda one: order(built_for(one)), reverse=True)
+
+
+def _builds(observed: Observed, package: str, driver: t.Optional[str]) -> t.List[str]:
+    return [
+        one for one in observed.versions(package) if built_for(one) and Version.of(one) == driver
+    ]
+
+
+def build(observed: Observed, package: str, driver: str) -> t.Optional[str]:
+    """Return the build of a version of the driver for the running kernel, None where there is none.
+
+    What is installed stays where it has modules for that, and where an update has brought it for a newer kernel while
+    the driver of before is loaded.
+    """
+    found, have = _builds(observed, package, driver), observed.installed(package)
+    updated = observed.loaded is not None and bool(_served(observed))
+    if have in found and (updated or observed.kernel not in observed.modules.bare):
+        return have
+    return next((one for one in _nearest(found, observed.kernel) if one != have), None)
+
+
+def helping(observed: Observed, package: str, driver: t.Optional[str], kernel: str) -> str:
+    """Return the build of a version of the driver that a kernel without modules would get, empty without one."""
+    have = observed.installed(package) or ""
+    found = _nearest(_builds(observed, package, driver), kernel)
+    return next((one for one in found if order(built_for(one)) > order(built_for(have))), "")
+
+
+def _bare(observed: Observed, package: str, version: t.Optional[str]) -> bool:
+    """Tell whether a build is installed and the running kernel cannot use it."""
+    there = version is not None and version == observed.installed(package)
+    return there and bool(built_for(version or "")) and observed.kernel in observed.modules.bare
+
+
+def _served(observed: Observed) -> t.List[str]:
+    """Return the newer kernels that have modules, newest first."""
+    return [one for one in newer(observed) if one not in observed.modules.bare]
+
+
+def generation(package: str) -> str:
+    """Return the generation in the name of a part of SUSE's driver, as G06, empty where it has none."""
+    found = GENERATION.match(package)
+    return found[1] if found else ""
+
+
+def usable(observed: Observed, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
+    """Return those of the driver's versions that the running kernel has a build of, all where there is none."""
+    return [one for one in drivers if build(observed, package, one)] or drivers
+
+
+def useless(observed: Observed, package: str, version: t.Optional[str]) -> bool:
+    """Tell whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
+    bare = observed.loaded is None and _bare(observed, package, version)
+    return bare and not _served(observed)
+
+
+def _no_modules(observed: Observed, package: str, version: str) -> NoModules:
+    able = [one for one in observed.modules.kernels if one not in observed.modules.bare]
+    boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
+    return NoModules(
+        f"{package} {version} has no modules for the running kernel {observed.kernel}",
+        cause="the kernel's symbols are others than those it was built with, and the package sources offer no build "
+        "for them",
+        hint=f"{boot}wait for one, or set load to false",
+    )
+
+
+class Suse(Family):
+    """SUSE: two generations of the driver's packages, and kernel modules that are built for one kernel each."""
+
+    name = "suse"
+    pattern = r"nvidia-(?:open-)?driver-G\d+(?:-(?:signed-)?(?:cuda-)?kmp-\w+)?"
+    builds = True
+    kernels = r"kernel-(?:default|azure|64kb|rt)"
+
+    def candidates(self, kernel: str) -> t.Tuple[str, ...]:
+        """Return every package that decides about the names."""
+        flavour = kernel_flavour(kernel)
+        found = [
+            form.format(one, flavour)
+            for one in GENERATIONS
+            for form in (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
+        ]
+        return (DAEMON, *found)
+
+    def names(self, offered: Offer, wanted: Wanted) -> Names:
+        """Return the packages whose kernel modules and user space have a version in common.
+
+        What is installed stays where it fits.
+        """
+        flavour = kernel_flavour(wanted.kernel)
+        version = Version.of(wanted.version or driver_branches.last(wanted.gpus))
+        older = int(version.branch or NEWER_FROM) < NEWER_FROM
+        policies = dict(offered.policies)
+        for name in offered.installed.keys() & set(self.candidates(wanted.kernel)):
+            found = policies.get(name, Policy(None, ()))
+            policies[name] = found._replace(versions=(*found.versions, offered.installed[name]))
+
+        def rank(package: str, generation: str) -> int:
+            both = _common(policies, package, UTILITIES.format(generation))
+            return 0 if any(one.fits(version) for one in both) else 1 if both else 2
+
+        def package(generation: str, of: str) -> str:
+            def place(name: str) -> t.Tuple[int, bool, bool]:
+                return rank(name, generation), name not in offered.installed, name not in policies
+
+            return min((form.format(generation, flavour) for form in KERNEL[of]), key=place)
+
+        generation = min(
+            GENERATIONS,
+            key=lambda one: (
+                rank(package(one, wanted.module_type), one),
+                not any(f"-{one}" in name for name in offered.installed),
+                UTILITIES.format(one) not in policies,
+                older == (one == GENERATIONS[0]),
+            ),
+        )
+        utilities = UTILITIES.format(generation)
+        # Older utilities have the persistence daemon in them.
+        both = _common(policies, DAEMON, utilities)
+        daemon = DAEMON if any(one.fits(version) for one in both) else utilities
+        kernel = {of: package(generation, of) for of in KERNEL}
+        compute = f"nvidia-compute-{generation}"
+        return Names(
+            title="SUSE",
+            kernel=kernel,
+            user_space=tuple(dict.fromkeys((compute, utilities, daemon))),
+            persistenced=daemon,
+            signed=frozenset(name for name in kernel.values() if "-signed-" in name),
+            parts={"video": (compute,), "graphics": (f"nvidia-gl-{generation}",)},
+            headers=""
+            if "-kmp-" in kernel[wanted.module_type]
+            else f"kernel-{flavour}-devel={{bare}}",
+            headers_first=True,
+            **fabric(offered, wanted),
+        )
+
+    def choose(self, observed: Observed, desired: Desired, kind: str) -> Choice:
+        """Choose of the driver's versions one that the running kernel has a build of, where there is any."""
+        kernel = observed.names.kernel[kind]
+        found = built(observed, desired, kind, functools.partial(usable, observed, kernel))
+        if found.version is None:
+            return found
+        chosen = found.targets[kernel] or ""
+        if chosen != desired.version:
+            chosen = build(observed, kernel, found.version) or chosen
+        if desired.load and observed.gpus and useless(observed, kernel, chosen):
+            raise _no_modules(observed, kernel, chosen)
+        return found._replace(targets={**found.targets, kernel: chosen})
+
+    def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
+        """Return the parts of other generations than that of the targets; their parts exclude each other."""
+        wanted = {generation(one) for one in targets} - {""}
+        return {one for one in names if wanted and generation(one) not in {"", *wanted}}
+
+    def waits(self, observed: Observed, choice: Choice) -> str:
+        """Say that the modules are there for a newer kernel only, which is to be booted."""
+        kernels = _served(observed)
+        if not kernels or not _bare(observed, choice.kernel, choice.targets.get(choice.kernel)):
+            return ""
+        return (
+            f"the running kernel {observed.kernel} has no modules of the driver: boot {kernels[0]}, which has "
+            "them"
+        )
+
+    def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
+        """Say which build a kernel without modules would get, if there is one."""
+        found = helping(observed, choice.kernel, choice.version, kernel)
+        if not found:
+            return super().remedy(observed, choice, kernel)
+        return (
+            f"; {choice.kernel} {found} is built for it. Next step: boot it and run again, which takes "
+            "that build, or remove that kernel"
+        )
+
+
+SUSE = Suse()

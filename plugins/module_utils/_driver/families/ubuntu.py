@@ -1,0 +1,400 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages in Ubuntu, and in NVIDIA's repository for it; Ubuntu has kernel modules that are prebuilt.
+
+A package of these is of one kernel and in the kernel's versions. The lower bound of what it needs of
+nvidia-kernel-common is the driver's version that it is built for; that newer ones satisfy the bound too does
+not make its modules work with them.
+
+The components are in debian/templates/control.in of NVIDIA's ubuntu-packaging-nvidia-driver; their names without
+branch, from 590 on, in the rename table of NVIDIA's Driver Installation Guide.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._base.steps import Step
+from .. import branches as driver_branches
+from .. import select
+from ..adoption.found import taken
+from ..branches import NO_VERSION, Version
+from ..family import Family, otherwise
+from ..kernel.kernels import flavours, newer, order
+from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, part
+from ..select import Choice
+from ..state import Desired, Observed, Record
+
+EXACT = re.compile(r"(\S+) \(= (\S+)\)")
+OBJECTS = "linux-objects-nvidia-"
+PREBUILT = "linux-modules-nvidia-"
+# What says whether a branch is a server's or a desktop's.
+MAIN = re.compile(r"(?:libnvidia-compute|nvidia-kernel-common|nvidia-dkms)-\d+(-server)?(?:-open)?")
+# The flavour of kernels that a tracking package follows.
+TRACKED = r"(?!server|open)[a-z].*"
+TRACKING = re.compile(rf"{PREBUILT}\d+(?:-server)?(?:-open)?-{TRACKED}")
+# What needs DKMS's modules, or a tracking package in their place.
+WHOLE = re.compile(r"nvidia-driver-\d+(?:-server)?(?:-open)?")
+# Server branches live longest.
+SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
+BRANCH = re.compile(r"nvidia-dkms-(\d+)(-open)?")
+INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server|nvidia-dkms-(\d+)(?:-open)?")
+DESKTOP = re.compile(r"libnvidia-compute-(\d+)")
+COMMON: t.Dict[str, t.Any] = {
+    "title": "Ubuntu",
+    "headers": "linux-headers-{}",
+}
+
+
+def branches(
+    names: t.Iterable[str], module_type: str, pattern: t.Pattern[str] = SERVER
+) -> t.Tuple[Version, ...]:
+    """Return the branches that have the kernel modules of a module type, newest first."""
+    ending = "-open" if module_type == "open" else None
+    matches = [match for match in map(pattern.fullmatch, names) if match and match[2] == ending]
+    return tuple(sorted({Version(match[1]) for match in matches}, key=int, reverse=True))
+
+
+def _is_unsupported(offered: Offer, branch: str, wanted: Wanted) -> bool:
+    """Tell whether Ubuntu leaves a branch to its community, as those in multiverse."""
+    kind = "-open" if wanted.module_type == "open" else ""
+    name = f"nvidia-dkms-{branch}{wanted.ending}{kind}"
+    return offered.components.get(name) in ("multiverse", "universe")
+
+
+def _server(offered: Offer, wanted: Wanted) -> Names:
+    desktop = not wanted.ending
+    known = branches(offered.names, wanted.module_type, BRANCH if desktop else SERVER)
+    able = driver_branches.able(known, wanted.gpus) or known
+    able = sorted(able, key=lambda one: _is_unsupported(offered, one, wanted))
+    matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
+    there = [match[1] for match in matches if match and match[1]]
+    have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
+    found = [wanted.version.branch, *have, *able, NO_BRANCH]
+    branch = next(filter(None, found))
+    server = f"{branch}{wanted.ending}"
+    endings = {"open": f"{server}-open", "proprietary": server}
+    prebuilt = {
+        key: f"linux-modules-nvidia-{ending}-{wanted.kernel}" for key, ending in endings.items()
+    }
+    user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
+    return Names(
+        **COMMON,
+        **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", of=branch),
+        kernel={key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
+        prebuilt=prebuilt,
+        signed=frozenset(prebuilt.values()),
+        anchor=f"nvidia-kernel-common-{server}",
+        user_space=tuple(f"{name}-{server}" for name in user_space),
+        persistenced=f"nvidia-compute-utils-{server}",
+        parts=_parts(f"-{server}"),
+        components=("restricted", "multiverse"),
+        companion=(f"libnvidia-cfg1-{server}",),
+        sources={"": f"nvidia-graphics-drivers-{server}"},
+        branches=known,
+        branch=branch,
+    )
+
+
+def _parts(suffix: str) -> t.Dict[str, t.Tuple[str, ...]]:
+    return {
+        "video": (f"libnvidia-decode{suffix}", f"libnvidia-encode{suffix}"),
+        "graphics": (f"libnvidia-gl{suffix}",),
+    }
+
+
+def _repository(offered: Offer, wanted: Wanted) -> Names:
+    known = branches(offered.names, wanted.module_type, BRANCH)
+    unified = (
+        "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
+    ) in offered.names
+    have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
+    asked = (wanted.version or driver_branches.last(wanted.gpus)).branch
+    branch = asked or next((one for one in known if one in have), "")
+    if branch not in known:
+        branch = "" if unified or not known else branch or known[0]
+    suffix = f"-{branch}" if branch else ""
+    persistenced = f"nvidia-compute-utils{suffix}"
+    if persistenced not in offered.names and "nvidia-persistenced" in offered.names:
+        persistenced = "nvidia-persistenced"
+    utilities = f"nvidia-utils{suffix}"
+    others = (utilities,) if utilities in offered.names else ()
+    return Names(
+        **COMMON,
+        **fabric(offered, wanted, of=branch),
+        kernel={"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"},
+        user_space=(f"libnvidia-compute{suffix}", persistenced, *others),
+        persistenced=persistenced,
+        parts=_parts(suffix),
+        branches=() if unified else known,
+        branch=branch,
+        alike=PREFERRED,
+    )
+
+
+def built_for(needs: t.Iterable[str], anchor: str) -> Version:
+    """Return the version of the driver by what a package needs of the anchor, empty where it does not say."""
+    pattern = re.compile(re.escape(anchor) + r" \(>= (\S+)\)")
+    found = [match[1] for match in map(pattern.fullmatch, needs) if match]
+    return Version.of(f"{found[0]}-") if found else NO_VERSION
+
+
+def builds(observed: Observed, package: str) -> t.Dict[str, Version]:
+    """Return the driver's version of each version of a package, newest first, empty where it is not known."""
+    needs = observed.relations.get(package, {})
+    return {
+        one: built_for(needs.get(one, ()), observed.names.anchor)
+        for one in observed.versions(package)
+    }
+
+
+def build(observed: Observed, package: str, version: str) -> t.Optional[str]:
+    """Return the package's version to have for a version of the driver: what is there, else apt's choice."""
+    if package in observed.refused:
+        return None
+    found = [one for one, driver in builds(observed, package).items() if driver in ("", version)]
+    preferred = [observed.installed(package), observed.candidate(package), *found]
+    return next((one for one in preferred if one in found), None)
+
+
+def of_kernel(observed: Observed, kind: str, kernel: str) -> str:
+    """Return the package that has the modules of a kernel, empty where there are none of the kind."""
+    name = observed.names.prebuilt.get(kind, "")
+    return name[: -len(observed.kernel)] + kernel if name.endswith(observed.kernel) else ""
+
+
+def waiting(observed: Observed, kind: str) -> t.Tuple[Version, str]:
+    """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
+    version = observed.driver(observed.names.anchor)
+    for kernel in newer(observed):
+        package = of_kernel(observed, kind, kernel)
+        if builds(observed, package).get(observed.installed(package) or "") == version:
+            return version, kernel
+    return NO_VERSION, ""
+
+
+def covered(observed: Observed, kind: str, version: str) -> int:
+    """Return how many of the newer kernels have modules that are built for a version."""
+    packages = [of_kernel(observed, kind, one) for one in newer(observed)]
+    return sum(build(observed, one, version) is not None for one in packages)
+
+
+def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
+    """Return the packages for a version, each with its own: of the running kernel, newer ones, and the one before.
+
+    ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
+    """
+    names = [of_kernel(observed, kind, one) for one in (observed.kernel, *newer(observed))]
+    names += _before(observed, kind)
+    found = {name: build(observed, name, version) for name in names}
+    chosen = {name: one for name, one in found.items() if one is not None}
+    return {**chosen, **_tracking(observed, kind, chosen, follow=follow)}
+
+
+def exactly(observed: Observed, chosen: t.Mapping[str, t.Optional[str]]) -> t.Dict[str, str]:
+    """Return the versions of what chosen modules need in one version only: their signatures and objects."""
+    needs = (observed.relations.get(name, {}).get(one or "", ()) for name, one in chosen.items())
+    found = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
+    return {match[1]: match[2] for match in found if match[1] not in chosen}
+
+
+def _before(observed: Observed, kind: str) -> t.List[str]:
+    """Return the package that this module has added for the kernel before the running one.
+
+    Those of older kernels would keep them on the node for ever, and fill /boot.
+    """
+    start, running = of_kernel(observed, kind, ""), order(observed.kernel)
+    kernels = [name[len(start) :] for name in observed.record.packages if name.startswith(start)]
+    older = [one for one in kernels if one[:1].isdigit() and order(one) < running]
+    there = [one for one in older if observed.installed(f"{start}{one}")]
+    return [f"{start}{one}" for one in sorted(there, key=order)[-1:]]
+
+
+def tracking(observed: Observed, kind: str) -> t.List[str]:
+    """Return the names that tracking packages of the driver would have, and those that are installed."""
+    start = of_kernel(observed, kind, "")
+    pattern = re.compile(re.escape(start) + TRACKED)
+    there = (one for one in filter(pattern.fullmatch, observed.packages) if observed.installed(one))
+    named = (f"{start}{one}" for one in flavours(observed))
+    return [*dict.fromkeys((*named, *there))] if start else []
+
+
+def _tracking(
+    observed: Observed, kind: str, chosen: t.Mapping[str, str], *, follow: bool
+) -> t.Dict[str, str]:
+    """Return the tracking packages at a version that needs what was chosen, and nothing else."""
+    exact = {f"{name} (= {version})" for name, version in chosen.items()}
+    found = {}
+    for name in tracking(observed, kind):
+        needs = observed.relations.get(name, {})
+        fitting = [one for one in observed.versions(name) if exact & set(needs.get(one, ()))]
+        if fitting and name not in observed.refused and (follow or observed.installed(name)):
+            installed = observed.installed(name)
+            found[name] = installed if installed in fitting else fitting[0]
+    return found
+
+
+def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
+    """Choose with prebuilt modules of the running kernel, None where they are built for none of the versions."""
+    known = observed.names
+    names = select.package_names(observed, desired, kind, kernel)
+    there, boot = waiting(observed, kind)
+    unknown = select.not_offered(observed, names)
+    if unknown and (unknown != (kernel,) or not boot):
+        return select.awaited(observed, desired, kind, kernel, unknown)
+    names = tuple(one for one in names if one != kernel)
+    matched, versions = select.common(observed, desired, names, known.anchor)
+    fits = [one for one in versions if build(observed, kernel, one) is not None]
+    boot = "" if there in fits else boot
+    versions = [one for one in versions if one in fits or (boot and one == there)]
+    if not versions:
+        return None
+    version = _first(observed, kind, versions, matched)
+    chosen = select.assigned(observed, desired, kind, names, matched, version)
+    tracked = any(TRACKING.fullmatch(one) for one in taken(observed, desired))
+    chosen.update(targets(observed, kind, version, follow=not desired.hold or tracked))
+    if _needs_dkms(observed, kind, chosen):
+        return None
+    boot = boot if version == there else ""
+    have = observed.installed(kernel)
+    chosen.update({kernel: have} if boot and have else {})
+    needs = exactly(observed, chosen)
+    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, needs)
+
+
+def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> bool:
+    """Tell whether apt would bring DKMS's modules as well, for a metapackage that knows no others."""
+    tracks = tracking(observed, kind)
+    fits = any(one in chosen or observed.installed(one) for one in tracks)
+    return not fits and any(WHOLE.fullmatch(one) for one in chosen)
+
+
+def _first(
+    observed: Observed, kind: str, versions: t.Sequence[Version], matched: t.Sequence[str]
+) -> Version:
+    """Return the version that is installed, else the first of those with modules for most of the newer kernels."""
+    have = {*map(observed.driver, matched)}
+    if versions[0] in have:
+        return versions[0]
+    return max(versions, key=lambda one: covered(observed, kind, one))
+
+
+class Ubuntu(Family):
+    """Ubuntu: branches with names of their own, and prebuilt kernel modules."""
+
+    name = "ubuntu"
+    apt = True
+    pattern = rf"nvidia-dkms(?:-open)?|(?:nvidia-dkms|linux-modules-nvidia)-(?:\d+|{NO_BRANCH}).*"
+    archive = "Ubuntu's component restricted"
+
+    def names(self, offered: Offer, wanted: Wanted) -> Names:
+        """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
+        return (_repository if wanted.repository else _server)(offered, wanted)
+
+    def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
+        """Return what tells which branches there are."""
+        return ("nvidia-",)
+
+    def modules(self, names: t.Iterable[str]) -> t.Tuple[str, ...]:
+        """Return the packages that have the kernel modules of a branch."""
+        return tuple(sorted(one for one in names if SERVER.fullmatch(one) or BRANCH.fullmatch(one)))
+
+    def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
+        """Return -server, or nothing where a desktop's packages were taken over."""
+        if any(mark(one).endswith("-server") for one in desired.components):
+            return "-server"
+        fresh = [one for one in installed if one not in record.packages] if desired.adopt else []
+        for names in (record.before, fresh):
+            found = {match[1] for match in map(MAIN.fullmatch, names) if match}
+            if found:
+                return "-server" if "-server" in found else ""
+        return "-server"
+
+    def asked(self, observed: Observed) -> t.Set[str]:
+        """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
+        names, kernels = observed.names, (observed.kernel, *newer(observed))
+        found = {of_kernel(observed, kind, one) for kind in names.prebuilt for one in kernels}
+        found |= {one for kind in names.prebuilt for one in tracking(observed, kind)}
+        found |= {one for one in observed.record.packages if one.startswith(PREBUILT)}
+        return {one for one in found if one and NO_BRANCH not in one} if names.prebuilt else set()
+
+    def choose(self, observed: Observed, desired: Desired, kind: str) -> Choice:
+        """Choose prebuilt modules, in a version that they are built for, before those that DKMS builds.
+
+        Where these have no fitting version, it is said what prebuilt ones are built for.
+        """
+        known = observed.names
+        if known.branches and known.branch not in known.branches:
+            expected = f"a branch that the sources offer with {kind} kernel modules: "
+            raise select.unknown_version(desired, f"{expected}{', '.join(known.branches)}")
+        ready = known.prebuilt.get(kind, "")
+        offered = waiting(observed, kind)[1] or (
+            observed.versions(ready) and ready not in observed.refused
+        )
+        use = ready and offered and not observed.installed(known.kernel[kind])
+        found = _choose(observed, desired, kind, ready) if use else None
+        try:
+            return found or select.built(observed, desired, kind)
+        except select.UnknownVersion as error:
+            versions = sorted({one for one in builds(observed, ready).values() if one})
+            if versions:
+                error.cause += f"; {ready} is built for {', '.join(versions)}"
+            raise
+
+    def unusable(self, observed: Observed, steps: t.Iterable[Step], words: str) -> t.List[str]:
+        """Return the prebuilt modules among what is to be installed that a refusal names, all where it names none."""
+        start = tuple({of_kernel(observed, kind, "") for kind in observed.names.prebuilt} - {""})
+        names = [name for step in steps for name in step.params.get("packages", ())]
+        ready = [name for name in names if start and name.startswith(start)]
+        ready = [name for name in ready if name not in observed.refused]
+        return [name for name in ready if name in words] or ready
+
+    def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
+        """Return the parts of other branches."""
+        parts = {part(name) for name in targets}
+        return {one for one in names if part(one) in parts}
+
+    def alike(self, observed: Observed, kind: str, package: str) -> bool:
+        """Tell whether a package has prebuilt modules of the wanted branch and type."""
+        start = of_kernel(observed, kind, "")
+        return bool(start) and package.startswith(start) and self.type_of(package) == kind
+
+    def tracks(self, observed: Observed, kind: str) -> bool:
+        """Tell whether a package is installed that brings the prebuilt modules of new kernels."""
+        return any(map(observed.installed, tracking(observed, kind)))
+
+    def objects(
+        self, observed: Observed, drop: t.Iterable[str], taken: t.Collection[str]
+    ) -> t.List[str]:
+        """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
+        names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
+        ours = {*observed.record.packages, *taken}
+        return [
+            one
+            for one in names
+            if one.startswith(OBJECTS) and one in ours and observed.installed(one)
+        ]
+
+    def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
+        """Say which prebuilt modules a kernel lacks, and whether there are any for it."""
+        if not choice.prebuilt:
+            return super().remedy(observed, choice, kernel)
+        missing = of_kernel(observed, choice.kind, kernel)
+        found = builds(observed, missing)
+        versions = sorted({one for one in found.values() if one})
+        if versions:
+            return (
+                f"; its modules are built for {', '.join(versions)}. Next step: boot it and run again, "
+                "which takes that version, or remove that kernel; hold_kernel: true keeps such kernels away"
+            )
+        if not found:
+            return (
+                f"; the sources have no {missing}. Next step: refresh the package lists and run again, "
+                "or remove that kernel; hold_kernel: true keeps such kernels away"
+            )
+        return otherwise(missing)
+
+
+UBUNTU = Ubuntu()

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""NVIDIA's device nodes: whatever udev rules a driver comes with, they are there after bring-up and after each boot.
+
+Debian's packages have no udev rule that makes them (nvidia-kernel-common 20240109-1): nvidia-modprobe does, once a
+program uses CUDA, which in containers it cannot.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._base.boot import BEFORE, SANDBOX, unit_file
+from ..._base.steps import Step
+
+UNIT = "gpu-device-nodes.service"
+PROGRAM = "/etc/gpu-node/device-nodes"
+LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
+# Seconds after which the unit counts as started, so that a driver that hangs keeps no kubelet waiting.
+PATIENCE = 3
+# It makes what nvidia-modprobe would (NVIDIA/nvidia-modprobe, modprobe-utils): what the driver shows in /proc has
+# majors, minors, modes and owners, and 195, 254 and 255 are fixed.
+TEXT = r"""#!/bin/sh
+# Written by gpu.node.nvidia_driver. usage: device-nodes check|make|boot [ROOT]
+# check prints the device nodes of NVIDIA's driver that are missing, make loads nvidia-uvm and makes them. boot does so
+# under systemd, which is told after PATIENCE seconds that it is done, and waits for DKMS where that still builds.
+set -u
+verb=$1 root=${2:-} status=0
+if [ "$verb" = boot ]; then
+  { sleep "$PATIENCE" && systemd-notify --ready; } >/dev/null 2>&1 &
+  until sh "$0" make "$root"; do
+    case $(systemctl show --property=Job --value dkms.service) in "" | 0) status=1 && break ;; esac
+    sleep 5
+  done
+  kill $! 2>/dev/null
+  systemd-notify --ready
+  exit $status
+fi
+driver=$root/proc/driver/nvidia
+if [ "$verb" = make ] && ! grep -q ' nvidia-uvm$' "$root/proc/devices"; then
+  modprobe nvidia-uvm && grep -q ' nvidia-uvm$' "$root/proc/devices" || exit 1
+fi
+[ -r "$driver/params" ] || exit 0
+modeset=0
+[ -e "$root/sys/module/nvidia_modeset" ] && modeset=1
+
+# Lines of path, major and minor (hexadecimal), mode and owner. Options of the driver say who makes nodes, and how.
+# shellcheck disable=SC2046
+wanted=$(awk -v modeset=$modeset '
+  function node(name, major, minor, mode, owner) {
+    printf "%s %x %x %o %s\n", name, major, minor, mode, owner
+  }
+  FILENAME ~ /\/devices$/ { if (NF == 2) major[$2] = $1; next }
+  FILENAME ~ /\/params$/ { option[$1] = $2; next }
+  /^Device Minor:/ { gpus[$NF] = 1 }
+  /^DeviceFile/ { capability[FILENAME, $1] = $2; files[FILENAME] = 1 }
+  END {
+    if (option["ModifyDeviceFiles:"] != "0") {
+      mode = option["DeviceFileMode:"]
+      owner = option["DeviceFileUID:"] ":" option["DeviceFileGID:"]
+      node("nvidiactl", 195, 255, mode, owner)
+      if (modeset) node("nvidia-modeset", 195, 254, mode, owner)
+      for (one in gpus) node("nvidia" one, 195, one, mode, owner)
+      uvm = major["nvidia-uvm"]
+      node("nvidia-uvm", uvm, 0, mode, owner)
+      node("nvidia-uvm-tools", uvm, 1, mode, owner)
+    }
+    if (major["nvidia-caps"]) for (one in files) if (capability[one, "DeviceFileModify:"] == "1") {
+      minor = capability[one, "DeviceFileMinor:"]
+      node("nvidia-caps/nvidia-cap" minor, major["nvidia-caps"], minor, capability[one, "DeviceFileMode:"], "0:0")
+    }
+  }' "$root/proc/devices" "$driver/params" $(find "$driver/gpus" "$driver/capabilities" -type f 2>/dev/null) | sort)
+have=$(cd "$root/dev" && stat -c '%n %t %T' nvidia* nvidia-caps/* 2>/dev/null)
+
+while read -r name major minor mode owner; do
+  case "
+$have
+" in *"
+$name $major $minor
+"*) continue ;; esac
+  path=$root/dev/$name
+  if [ "$verb" = check ]; then
+    echo "/dev/$name"
+    continue
+  fi
+  mkdir -p "${path%/*}" && rm -f "$path.new" &&
+    mknod -m "$mode" "$path.new" c "0x$major" "0x$minor" && chown "$owner" "$path.new" &&
+    mv -f "$path.new" "$path" || status=1
+  if command -v restorecon >/dev/null; then restorecon "$path"; fi
+done <<END
+$wanted
+END
+exit $status
+"""
+UNIT_TEXT = f"""\
+# Written by gpu.node.nvidia_driver.
+[Unit]
+Description=Make the device nodes of NVIDIA GPUs (gpu.node)
+Documentation=https://github.com/gpu-node/gpu.node
+After=systemd-modules-load.service systemd-udev-settle.service
+Before=nvidia-persistenced.service gpu-mig.service gpu-cdi.service nvidia-cdi-refresh.service slurmd.service
+Before={BEFORE}
+ConditionPathExists={PROGRAM}
+
+[Service]
+Type=notify
+NotifyAccess=all
+RemainAfterExit=yes
+Environment=PATIENCE={PATIENCE}
+ExecStart=/bin/sh {PROGRAM} boot
+TimeoutStartSec=180
+RuntimeMaxSec=900
+
+{SANDBOX}
+[Install]
+WantedBy=multi-user.target
+"""
+FILES = {PROGRAM: TEXT, unit_file(UNIT): UNIT_TEXT}
+
+
+class Access(t.NamedTuple):
+    """Who may open a device node: its mode, and its owner as uid and gid."""
+
+    mode: int
+    uid: int
+    gid: int
+
+
+class Differing(t.NamedTuple):
+    """A device node to which somebody has given another mode or owner than the driver's options say."""
+
+    path: str
+    has: Access
+    meant: Access
+
+    def __str__(self) -> str:
+        has, meant = self.has, self.meant
+        return (
+            f"{self.path} has mode {has.mode:04o} and owner {has.uid}:{has.gid}, not {meant.mode:04o} and "
+            f"{meant.uid}:{meant.gid}"
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether somebody whom the options let open it can't."""
+        return bool(self.meant.mode & ~self.has.mode) or self.has[1:] != self.meant[1:]
+
+
+class DeviceNodes(t.NamedTuple):
+    """The nodes that are missing or not as meant, where the driver is loaded; whether they are made at each boot."""
+
+    missing: t.Tuple[str, ...] = ()
+    at_boot: bool = True
+    differing: t.Tuple[Differing, ...] = ()
+
+
+NOTHING_MISSING = DeviceNodes()
+# Those of which the options tell; each capability of MIG has its own.
+OF_OPTIONS = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)")
+SAY_SO = (
+    "or, if it is meant, say so by NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID in "
+    "nvidia_driver_module_options"
+)
+
+
+def meant(params: str) -> t.Optional[Access]:
+    """Return what the loaded driver's options say of its nodes, None where they leave them to others."""
+    found = dict(re.findall(r"^(\w+): (\d+)$", params, re.M))
+    names = ("DeviceFileMode", "DeviceFileUID", "DeviceFileGID")
+    if found.get("ModifyDeviceFiles", "0") == "0" or not all(name in found for name in names):
+        return None
+    return Access(*(int(found[name]) for name in names))
+
+
+def way_back(nodes: t.Sequence[Differing]) -> str:
+    """Return the next step for nodes that are not as meant, of which there is one at least."""
+    paths, access = " ".join(one.path for one in nodes), nodes[0].meant
+    return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}, {SAY_SO}"
+
+
+def warnings(found: DeviceNodes) -> t.Tuple[str, ...]:
+    """Return what is to be said of nodes that are not as meant."""
+    if not found.differing:
+        return ()
+    return (f"{'; '.join(map(str, found.differing))}. Next step: {way_back(found.differing)}",)
+
+
+def plan(found: DeviceNodes) -> t.List[Step]:
+    """Return the step that makes them, now and at each boot."""
+    words = [f"make {', '.join(found.missing)}"] if found.missing else []
+    words += [] if found.at_boot else [f"have {UNIT} make NVIDIA's device nodes at each boot"]
+    return [Step("device_nodes", "; ".join(words))] if words else []

@@ -1,0 +1,264 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's side of the driver: what DKMS has built, nouveau, the options of the modules, Secure Boot."""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import re
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+
+MODPROBE_FILE = "/etc/modprobe.d/gpu-node.conf"
+HEADER = "# Written by gpu.node.nvidia_driver.\n"
+NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
+MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
+LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
+DRIVER = re.compile(
+    r"^(?:\S+/)?nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?:", re.M
+)
+VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
+Options = t.Tuple[t.Tuple[str, str], ...]
+TAIL_LINES = 20
+TAIL_WIDTH = 300
+CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
+# Ubuntu's DKMS signs with the key that its shim package makes, all others with one of their own.
+DEFAULT_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+# In mokutil's list of keys.
+NVIDIAS = re.compile(r"^\s*(?:Issuer|Subject):.*nvidia", re.M | re.I)
+ANSWERS = (
+    ("is not enrolled", "refused"),
+    ("is blocked in", "blocked"),
+    ("is already in the enrollment request", "pending"),
+    ("is already enrolled", "enrolled"),
+    ("is already in db", "enrolled"),
+)
+
+
+class Dkms(t.NamedTuple):
+    """What DKMS has for a kernel; ``state`` is installed, built or failed."""
+
+    module: str
+    version: str
+    kernel: str
+    state: str
+    log: str = ""
+
+    def describe(self) -> t.Dict[str, str]:
+        """Return it for a user."""
+        values = self._asdict()
+        return {key: value for key, value in values.items() if value}
+
+
+@dataclasses.dataclass(frozen=True)
+class Modules:
+    """What decides about the kernel's modules.
+
+    ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
+    ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
+    can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
+    have what was in it. ``options`` are those that the loaded modules have. ``kernels`` are those that
+    can be booted, ``bare`` those of them that have no module of the driver. ``overruled`` are options that something
+    else sets otherwise, which wins at the next load.
+    """
+
+    own: t.Optional[str] = None
+    nouveau: bool = False
+    blacklisted: bool = False
+    images: t.Tuple[str, ...] = ()
+    stale: t.Tuple[str, ...] = ()
+    options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bare: t.Tuple[str, ...] = ()
+    kernels: t.Tuple[str, ...] = ()
+    overruled: t.Tuple[str, ...] = ()
+
+
+def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
+    """Return the options as (module.option, value) in order; InputError names what cannot be meant."""
+    found: t.Dict[str, str] = {}
+    for key, value in (values or {}).items():
+        module, dot, option = str(key).rpartition(".")
+        module = module.replace("-", "_") if dot else "nvidia"
+        if module not in MODULES or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", option):
+            raise InputError.of(
+                "module_options",
+                key,
+                f"an option such as NVreg_EnableGpuFirmware, or one of {', '.join(MODULES)} with "
+                "its option, such as nvidia_drm.modeset",
+            )
+        text = str(int(value)) if isinstance(value, bool) else str(value)
+        if not VALUE.fullmatch(text):
+            raise InputError.of(
+                f"module_options.{key}", value, "a value of letters, digits and any of _.,:;=/+-"
+            )
+        name = f"{module}.{option}"
+        if name in found:
+            raise InputError.of("module_options", key, f"{name} once only")
+        found[name] = text
+    return tuple(sorted(found.items()))
+
+
+def render(options: Options, *, nouveau: bool, current: bool) -> str:
+    """Return our modprobe file, empty where there is nothing to say.
+
+    ``current`` adds the names that the modules have in Debian, nvidia-current and the like.
+    """
+    lines = []
+    for name, value in options:
+        module, option = name.split(".", 1)
+        names = [module, module.replace("nvidia", "nvidia-current", 1).replace("_", "-")]
+        lines += [f"options {one} {option}={value}\n" for one in names[: 2 if current else 1]]
+    text = (NOUVEAU if nouveau else "") + "".join(lines)
+    return HEADER + text if text else ""
+
+
+def has_driver(dependencies: str) -> bool:
+    """Tell whether a kernel's modules.dep has the driver, by the names that distributions give it."""
+    return DRIVER.search(dependencies) is not None
+
+
+def blacklists(text: str) -> bool:
+    """Tell whether a modprobe file keeps nouveau from being loaded."""
+    return any(
+        words[:2] == ["blacklist", "nouveau"] or words[:2] == ["install", "nouveau"]
+        for words in (line.split() for line in text.split("\n"))
+    )
+
+
+def blacklists_on_command_line(text: str) -> bool:
+    """Tell whether the kernel's command line keeps nouveau from being loaded."""
+    found = re.findall(r"(?:^|\s)(?:modprobe\.blacklist|module_blacklist)=(\S+)", text)
+    return any("nouveau" in names.split(",") for names in found)
+
+
+def parse_params(text: str) -> t.Dict[str, str]:
+    """Return the options that the loaded driver shows in its own words, named as users name them."""
+    pairs = (line.split(":", 1) for line in text.split("\n") if ":" in line)
+    return {f"nvidia.NVreg_{key.strip()}": value.strip().strip('"') for key, value in pairs}
+
+
+def differing(options: Options, loaded: t.Mapping[str, str]) -> t.List[str]:
+    """Say which options the loaded modules have otherwise; what they do not show is not known."""
+    return [
+        f"{name} is {loaded[name]}, not {value}"
+        for name, value in options
+        if name in loaded and _plain(loaded[name]) != _plain(value)
+    ]
+
+
+def overruled(options: Options, texts: t.Mapping[str, str], command_line: str) -> t.Tuple[str, ...]:
+    """Say which options something else sets otherwise: the last one counts, and files are read by their names.
+
+    ``texts`` are those of modprobe's files by their paths, where several have one name those of the one that counts.
+    """
+    wanted, name = dict(options), posixpath.basename(MODPROBE_FILE)
+    found: t.Dict[str, t.Tuple[str, str]] = {}
+    for path in sorted(texts, key=posixpath.basename):
+        if posixpath.basename(path) > name:
+            found.update({one: (value, path) for one, value in _set_in(texts[path])})
+    words = (word.partition("=") for word in command_line.split() if "." in word)
+    found.update(
+        {one.replace("-", "_"): (value, "the kernel's command line") for one, _is, value in words}
+    )
+    return tuple(
+        f"{one}={wanted[one]} won't hold after the next load: {place} sets {value}. Next step: remove it there"
+        for one, (value, place) in found.items()
+        if one in wanted and _plain(value) != _plain(wanted[one])
+    )
+
+
+def _set_in(text: str) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield the options that a modprobe file sets; Debian's modules have names of their own."""
+    for line in text.replace("\\\n", " ").split("\n"):
+        words = line.split()
+        if words[:1] == ["options"] and words[1:]:
+            module = words[1].replace("-", "_").replace("nvidia_current", "nvidia", 1)
+            pairs = (word.partition("=") for word in words[2:])
+            yield from ((f"{module}.{option}", value.strip('"')) for option, _is, value in pairs)
+
+
+def _plain(value: str) -> t.Union[int, str]:
+    word = {"Y": "1", "N": "0"}.get(value, value)
+    try:
+        return int(word, 0)
+    except ValueError:
+        return word
+
+
+def failed_kernel(log: str) -> str:
+    """Return the kernel that a log of DKMS is about, empty where it does not say."""
+    match = LOG_HEAD.match(log)
+    return match[2] if match else ""
+
+
+def tail(log: str) -> str:
+    """Return the end of a log, and before it the first error, which a parallel build buries.
+
+    Long lines, such as the compiler's whole command, are cut.
+    """
+    lines = [line.rstrip() for line in log.split("\n") if line.strip()]
+    end = lines[-TAIL_LINES:]
+    first = next((line for line in lines if re.search(r": (?:fatal )?error: ", line)), None)
+    if first is not None and first not in end:
+        end = [first, "...", *end]
+    return "\n".join(f"{one[:TAIL_WIDTH]}..." if len(one) > TAIL_WIDTH else one for one in end)
+
+
+class SigningKey(t.NamedTuple):
+    """The key that DKMS signs with; ``state`` is one of those in ANSWERS, missing or unknown."""
+
+    path: str
+    state: str
+
+
+def configured_key(texts: t.Iterable[str]) -> str:
+    """Return the path that DKMS's configuration names, empty where it is left to DKMS."""
+    found = [path for text in texts for path in CONFIGURED.findall(text)]
+    return found[-1] if found else ""
+
+
+def enrolment(words: str) -> str:
+    """Return the state of a key from what ``mokutil --test-key`` says; its status tells nothing."""
+    for answer, state in ANSWERS:
+        if answer in words:
+            return state
+    return "unknown"
+
+
+def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
+    """Raise NodeError unless modules that DKMS builds will be accepted.
+
+    ``lacking`` are those of the packages dkms and mokutil that are not there, whose commands the advice has.
+    """
+    problems = {
+        "missing": (
+            f"DKMS has no key to sign modules with: {key.path} is not there",
+            f"make one with dkms, once that is installed (dkms generate_mok), then mokutil --import {key.path}, reboot "
+            "and confirm it on the console",
+        ),
+        "refused": (
+            f"the key that DKMS signs modules with, {key.path}, is not enrolled, so the kernel rejects them",
+            f"mokutil --import {key.path}, reboot and confirm it on the console",
+        ),
+        "pending": (
+            f"the key that DKMS signs modules with, {key.path}, waits to be confirmed at the next boot",
+            "reboot and confirm it on the console (Enroll MOK)",
+        ),
+        "blocked": (
+            f"the firmware blocks the key that DKMS signs modules with, {key.path}",
+            "have DKMS make another key and enrol that",
+        ),
+        "unknown": (
+            f"mokutil does not report whether {key.path}, which DKMS signs modules with, is enrolled",
+            "install mokutil, or set secure_boot to ignore if you know that it is",
+        ),
+    }
+    if key.state in problems:
+        cause, hint = problems[key.state]
+        first = [one for one in lacking if f"{one} " in f"{hint} "]
+        if first and not hint.startswith("install"):
+            hint = f"install {' and '.join(first)}, then: {hint}"
+        raise NodeError("Secure Boot is on", cause=cause, hint=f"{hint}, or turn Secure Boot off")

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What stands between a plan and those who use the driver: it is refused, put off, or carried out all the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import typing as t
+
+from ..._base.errors import NodeError, checked_timeout
+from ..._base.steps import Plan
+from ..._machine.host import Host
+from ..._node.users.allocated import names
+from ..._node.users.busy import FAIL, PROCEED, WAIT
+from ..._node.users.machine import allocated, services
+from ..._node.users.machine.users import gpu_users
+from .. import taking
+from ..state import Observed
+
+LOOK_SECONDS = 2.0
+PROCEEDS = "nvidia_driver: on_busy is proceed: the driver is changed under {}"
+
+
+class Gate:
+    """Lets no plan through that takes the driver from somebody, unless the user says so."""
+
+    def __init__(
+        self, host: Host, params: t.Dict[str, t.Any], *, absent: bool, check_mode: bool
+    ) -> None:
+        self._host, self._absent, self._check_mode = host, absent, check_mode
+        self._on_busy = params.pop("on_busy")
+        self._timeout = checked_timeout(params.pop("wait_timeout"), "wait_timeout")
+        self._asks_kubelet = params.pop("on_allocated") != "ignore"
+        self.services = services.Services(host, params.pop("stop_services"))
+        self._seen: t.Optional[Observed] = None
+        self._deadline = time.monotonic() + self._timeout
+
+    def look(self, state: Observed) -> t.Tuple[Observed, t.Tuple[str, ...]]:
+        """Return the state with the pods that were given GPUs, and a warning where that is not known."""
+        self._seen = state
+        try:
+            return dataclasses.replace(state, allocated=self._given()), ()
+        except NodeError as error:
+            if self._on_busy != PROCEED:
+                raise
+            return state, (f"nvidia_driver: {error}",)
+
+    def _given(self) -> t.Tuple[str, ...]:
+        return names(allocated.observe(self._host)) if self._asks_kubelet else ()
+
+    def wait(self, found: Plan, busy: Observed) -> Observed:
+        """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
+        waits = self._on_busy == WAIT and not self._check_mode and taking.takes(found)
+        while waits and taking.in_the_way(busy) and time.monotonic() < self._deadline:
+            time.sleep(LOOK_SECONDS)
+            busy = dataclasses.replace(busy, users=self.services.users())
+            if not busy.users:
+                busy = dataclasses.replace(busy, allocated=self._given())
+        return busy
+
+    def refuse(self, found: Plan, busy: Observed) -> t.Optional[Plan]:
+        """Refuse a plan that takes the driver from those who have a GPU; in check mode return it with them.
+
+        Busy: it is refused. None: it takes nothing, or the user lets it.
+        """
+        puts_off = self._check_mode and self._on_busy == WAIT and taking.takes(found)
+        if self._on_busy == PROCEED or not (taking.replaces(found) or puts_off):
+            return None
+        if not self._check_mode:
+            waited = self._timeout if self._on_busy == WAIT else None
+            taking.refuse(busy, absent=self._absent, waited=waited)
+        who = taking.in_the_way(busy)
+        refused = self._on_busy == FAIL
+        words = (
+            f"would be refused: {taking.UNTOUCHED}" if refused else "would wait: GPUs are in use"
+        )
+        note = f"nvidia_driver: {words}: {', '.join(who)}"
+        warnings = (*found.warnings, note)
+        return dataclasses.replace(found, blocked_by=who, refused=refused, warnings=warnings)
+
+    def last_look(self) -> None:
+        """Refuse a change, whose services are stopped, where a process has a GPU all the same, or came meanwhile."""
+        if self._on_busy != PROCEED and self._seen is not None:
+            found = dataclasses.replace(self._seen, users=gpu_users(self._host), allocated=())
+            taking.refuse(found, absent=self._absent)
+
+    def about(self, found: Plan, busy: Observed, notes: t.Sequence[str]) -> Plan:
+        """Return what is done though GPUs are in use, with who has them."""
+        who = taking.in_the_way(busy)
+        words = [PROCEEDS.format(", ".join(who))] if taking.replaces(found) else []
+        return dataclasses.replace(
+            found, blocked_by=who, warnings=(*found.warnings, *words, *notes)
+        )

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's side of the driver on a node: DKMS, modprobe's files, the initramfs, Secure Boot."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._machine.host import Host
+from ..kernel import modules as driver_kernel
+from ..kernel.modules import MODPROBE_FILE, Dkms, Modules, Options, SigningKey, tail
+
+DKMS = "/var/lib/dkms"
+KERNELS = "/lib/modules"
+PARAMS = "/proc/driver/nvidia/params"
+MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+IMAGES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
+SLACK_SECONDS = 1.0  # file systems keep coarser times than clocks
+
+
+def dkms(host: Host) -> t.Tuple[Dkms, ...]:
+    """Return what DKMS has of the driver, read from its folders: its command takes half a second."""
+    found = []
+    for module in host.listdir(DKMS):
+        if not module.startswith("nvidia"):
+            continue
+        folder = f"{DKMS}/{module}"
+        links = [host.readlink(f"{folder}/{name}") for name in host.listdir(folder)]
+        for version in host.listdir(folder):
+            if version.startswith("kernel-"):
+                continue
+            base = f"{folder}/{version}"
+            built = set()
+            for kernel in host.listdir(base):
+                for machine in host.listdir(f"{base}/{kernel}"):
+                    if host.listdir(f"{base}/{kernel}/{machine}/module"):
+                        linked = f"{version}/{kernel}/{machine}" in links
+                        state = "installed" if linked else "built"
+                        found.append(Dkms(module, version, kernel, state))
+                        built.add(kernel)
+            log = f"{base}/build/make.log"
+            failed = driver_kernel.failed_kernel(host.read(log) or "")
+            if failed and failed not in built:
+                found.append(Dkms(module, version, failed, "failed", log))
+    return tuple(found)
+
+
+def modules(host: Host, options: Options, *, added: bool) -> Modules:
+    """Read what decides about the kernel's modules; ``added`` says that our file was once there."""
+    kernels = host.listdir(KERNELS)
+    files = [
+        f"{folder}/{name}"
+        for folder in MODPROBE_FOLDERS
+        for name in host.listdir(folder)
+        if name.endswith(".conf") and f"{folder}/{name}" != MODPROBE_FILE
+    ]
+    texts = {path: host.read(path) or "" for path in files}
+    # Of files of one name, that in the first folder counts.
+    counting = {posixpath.basename(path): path for path in reversed(files)}
+    in_force = {path: texts[path] for path in counting.values()}
+    command_line = host.read("/proc/cmdline") or ""
+    nouveau = "kernel/drivers/gpu/drm/nouveau"
+    own = host.mtime(MODPROBE_FILE)
+    images = _images(host, kernels)
+    stale = (kernel for kernel, made in images.items() if own is None or made < own - SLACK_SECONDS)
+    return Modules(
+        own=host.read(MODPROBE_FILE),
+        nouveau=any(host.listdir(f"{KERNELS}/{kernel}/{nouveau}") for kernel in kernels),
+        blacklisted=driver_kernel.blacklists_on_command_line(command_line)
+        or any(map(driver_kernel.blacklists, texts.values())),
+        images=tuple(images),
+        stale=tuple(stale) if own is not None or added else (),
+        options=_loaded_options(host, options),
+        kernels=tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}")),
+        bare=tuple(kernel for kernel in kernels if _is_bare(host, kernel)),
+        overruled=driver_kernel.overruled(options, in_force, command_line),
+    )
+
+
+def _is_bare(host: Host, kernel: str) -> bool:
+    """Tell whether a kernel can be booted and has no module of the driver."""
+    if not host.exists(f"/boot/vmlinuz-{kernel}"):
+        return False
+    dependencies = host.read(f"{KERNELS}/{kernel}/modules.dep")
+    return bool(dependencies) and not driver_kernel.has_driver(dependencies or "")
+
+
+def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
+    """Return the kernels with an initramfs that can be rebuilt, and when it was made."""
+    if host.which("update-initramfs") is None and host.which("dracut") is None:
+        return {}
+    found = {}
+    for kernel in kernels:
+        times = [host.mtime(path.format(kernel)) for path in IMAGES]
+        made = [one for one in times if one is not None]
+        if made and host.exists(f"/boot/vmlinuz-{kernel}"):
+            found[kernel] = max(made)
+    return found
+
+
+def _loaded_options(host: Host, options: Options) -> t.Dict[str, str]:
+    found = driver_kernel.parse_params(host.read(PARAMS) or "")
+    for name, _value in options:
+        module, option = name.split(".", 1)
+        text = host.read(f"/sys/module/{module}/parameters/{option}")
+        if name not in found and text is not None:
+            found[name] = text.strip()
+    return found
+
+
+def write_modprobe(host: Host, text: str, kernels: t.Sequence[str]) -> None:
+    """Write or remove our file and rebuild what the kernels read of it at boot."""
+    if text and host.read(MODPROBE_FILE) != text:
+        host.write(MODPROBE_FILE, text, mode=0o644)
+    elif not text:
+        host.remove(MODPROBE_FILE)
+    for kernel in kernels:
+        command = ["update-initramfs", "-u", "-k", kernel]
+        if host.which(command[0]) is None:
+            image = next(path for path in IMAGES if host.exists(path.format(kernel)))
+            command = ["dracut", "--force", image.format(kernel), kernel]
+        try:
+            host.run(command)
+        except NodeError as error:
+            error.hint = "free space in /boot or fix what it names, then run again"
+            raise
+
+
+@contextlib.contextmanager
+def building(host: Host, *, complete: bool = False) -> t.Iterator[None]:
+    """Name a build that DKMS fails at inside, with the end of its log.
+
+    With ``complete``, a failed build for the running kernel is an error though the package manager
+    is content: rpm takes no notice of it.
+    """
+    start = time.time()
+    try:
+        yield
+    except NodeError as error:
+        for one in _failed(host, start):
+            raise build_error(host, one) from error
+        raise
+    kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
+    for one in _failed(host, start):
+        if complete and one.kernel == kernel:
+            raise build_error(host, one)
+
+
+def _failed(host: Host, start: float) -> t.Iterator[Dkms]:
+    """Yield the builds that have failed since a time, in seconds since the epoch."""
+    for one in dkms(host):
+        made = host.mtime(one.log) if one.log else None
+        if made is not None and made >= start - SLACK_SECONDS:
+            yield one
+
+
+def build_error(host: Host, failed: Dkms) -> NodeError:
+    """Return the error of a failed build."""
+    return NodeError(
+        f"DKMS could not build {failed.module} {failed.version} for the kernel {failed.kernel}",
+        cause=f"the end of {failed.log}:\n{tail(host.read(failed.log) or '')}",
+        hint="install the kernel's headers and its compiler, or ask for a version that fits the kernel, "
+        "then run again",
+        dkms=[failed.describe()],
+    )
+
+
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+CONFIG = "/etc/dkms/framework.conf"
+CONFIG_FOLDER = f"{CONFIG}.d"
+
+
+def signing_key(host: Host) -> t.Optional[SigningKey]:
+    """Return the key and whether the firmware knows it, None where Secure Boot is off."""
+    efi = host.read_bytes(SECURE_BOOT)
+    if not efi or efi[-1] != 1:
+        return None
+    names = (name for name in host.listdir(CONFIG_FOLDER) if name.endswith(".conf"))
+    paths = [CONFIG, *(f"{CONFIG_FOLDER}/{name}" for name in names)]
+    path = driver_kernel.configured_key(host.read(one) or "" for one in paths)
+    path = path or next(
+        (one for one in driver_kernel.DEFAULT_KEYS if host.exists(one)),
+        driver_kernel.DEFAULT_KEYS[-1],
+    )
+    if not host.exists(path):
+        return SigningKey(path, "missing")
+    done = host.run(["mokutil", "--test-key", path], check=False)
+    return SigningKey(path, driver_kernel.enrolment(done.out + done.err))
+
+
+def knows_nvidias_key(host: Host, key: t.Optional[SigningKey]) -> bool:
+    """Tell whether modules that NVIDIA has signed are accepted: its key is enrolled, or Secure Boot is off."""
+    if key is None:
+        return True
+    enrolled = host.run(["mokutil", "--list-enrolled"], check=False).out
+    return bool(driver_kernel.NVIDIAS.search(enrolled))

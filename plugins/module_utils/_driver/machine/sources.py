@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where the driver comes from besides packages: a repository, or NVIDIA's installer."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+from ..._base.packages.pgp import MAX_BYTES
+from ..._base.packages.presets import DRIVER_PRESETS
+from ..._base.packages.repository import Known, Repository, is_elsewhere
+from ..._machine.download import bring, fetched
+from ..._machine.host import Host
+from ..._machine.packages.api import PackageManager
+from ..._node.machine.recorded import Additions, existing, named
+from ..branches import NO_VERSION, Version
+from ..family import Family
+from ..kernel.modules import tail
+from ..names import PLACE
+from ..options import SPEC
+from ..releases.source import Source, chosen, has_run
+from ..runfile import TRACES, UNINSTALLER, parse_traces
+from ..state import Desired, Installed, Observed, Record, parse_repository
+from .kernel import building
+
+LOG = "/var/log/nvidia-installer.log"
+COPY = "/var/lib/gpu-node/nvidia-driver.run"
+Params = t.Mapping[str, t.Any]
+UNREACHED = (
+    "see that the node reaches NVIDIA's repository, through a proxy by the play's environment; or name a mirror in "
+    "nvidia_driver_repository (preset: nvidia with its base_url); or take what the distribution has, by "
+    "nvidia_driver_source: distribution"
+)
+
+
+@dataclasses.dataclass
+class Node:
+    """The machine, its family, what is wanted of it and was added to it, and what this run has met with.
+
+    ``refreshed`` says that it has fetched the package lists, ``refresh_note`` what went wrong with it,
+    ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
+    puts back the module stream that was enabled before this run.
+    """
+
+    host: Host
+    family: Family
+    desired: Desired
+    manager: PackageManager
+    added: Additions[Record]
+    refreshed: bool = False
+    refresh_note: str = ""
+    reload_note: str = ""
+    undone: Record = dataclasses.field(default_factory=Record)
+    stream_back: t.Callable[[], None] = lambda: None
+
+    @property
+    def kernel(self) -> str:
+        """Return the running kernel."""
+        return (self.host.read("/proc/sys/kernel/osrelease") or "").strip()
+
+    def refresh(self) -> None:
+        """Fetch the package lists."""
+        self.refresh_note = self.manager.update()
+        self.refreshed = True
+
+    def preview_lists(self) -> bool:
+        """Fetch the package lists for a preview, and tell whether that was possible."""
+        self.refreshed = True
+        return self.manager.update_aside()
+
+    def freshen(self, *, check_mode: bool) -> None:
+        """Fetch the package lists, once in a run, where the newest version is asked for.
+
+        They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
+        """
+        wanted = self.desired
+        if self.refreshed or not wanted.update or wanted.state == "absent" or wanted.runfile:
+            return
+        if check_mode:
+            self.preview_lists()
+        else:
+            self.refresh()
+
+
+class Part:
+    """A part of the driver on a node; its steps are in the capability's table."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+
+def known_repository(node: Node) -> Known:
+    """Return our files; where it is wanted, also the key's text and the keys that rpm believes."""
+    known, repository = Known(existing(node.host, PLACE.paths)), node.desired.repository
+    if repository is not None and node.desired.state == "present":
+        key = node.host.read(repository.key_path) if repository.key_path else None
+        known = known._replace(key=key, trusted=node.manager.trusted())
+    return known
+
+
+def choose_source(node: Node, observed: Observed, *, packages: bool) -> Source:
+    """Take the source that fits the node. The packages are asked for where there are any and no run has begun."""
+    if packages and not has_run(observed):
+        observed = dataclasses.replace(observed, packages=node.manager.packages())
+    found = chosen(observed, node.desired, functools.partial(_nvidias, node))
+    if found.fresh and found.repository:
+        # What cannot be reached is refused before the first change.
+        fetched(found.repository.key_url, MAX_BYTES, f"{UNREACHED} ({found.why})")
+    node.desired = dataclasses.replace(
+        node.desired, source=found.name, version=found.version, repository=found.repository
+    )
+    return found
+
+
+def _nvidias(node: Node) -> t.Optional[Repository]:
+    """Return NVIDIA's repository, None where none is known for the system, or somebody else has named it to apt."""
+    options = SPEC["argument_spec"]["repository"]["options"]
+    values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
+    try:
+        found = parse_repository(named(node.host, values, DRIVER_PRESETS), "repository")
+    except InputError:
+        return None
+    return None if found and is_elsewhere(found, PLACE, node.manager.sources()) else found
+
+
+class Runfile(Part):
+    """The driver from a .run file."""
+
+    def observe(self, observed: Observed) -> Observed:
+        """Add what the installer has left, and what the next one would lack."""
+        host, runfile = self._node.host, self._node.desired.runfile
+        found = Installed(self._version())
+        if runfile is not None:
+            missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
+            missing += [] if host.which("make") else ["make"]
+            there = not runfile.location.startswith("/") or host.exists(runfile.location)
+            found = Installed(found.version, bool(host.which("dkms")), tuple(missing), there)
+        return dataclasses.replace(observed, runfile=found)
+
+    def _version(self) -> Version:
+        host = self._node.host
+        return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else NO_VERSION
+
+    def install(self, params: Params) -> None:
+        """Run the installer from a copy that nobody else can change, and see that it did its work."""
+        host, added = self._node.host, self._node.added
+        bring(params["location"], COPY, params["sha256"])
+        added.remember(runfile="?")
+        try:
+            with building(host):
+                self._call(["sh", COPY, *params["options"]], "NVIDIA's installer")
+        finally:
+            host.remove(COPY)
+        found = self._version()
+        if found != params["version"]:
+            raise NodeError(
+                f"the installer has brought version {found or '(none)'}, not {params['version']}",
+                cause=f"{TRACES} says so",
+                hint="set version to the one that the file has",
+            )
+        added.remember(runfile=f"{params['version']} {params['kind']}")
+
+    def uninstall(self, _params: Params) -> None:
+        """Have the installer remove what it brought; the loaded modules stay."""
+        if self._node.host.exists(UNINSTALLER):
+            self._call([UNINSTALLER, "--silent", "--skip-module-unload"], UNINSTALLER)
+        self._node.added.remember(runfile="")
+
+    def _call(self, command: t.Sequence[str], name: str) -> None:
+        done = self._node.host.run(command, check=False)
+        if done.rc != 0:
+            log = tail(self._node.host.read(LOG) or "") or done.err.strip() or done.out.strip()
+            raise NodeError(
+                f"{name} failed with status {done.rc}",
+                cause=f"the end of {LOG}:\n{log}",
+                hint="fix the cause named above and run again",
+                rc=done.rc,
+            )

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The streams of dnf's module that has the driver: asked for, enabled, and put back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from ..._machine.packages.rpm import Dnf
+from ..branches import Version
+from ..families.rhel.streams import (
+    MODULE,
+    MODULE_FILE,
+    RELEASES,
+    choose_stream,
+    parse_enabled,
+    parse_info,
+    stream_fits,
+    wanted,
+    with_stream,
+)
+from ..select import wanted_type
+from ..state import Observed, Record, Streams
+from .sources import Params, Part
+
+
+class ModuleStreams(Part):
+    """The streams of the module that has the driver."""
+
+    def observe(self, observed: Observed) -> Observed:
+        """Add the streams; dnf is asked only where the one that is enabled does not fit."""
+        manager, desired = self._node.manager, self._node.desired
+        if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
+            return observed
+        enabled, info = self._enabled(), ""
+        version, of = wanted(observed, desired)
+        if not of:
+            return dataclasses.replace(observed, streams=Streams(enabled))
+        there = observed.drivers(observed.names.kernel[wanted_type(observed, desired)])
+        has = any(one.fits(Version.of(version)) for one in there)
+        if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
+            info = manager.module(["info", MODULE])
+        streams = Streams(enabled, parse_info(info))
+        chosen = choose_stream(streams, version, of)
+        policies = observed.policies
+        if chosen:
+            policies = with_stream(policies, streams, chosen, observed.kernel.rpartition(".")[2])
+        return dataclasses.replace(observed, streams=streams, policies=policies)
+
+    def enable(self, params: Params) -> None:
+        """Enable a stream; the one that was enabled before the first is remembered."""
+        record = self._node.added.record
+        self._node.stream_back = functools.partial(self._back, record, params["before"])
+        before = record.stream_before if record.stream else params["before"]
+        self._node.added.remember(stream=params["stream"], stream_before=before)
+        self._switch(params["stream"])
+
+    def _back(self, record: Record, before: str) -> None:
+        """Put back the stream of before, with which the packages of before can be had, and what was recorded."""
+        self._switch(before)
+        self._node.added.remember(stream=record.stream, stream_before=record.stream_before)
+
+    def forget(self) -> None:
+        """Put the stream back to what it was, unless somebody has enabled another since."""
+        record = self._node.added.record
+        if record.stream and self._enabled() == record.stream:
+            self._switch(record.stream_before)
+
+    def _enabled(self) -> str:
+        return parse_enabled(self._node.host.read(MODULE_FILE) or "")
+
+    def _switch(self, stream: str) -> None:
+        """Enable a stream in place of any other; none only resets the module."""
+        manager = self._node.manager
+        if isinstance(manager, Dnf):
+            manager.module(["reset", MODULE], check=True)
+            if stream:
+                manager.module(["enable", f"{MODULE}:{stream}"], check=True)

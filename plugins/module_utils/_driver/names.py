@@ -1,0 +1,170 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The names of the driver's packages, and the place of the repository that the user names."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from .._base.packages.package import Policy, Relations
+from .._base.packages.repository import Place
+from .branches import NO_VERSION, Version
+
+NO_BRANCH = "<branch>"
+# What SUSE's kernels end with.
+FLAVOUR = re.compile(r"-(?:[a-z][a-z0-9]*|64kb)$")
+SUBNET = "nvlsm"
+FABRIC_PREFIX = "nvidia-fabric"
+PREFERRED = "nvidia-* libnvidia-* libcuda* libnvcuvid* libnvoptix* libxnvctrl* firmware-nvidia-* cuda-drivers*"
+PLACE = Place(
+    "gpu-node-driver", "The NVIDIA driver, for gpu.node", "gpu.node.nvidia_driver", PREFERRED
+)
+FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The packages of one distribution's driver.
+
+    ``kernel`` has the package of the kernel modules for each module type, ``prebuilt`` one that is
+    made for the running kernel only and needs no compiler. ``anchor`` comes along and has the driver's
+    version where ``prebuilt`` has the kernel's. ``companion`` comes with the persistence daemon,
+    ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
+    ``sources`` are the source packages that the parts come from, for each type of kernel modules
+    and, under the empty name, for the rest. ``parts`` are the packages of a component by its name.
+    ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version; ``subnet``
+    is what it needs where they are managed through InfiniBand, in versions of its own.
+    ``signed`` are the kernel modules with a known key. ``alike`` are the packages, as apt's patterns,
+    that come in the driver's version in a repository whose source packages are not known.
+    ``headers_first`` says that the headers must be there before the transaction that has DKMS build. ``tie`` is
+    what ties the headers to their kernel; DKMS needs one, and the newest brings a kernel. ``beside`` are modules
+    of the same version for other kernels, ``precompiled`` all that are offered for one kernel and version each,
+    ``needs`` what the driver may stand on, and the packages that bring it.
+    """
+
+    title: str = ""
+    kernel: t.Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"open": "", "proprietary": ""}
+    )
+    user_space: t.Tuple[str, ...] = ()
+    persistenced: str = ""
+    signed: t.FrozenSet[str] = frozenset()
+    headers: str = ""
+    components: t.Tuple[str, ...] = ()
+    prebuilt: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    anchor: str = ""
+    fabric: str = ""
+    subnet: t.Tuple[str, ...] = ()
+    companion: t.Tuple[str, ...] = ()
+    firmware: str = ""
+    loose: t.FrozenSet[str] = frozenset()
+    sources: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    parts: t.Mapping[str, t.Tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    branches: t.Tuple[str, ...] = ()
+    branch: str = ""
+    alike: str = ""
+    headers_first: bool = False
+    tie: str = ""
+    beside: t.Tuple[str, ...] = ()
+    precompiled: t.Tuple[str, ...] = ()
+    needs: t.Tuple[str, ...] = ()
+
+    @property
+    def relevant(self) -> t.Tuple[str, ...]:
+        """Return every package that may belong to the driver."""
+        others = (self.anchor, *self.companion, self.firmware, self.fabric, *self.subnet)
+        names = (
+            *self.user_space,
+            *others,
+            *self.kernel.values(),
+            *self.prebuilt.values(),
+            *self.beside,
+        )
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    @property
+    def matched(self) -> t.FrozenSet[str]:
+        """Return the packages that must be of the version of the kernel modules."""
+        apart = {*self.loose, *self.prebuilt.values(), *self.subnet}
+        return frozenset(self.relevant) - apart
+
+    def headers_of(self, kernel: str) -> str:
+        """Return the package of a kernel's headers; SUSE's has the kernel without its flavour as its version."""
+        return self.headers.format(kernel, bare=FLAVOUR.sub("", kernel))
+
+    def source(self, package: str) -> str:
+        """Return the source package of a part of the driver."""
+        if package in (self.fabric, *self.subnet):
+            return ""
+        module_type = next((key for key, name in self.kernel.items() if name == package), "")
+        return self.sources.get(module_type) or self.sources.get("", "")
+
+
+MARK = re.compile(r"-(\d+(?:-server)?)(?:-open)?$")
+
+
+def part(package: str) -> str:
+    """Return a package's name without its branch: nvidia-utils of nvidia-utils-580-server."""
+    return MARK.sub("", package)
+
+
+def mark(package: str) -> str:
+    """Return the branch in a package's name, as 580-server, empty where there is none."""
+    found = MARK.search(package)
+    return found[1] if found else ""
+
+
+class Offer(t.NamedTuple):
+    """What a node's sources offer of the driver, and what is there.
+
+    ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its
+    candidates, ``relations`` what the packages with kernel modules depend on, ``components`` the parts of the archive
+    that they are in, where a branch is to be chosen. ``installed`` has versions by their package.
+    """
+
+    names: t.FrozenSet[str] = frozenset()
+    policies: t.Mapping[str, Policy] = {}
+    installed: t.Mapping[str, str] = {}
+    relations: Relations = {}
+    components: t.Mapping[str, str] = {}
+
+
+class Wanted(t.NamedTuple):
+    """What the packages must fit: a version or branch, or empty, and the node.
+
+    ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
+    sources are NVIDIA's own. ``gpus`` are (address, architecture). ``ending`` is how the names of Ubuntu's
+    branches end, empty for those of desktops. ``precompiled`` says that such kernel modules come before those that
+    DKMS builds, ``newest`` that what is installed need not stay, ``trusted`` that the firmware knows NVIDIA's key,
+    ``signs`` that it knows DKMS's and that this will do;
+    ``kernels`` are those that can be booted.
+    """
+
+    version: Version = NO_VERSION
+    module_type: str = "open"
+    kernel: str = ""
+    repository: bool = False
+    gpus: t.Tuple[t.Tuple[str, str], ...] = ()
+    nvswitch: bool = False
+    bridged: bool = False
+    ending: str = "-server"
+    precompiled: bool = False
+    newest: bool = False
+    trusted: bool = False
+    signs: bool = False
+    kernels: t.Tuple[str, ...] = ()
+
+
+def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") -> t.Dict[str, t.Any]:
+    """Return the fabric manager that is offered, and its subnet manager, as fields of Names.
+
+    Its name has changed over the years. ``of`` is the branch where no version is asked for.
+    """
+    one = wanted.version.branch or of
+    names = [f"{name}-{one}" for name in FABRICS if one] + list(FABRICS)
+    found = [name for name in names if wanted.nvswitch and name in offered.names]
+    subnet = (SUBNET,) if wanted.bridged and SUBNET in offered.names else ()
+    return {"fabric": found[0] if found else otherwise, "subnet": subnet}

@@ -1,0 +1,335 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver from packages: sources, the transaction and holds."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from .._base.errors import OLD_LISTS, NodeError
+from .._base.packages import advice, repository
+from .._base.packages.apt import Source, additions, render
+from .._base.packages.package import WAITING, State
+from .._base.steps import Step
+from . import branches as driver_branches
+from .adoption import found as adoption
+from .components import offered
+from .kernel.kernels import metapackages
+from .kernel.loading import look
+from .names import PLACE, mark, part
+from .report import headers_package, newer_headers, offered_headers, uses_dkms
+from .select import Choice, Draft, NoCommonVersion, UnknownVersion, wanted_type
+from .state import Desired, Observed
+
+if t.TYPE_CHECKING:
+    from .family import Family
+
+REPAIR = Step("repair", "finish what a transaction that was killed has left")
+REFRESH = Step("refresh", "refresh the package lists")
+
+
+def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
+    """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
+    kind, family = wanted_type(observed, desired), observed.family
+    named = _named(observed, desired)
+    if named and not check_mode:
+        return tuple(named), None
+    missing = None if named else offered.missing(observed, desired)
+    if missing and (observed.refreshed or check_mode):
+        raise missing
+    if missing:
+        return (REFRESH,), None
+    streams = family.streams(observed, desired)
+    try:
+        choice = family.choose(observed, desired, kind)
+    except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
+        enable = named or (_enable(observed) if desired.manage_sources else [])
+        if not enable and (observed.refreshed or check_mode):
+            raise
+        return tuple(enable) or (REFRESH,), None
+    sources = named or _sources(observed, desired, choice.unknown)
+    sources = sources or family.prerequisites(observed, desired, choice)
+    install = _install(observed, desired, choice)
+    first = [REPAIR] if _needs_repair(observed, choice, [*sources, *install]) else []
+    if (first or sources) and not check_mode:
+        return tuple(first or sources), None
+    changed = {name for step in install for name in step.params["packages"]}
+    holds = _holds(observed, desired, choice, changed)
+    taken = adoption.steps(observed, desired, install)
+    return (*first, *sources, *streams, *taken, *install, *holds), choice
+
+
+def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
+    """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us.
+
+    A package that is to have another version is not repaired but replaced: it may well be that its
+    own version cannot be finished.
+    """
+    broken = {name for name, one in observed.packages.items() if one.broken}
+    if any(observed.packages[name].state is State.TWICE for name in broken):
+        return True  # a package manager that installs another version leaves the twin there
+    replaced = {
+        name
+        for step in others
+        for name, version in step.params.get("packages", {}).items()
+        if name in broken and version and version != observed.packages[name].version
+        if not observed.held(name) or name in observed.record.holds
+    }
+    # What apt configures along with whatever it installs.
+    along = {name for name in broken if observed.packages[name].state in (State.UNPACKED, *WAITING)}
+    waiting = {name for name in along if not observed.type_of(name)}
+    if replaced and not observed.interrupted and not broken - replaced - waiting:
+        return False
+    ours = {*choice.targets, *observed.names.relevant, *observed.record.packages}
+    return bool(ours & broken) or (bool(others) and observed.unfinished)
+
+
+def _named(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Make the node know the repository that the user names, and what its packages need besides."""
+    known, family = observed.repository, observed.family.name
+    # What the node's driver is from stays known as it is where nobody names another.
+    stays = desired.source == "repository" and desired.repository is None
+    named = repository.step(desired.repository, PLACE, family, known, observed.sources)
+    steps = [named] if named and not stays else []
+    if desired.source == "repository" and desired.manage_sources:
+        steps += _enable(observed)
+    return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
+
+
+def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
+    wanted = _missing_components(observed)
+    own = observed.own_sources
+    ours = own is not None or observed.record.sources
+    stale = ours and bool(wanted) and own != render(wanted or ())
+    if not unknown and not (stale and desired.manage_sources):
+        return []
+    if wanted and not desired.manage_sources:
+        raise NodeError(
+            f"the node's package sources do not offer {', '.join(unknown)}",
+            hint=f"enable the components {', '.join(observed.names.components)}, or set manage_sources to true",
+        )
+    if wanted is None and own is None and desired.manage_sources:
+        error = NodeError(
+            f"no source of {observed.names.title} {observed.codename} main was found in /etc/apt",
+            hint="add one, or enable the components of the driver yourself and set manage_sources to false",
+        )
+        # A mirror whose lists were never fetched offers what they will have.
+        error.until = "" if observed.refreshed else OLD_LISTS
+        raise error
+    steps = _enable(observed)
+    if observed.refreshed and not steps:
+        enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
+        if observed.names.components:
+            enabled = f"the components {', '.join(observed.names.components)} are enabled"
+        raise NodeError(
+            f"the package sources offer no {', '.join(unknown)}",
+            cause=observed.refresh_note or enabled,
+            hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
+        )
+    return steps or [REFRESH]
+
+
+def _missing_components(observed: Observed) -> t.Optional[t.List[Source]]:
+    """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
+    components = observed.names.components
+    own = [one for one in observed.sources if one.signed_by not in PLACE.apt_keys]
+    return additions(own, observed.codename, components) if components else []
+
+
+def _enable(observed: Observed) -> t.List[Step]:
+    """Enable what the node's own sources lack, unless that was done."""
+    wanted = _missing_components(observed)
+    if not wanted or observed.own_sources == render(wanted):
+        return []
+    parts = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
+    text = f"enable the components {parts} of {', '.join(one.suite for one in wanted)}"
+    return [Step("sources", text, {"text": render(wanted)}), REFRESH]
+
+
+def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
+    change = {
+        name: version
+        for name, version in choice.targets.items()
+        if observed.installed(name) is None or observed.installed(name) != version
+    }
+    known = adoption.taken(observed, desired)
+    drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
+    drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
+    drop += [name for name in observed.surplus if name not in drop]
+    drop += observed.family.objects(observed, drop, known)
+    others = [
+        name
+        for name in (*change, *drop)
+        if observed.held(name)
+        and not observed.packages[name].broken
+        and name not in observed.record.holds
+    ]
+    if others:
+        have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in others)
+        release = advice.unhold(observed.family.name, others)
+        raise NodeError(
+            f"{', '.join(others)} must change, but is on hold, and not by this module",
+            cause=f"installed: {have}",
+            hint=f"ask for the version that is installed, or release it: {release}",
+        )
+    if change:
+        observed.family.refuse_others(
+            name for name, one in observed.packages.items() if one.installed
+        )
+    lost = [name for name in _in_the_place(observed, choice) if name not in known]
+    if lost:
+        raise would_remove(lost, observed.family, desired)
+    _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
+    dkms = uses_dkms(choice)
+    needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
+    headers = offered_headers(observed) if needed else []
+    if needed and choice.version and not (headers or observed.headers):
+        _check_headers(observed, desired, choice)
+    headers += newer_headers(observed) if dkms else []
+    if not (change or drop or headers):
+        return []
+    words = {name: f"{name} ({one or choice.awaited})" for name, one in sorted(change.items())}
+    # First what a list that is cut short must not lose.
+    modules = [words.pop(name) for name in [*words] if observed.type_of(name)]
+    built = [f"{name} ({observed.candidate(name)})" for name in headers]
+    needs = ("reboot",) if look(observed, desired, choice).reboot else ()
+    if headers and observed.names.headers_first:
+        text = f"install {', '.join(built)}"
+        first = Step("install", text, _transaction(dict.fromkeys(headers)))
+        parts = [*modules, *words.values()]
+        return [first, *_driver(change, drop, parts, choice, needs, known)]
+    parts = [*modules, *built, *words.values()]
+    return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs, known)
+
+
+def _transaction(
+    packages: t.Mapping[str, t.Optional[str]],
+    remove: t.Sequence[str] = (),
+    pins: t.Mapping[str, str] = types.MappingProxyType({}),
+    taken: t.Collection[str] = (),
+) -> t.Dict[str, t.Any]:
+    return {"packages": packages, "remove": remove, "pins": pins, "taken": taken}
+
+
+def _driver(
+    packages: t.Mapping[str, t.Optional[str]],
+    drop: t.Sequence[str],
+    parts: t.Sequence[str],
+    choice: Choice,
+    needs: t.Tuple[str, ...],
+    taken: t.Collection[str],
+) -> t.List[Step]:
+    """Return the transaction, none where nothing changes; others' packages that are ``taken`` over may go."""
+    texts = [f"install {', '.join(parts)}"] if parts else []
+    texts += [f"remove {', '.join(drop)}"] if drop else []
+    if not texts:
+        return []
+    params = _transaction(packages, drop, choice.pins, taken)
+    return [Step("install", "; ".join(texts), params, needs)]
+
+
+def would_remove(names: t.Sequence[str], family: Family, desired: Desired) -> NodeError:
+    """Return the error where packages of somebody else would go."""
+    return NodeError(
+        f"the installation would remove {', '.join(names)}; nothing was changed",
+        cause="there is no other way to the wanted versions, and this module has not added them",
+        hint=f"keep the driver that is there with source: preinstalled, {adoption.advice(family, desired)}or ask "
+        "for a version or components that leave these packages",
+    )
+
+
+def _in_the_place(observed: Observed, choice: Choice) -> t.List[str]:
+    """Return what somebody else has installed and the targets exclude."""
+    ours = {*observed.record.packages, *observed.record.holds, *choice.targets}
+    excluded = observed.family.excluded(observed.packages, choice.targets)
+    return sorted(
+        name for name in excluded - ours if observed.installed(name) and not observed.type_of(name)
+    )
+
+
+def _check_unasked(
+    observed: Observed, desired: Desired, choice: Choice, drop: t.Iterable[str]
+) -> None:
+    """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
+    others = [
+        name
+        for name in drop
+        if name not in observed.record.packages and observed.type_of(name) != choice.kind
+    ]
+    if others and desired.kernel_modules == "auto":
+        raise NodeError(
+            f"{', '.join(others)} would have to give way to the {choice.kind} kernel modules, and this module did "
+            "not install it",
+            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
+            hint=f"have it exchanged with kernel_modules: {choice.kind}, "
+            f"{adoption.advice(observed.family, desired)}"
+            "or keep the driver that is there with source: preinstalled",
+        )
+
+
+def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None:
+    """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
+    knows = observed.family.apt or choice.names.headers_first
+    # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
+    if not knows or not observed.own_kernel or not (desired.load and observed.gpus):
+        return
+    raise NodeError(
+        f"DKMS cannot build the kernel modules for the running kernel {observed.kernel}: its headers are neither "
+        f"installed nor offered as {headers_package(observed)}",
+        cause="the package sources have moved on to newer kernels, or lack the one with the headers",
+        hint="boot a kernel whose headers are offered, make the package known, or have the driver installed and not "
+        "loaded with load: false",
+    )
+
+
+def _superseded(
+    observed: Observed, choice: Choice, name: str, taken: t.Collection[str] = ()
+) -> bool:
+    """Tell whether a package has other kernel modules than those wanted, and must give way.
+
+    Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
+    those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
+    builds, where a tracking package brings them and no exact version is asked for.
+    """
+    names, family = observed.names, observed.family
+    if name in choice.targets or not observed.type_of(name) or not observed.installed(name):
+        return False
+    alike = family.alike(observed, choice.kind, name)
+    branch = not choice.prebuilt and "." not in choice.asked
+    if alike and branch and family.tracks(observed, choice.kind):
+        return False
+    if name in names.kernel.values() or name in names.prebuilt.values():
+        return True
+    return name in observed.record.packages or (name in taken and not alike)
+
+
+def _left_behind(observed: Observed, choice: Choice, taken: t.Collection[str] = ()) -> t.List[str]:
+    """Return the parts of another branch, ours or taken over, that targets take the place of, and their kin.
+
+    apt removes by itself nothing that is on hold, so it is told to.
+    """
+    ours = observed.record.packages | observed.record.holds | {*taken}
+    there = [name for name in ours if name not in choice.targets and observed.installed(name)]
+    parts = {part(name) for name in choice.targets}
+    replaced = {name for name in there if part(name) in parts}
+    marks = {mark(name) for name in replaced} - {""}
+    others = observed.family.excluded(there, choice.targets)
+    return sorted(
+        name for name in there if name in replaced or mark(name) in marks or name in others
+    )
+
+
+def _holds(
+    observed: Observed, desired: Desired, choice: Choice, changed: t.Collection[str]
+) -> t.List[Step]:
+    """Hold what is not on hold; apt drops the hold of what it brings to another version."""
+    ours = {name for name in observed.record.holds if observed.held(name)}
+    kernels = metapackages(observed) if desired.hold_kernel else []
+    wanted = {*choice.targets, *kernels} if desired.hold else set()
+    hold = sorted(name for name in wanted if name in changed or not observed.held(name))
+    release = sorted(ours - wanted)
+    parts = [f"hold {', '.join(hold)} at their version"] if hold else []
+    parts += [f"release the hold on {', '.join(release)}"] if release else []
+    return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The plan: what stands in the way, the steps of the source, those of the kernel, and the way back."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from .._base.errors import InputError, NodeError
+from .._base.packages import advice
+from .._base.packages.package import still_there
+from .._base.steps import Plan, Step
+from . import branches as driver_branches
+from . import distributions, packages, runfile
+from .adoption import back
+from .kernel import device_nodes, loading
+from .releases import report as releases
+from .report import after, describe, warnings
+from .select import Choice, module_type, wanted_type
+from .state import Desired, Observed, Record
+from .taking import marked
+
+
+def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
+    """Return the plan; NodeError where the node cannot be brought there.
+
+    What can only be planned once the package lists are there comes with the next plan, except
+    in check mode, which tells all of it as far as it is known.
+    """
+    if desired.state == "absent":
+        return _absent(observed, check_mode)
+    if desired.source == "preinstalled":
+        return _preinstalled(observed, desired)
+    _check(observed, desired)
+    source = runfile.plan if desired.runfile else packages.plan
+    steps, choice = source(observed, desired, check_mode)
+    if choice is None:
+        before = describe(observed)
+        return Plan(steps, before, before, more=bool(steps))
+    _check_key(observed, desired, choice)
+    observed = dataclasses.replace(observed, names=choice.names)
+    found = loading.look(observed, desired, choice)
+    steps = (
+        *steps,
+        *loading.plan(observed, desired, found),
+        *device_nodes.plan(observed.device_nodes),
+    )
+    return Plan(
+        marked(steps, observed, choice),
+        describe(observed),
+        after(observed, choice, steps),
+        reboot_required=found.reboot,
+        warnings=warnings(observed, choice, steps)
+        + device_nodes.warnings(observed.device_nodes)
+        + releases.warnings(observed, desired, choice.version),
+    )
+
+
+def _check(observed: Observed, desired: Desired) -> None:
+    """Refuse; NodeError says why."""
+    if desired.runfile is None:
+        _check_platform(observed)
+    if desired.hold_kernel and not observed.family.apt:
+        raise InputError.of(
+            "hold_kernel", True, "false, as only apt's packages of kernels are known"
+        )
+    if desired.precompiled != "auto" and not observed.family.has_precompiled:
+        wanted = "auto, as only the RHEL family has a choice"
+        raise InputError.of("precompiled", desired.precompiled, wanted)
+    kind = wanted_type(observed, desired)
+    if desired.runfile is not None:
+        if not driver_branches.able([desired.version], observed.gpus):
+            raise driver_branches.no_version([desired.version], observed.gpus)
+        return
+    if any(observed.installed(one) for one in _kernel_packages(observed, kind)):
+        return
+    if observed.nvidia_installer and not desired.adopt and not observed.types:
+        raise NodeError(
+            "a driver from NVIDIA's own installer is on the node",
+            cause=f"{runfile.UNINSTALLER} is there, and its files would mix with the packages",
+            hint="keep it with source: preinstalled, have packages take its place by adopt: true, or run "
+            "nvidia-uninstall on the node",
+        )
+
+    # Without lists nobody knows yet whether there are prebuilt ones.
+    if not (observed.names.prebuilt or observed.family.has_precompiled):
+        _refuse_unsigned(observed, desired, observed.names.kernel[kind])
+
+
+def _kernel_packages(observed: Observed, kind: str) -> t.Iterator[str]:
+    """Yield the packages that may have the modules of the running kernel."""
+    yield observed.names.kernel[kind]
+    if kind in observed.names.prebuilt:
+        yield observed.names.prebuilt[kind]
+
+
+def _check_key(observed: Observed, desired: Desired, choice: Choice) -> None:
+    """Refuse kernel modules that the kernel would not load, with Secure Boot on."""
+    if choice.version is not None and not observed.installed(choice.kernel) and not desired.runfile:
+        _refuse_unsigned(observed, desired, choice.kernel)
+
+
+def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
+    signed = package in observed.names.signed
+    if observed.signing_key and not signed and desired.secure_boot == "refuse":
+        observed.family.refuse_unsigned(observed, desired, package)
+
+
+def _check_platform(observed: Observed) -> None:
+    """Refuse a distribution or release whose packages are not known."""
+    if distributions.supported(observed.distribution, observed.codename) is None:
+        raise NodeError(
+            f"{observed.title or observed.distribution!r} is not supported",
+            cause=f"found ID={observed.distribution} release {observed.codename or '(none)'}; "
+            f"expected {distributions.in_words()}",
+            hint="install the driver yourself and leave this module out",
+        )
+
+
+def _preinstalled(observed: Observed, desired: Desired) -> Plan:
+    """Return no steps; NodeError where the driver that is there will not do."""
+    if observed.loaded is None:
+        raise NodeError(
+            "no NVIDIA driver is loaded",
+            cause="source is preinstalled, so nothing is installed or loaded here",
+            hint="install and load the driver (modprobe nvidia), or set source to distribution",
+        )
+    version, kind = observed.loaded
+    wanted = desired.version
+    if not version.fits(wanted):
+        raise InputError.of("version", wanted, f"the version that is loaded, {version}")
+    if desired.kernel_modules != "auto":
+        module_type(desired.kernel_modules, observed.gpus)
+        if desired.kernel_modules != kind:
+            raise InputError.of(
+                "kernel_modules", desired.kernel_modules, f"the loaded kernel module type, {kind}"
+            )
+    if not observed.libraries:
+        raise NodeError(
+            "the driver's library libnvidia-ml.so is not on the node",
+            cause=f"the kernel modules of {version} are loaded without their user space",
+            hint="install the user space of the same version",
+        )
+    before = describe(observed)
+    # What is there by itself is left to whoever has installed the driver.
+    steps = device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
+    said = device_nodes.warnings(observed.device_nodes)
+    said += releases.warnings(observed, desired, version)
+    return Plan(tuple(steps), before, before, reboot_required=_apart(observed), warnings=said)
+
+
+def _absent(observed: Observed, check_mode: bool) -> Plan:
+    """Return the plan of the way back."""
+    record, removal, names = observed.record, observed.removal, observed.names
+    before, after = describe(observed), describe(observed)
+    steps: t.List[Step] = []
+    if record and not record.runfile:
+        _check_platform(observed)
+    if record and observed.unfinished:
+        steps.append(packages.REPAIR)
+        if not check_mode:
+            return Plan(tuple(steps), before, before, more=True)
+    stays = bool(record) and bool(back.reason(observed))
+    putting_back = stays or bool(observed.back)
+    blocking = record.requested & set(removal.kept if removal and not putting_back else ())
+    if removal and blocking:
+        raise NodeError(
+            f"{', '.join(sorted(blocking))} cannot be removed",
+            cause=f"{', '.join(removal.users)}, which this module did not install, need it",
+            hint=f"remove them first: {advice.purge(observed.family.name, removal.users)}",
+        )
+    # Without a simulation, which needs dpkg in order, all that was added goes.
+    gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
+    gone = () if stays else gone
+    if observed.back:
+        gone = tuple(sorted(still_there(record.packages, observed.packages)))
+    if record:
+        steps += _removal(observed, gone)
+    left = {name: one for name, one in after["packages"].items() if name not in gone}
+    restored = observed.back or {}
+    after["packages"] = {**left, **{k: v for k, v in restored.items() if k in names.relevant}}
+    after["held"] = [name for name in after["held"] if name not in record.holds]
+    if record.repository:
+        after.pop("repository", None)
+    after.pop("runfile", None)
+    after["modprobe"] = "" if record.modprobe else after["modprobe"]
+    if names.persistenced in gone or record.service:
+        after["persistence"] = False
+    there = {*filter(observed.installed, observed.packages)} - {*gone} | {*restored}
+    reboot = _left_loaded(observed, record or observed.undone, there)
+    return Plan(marked(steps, observed), before, after, reboot_required=reboot)
+
+
+def _left_loaded(observed: Observed, ours: Record, there: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return why a driver that this module had a hand in must leave the kernel, by the packages that stay.
+
+    What is loaded of a driver that others have brought is not judged.
+    """
+    modules = any(map(observed.type_of, ours.packages)) and not any(map(observed.type_of, there))
+    if observed.loaded and (modules or (ours.runfile and not ours.replaced)):
+        return ("the driver is still loaded, though its packages are gone",)
+    return _apart(observed) if ours else ()
+
+
+def _apart(observed: Observed) -> t.Tuple[str, ...]:
+    """Say that the loaded driver and its libraries are not of one version."""
+    if not observed.loaded or not observed.libraries or observed.loaded[0] in observed.libraries:
+        return ()
+    found = ", ".join(observed.libraries)
+    return (f"version {observed.loaded[0]} of the driver is loaded, the libraries are of {found}",)
+
+
+def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
+    record, stays = observed.record, bool(back.reason(observed))
+    held = sorted(name for name in record.holds if observed.held(name))
+    steps = []
+    if held:
+        summary = f"release the hold on {', '.join(held)}"
+        steps.append(Step("hold", summary, {"hold": [], "release": held}))
+    if record.runfile and not stays:
+        summary = f"uninstall what NVIDIA's installer brought: {runfile.UNINSTALLER}"
+        steps.append(Step("uninstall", summary))
+    asked = ", ".join(name for name in gone if name in record.requested)
+    summary = f"remove the {len(gone)} packages that were added ({asked or 'dependencies only'})"
+    if not gone:
+        summary = "forget the record of additions"
+    summary += " and the sources file" if record.sources else ""
+    summary += " and the repository with its key" if record.repository else ""
+    summary += " and the module stream" if record.stream else ""
+    summary += " and the modprobe file" if record.modprobe else ""
+    summary += " and the unit for device nodes" if record.device_nodes else ""
+    summary = back.summary(observed, summary)
+    params = {
+        "packages": gone,
+        "back": observed.back or {},
+        "stays": stays,
+        "service": record.service and observed.names.persistenced not in gone,
+        "fabric": record.fabric and observed.names.fabric not in gone,
+        "kernels": observed.modules.images if record.modprobe else (),
+    }
+    return [*steps, Step("remove", summary, params)]

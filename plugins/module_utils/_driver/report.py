@@ -1,0 +1,189 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What there is to say of a node's driver: its state for the diff, warnings, and facts of the node."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._base.packages.repository import planned_key, texts
+from .._base.steps import Step
+from . import branches as driver_branches
+from .branches import Version
+from .kernel.kernels import newer
+from .names import PLACE
+from .select import Choice
+from .state import Observed
+
+
+def headers_package(observed: Observed) -> str:
+    """Return the package with the headers of the running kernel."""
+    return observed.names.headers_of(observed.kernel)
+
+
+def uses_dkms(choice: Choice) -> bool:
+    """Tell whether the kernel modules are built on the node, from the kernel's headers."""
+    return bool(choice.names.headers) and choice.kernel in choice.names.kernel.values()
+
+
+def offered_headers(observed: Observed) -> t.List[str]:
+    """Return the packages of the running kernel's headers that are missing and can be had."""
+    name = headers_package(observed)
+    missing = not observed.headers and observed.installed(name) is None
+    names = [name] if missing else []
+    if observed.names.tie and not observed.installed("dkms"):
+        names.append(observed.names.tie.format(observed.kernel))
+    return [one for one in names if observed.candidate(one)]
+
+
+def newer_headers(observed: Observed) -> t.List[str]:
+    """Return the packages of the headers that newer kernels without the driver lack and that can be had.
+
+    rpm's names do not tell whether they are there.
+    """
+    bare = [one for one in newer(observed) if one in observed.modules.bare]
+    names = [observed.names.headers_of(one) for one in bare]
+    known = not observed.names.headers_first
+    return [
+        one for one in names if known and not observed.installed(one) and observed.candidate(one)
+    ]
+
+
+def describe(observed: Observed) -> t.Dict[str, t.Any]:
+    """Return what a user sees of the node's driver."""
+    service, files = observed.service, observed.repository.files
+    known = {*observed.names.relevant, *observed.record.before}
+    return {
+        **({"runfile": observed.record.runfile} if observed.record.runfile else {}),
+        **({"repository": texts(files, PLACE)} if files else {}),
+        **({"adopted": sorted(observed.record.before)} if observed.record.before else {}),
+        "packages": {
+            name: package.version
+            for name, package in sorted(observed.packages.items())
+            if name in known and package.installed
+        },
+        "held": sorted(name for name in known if observed.held(name)),
+        "loaded": list(observed.loaded) if observed.loaded else None,
+        "modprobe": observed.modules.own or "",
+        "persistence": service.get("ActiveState") == "active"
+        and service.get("UnitFileState") in ("enabled", "static"),
+    }
+
+
+def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict[str, t.Any]:
+    """Return what a user will see of it after the steps."""
+    found = describe(observed)
+    wanted = {name: version or choice.awaited for name, version in choice.targets.items()}
+    found["packages"] = {**found["packages"], **wanted}
+    for step in steps:
+        params = step.params
+        if step.action == "install":
+            for name in params["remove"]:
+                found["packages"].pop(name, None)
+        elif step.action == "adopt" and params["packages"]:
+            found["adopted"] = sorted({*found.get("adopted", ()), *params["packages"]})
+        elif step.action == "hold":
+            kept = set(found["held"]) - set(params["release"])
+            found["held"] = sorted(kept | set(params["hold"]))
+        elif step.action == "repository":
+            there = {**observed.repository.files, **params["files"], **planned_key(params)}
+            left = {path: one for path, one in there.items() if path not in params["stale"]}
+            found["repository"] = texts(left, PLACE)
+        elif step.action == "modprobe":
+            found["modprobe"] = params["text"]
+        elif step.action in ("load", "reload"):
+            found["loaded"] = [choice.version or choice.awaited, choice.kind]
+        elif step.action == "persistence":
+            found["persistence"] = True
+        elif step.action == "runfile":
+            found["runfile"] = f"{choice.version} {choice.kind}"
+    return found
+
+
+def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Tuple[str, ...]:
+    """Return what is not as it might be expected."""
+    installing = any(step.action == "install" for step in steps)
+    found = driver_branches.warnings(choice.version, observed.gpus)
+    dkms = uses_dkms(choice)
+    if installing and dkms and not observed.headers and not offered_headers(observed):
+        found.append(
+            f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
+            f"{headers_package(observed)}: DKMS cannot build the modules for this kernel"
+        )
+    found += [
+        f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
+        for one in observed.dkms
+        if one.state == "failed" and not installing
+    ]
+    found += observed.modules.overruled
+    if observed.gpus and not installing:
+        found += [_bare(observed, choice, kernel) for kernel in observed.modules.bare]
+    version = observed.loaded[0] if observed.loaded else ""
+    if observed.loaded == (version, "open") and version not in observed.firmware and not installing:
+        found.append(
+            f"the node has no GSP firmware of version {version}, which the open kernel modules need: "
+            f"/lib/firmware/nvidia/{version}/gsp*.bin"
+        )
+    if observed.nvswitch and not observed.names.fabric:
+        found.append(
+            f"the GPUs are joined by NVSwitches, and no fabric manager for {observed.names.title} is known: CUDA "
+            "does not start until one of exactly the driver's version runs"
+        )
+    if observed.bridged and observed.names.fabric and not observed.names.subnet:
+        found.append(
+            "the NVSwitches are managed through InfiniBand, and the sources offer no nvlsm, without which "
+            "the fabric manager does not start"
+        )
+    if not observed.gpus:
+        found.append("no NVIDIA GPU was found on the PCI bus: the driver is not loaded")
+    newest = Version.of(observed.candidate(observed.names.kernel["proprietary"]))
+    if (
+        installing
+        and choice.kind == "open"
+        and choice.version
+        and newest not in ("", choice.version, *observed.drivers(observed.names.kernel["open"]))
+        and "blackwell" not in dict(observed.gpus).values()
+    ):
+        found.append(
+            f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
+            f"ones in {newest}: kernel_modules: proprietary would give the newer driver"
+        )
+    return tuple(found)
+
+
+def _bare(observed: Observed, choice: Choice, kernel: str) -> str:
+    words = f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
+    return words + observed.family.remedy(observed, choice, kernel)
+
+
+def facts(observed: Observed) -> t.Dict[str, t.Any]:
+    """Return the node's hardware, kernel, firmware, services and GPU clients, JSON-able."""
+    key = observed.signing_key
+    return {
+        "gpus": dict(observed.gpus),
+        "nvswitch": observed.nvswitch,
+        "kernel": observed.kernel,
+        "headers": observed.headers,
+        "held": sorted(name for name in observed.names.relevant if observed.held(name)),
+        "nouveau": _nouveau(observed),
+        "kernels_without_driver": list(observed.modules.bare),
+        "stale_initramfs": list(observed.modules.stale),
+        "secure_boot": key is not None,
+        "signing_key": key.path if key else "",
+        "signing_key_state": key.state if key else "",
+        "libraries": list(observed.libraries),
+        "firmware": list(observed.firmware),
+        "persistence_daemon": observed.service.get("ActiveState", ""),
+        "fabric_manager": observed.fabric.get("ActiveState", ""),
+        "gpu_users": [str(one) for one in observed.users],
+    }
+
+
+def _nouveau(observed: Observed) -> str:
+    if observed.nouveau:
+        return "loaded"
+    if not observed.modules.nouveau:
+        return "absent"
+    ours = "nouveau" in (observed.modules.own or "")
+    return "blacklisted" if observed.modules.blacklisted or ours else "available"

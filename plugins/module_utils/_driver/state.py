@@ -1,0 +1,293 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the user wants, what the node has, and what was added to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+import typing as t
+
+from .._base.errors import InputError
+from .._base.packages import package, repository
+from .._base.packages.apt import Source
+from .._base.packages.package import Package, Policy, Relations, Removal
+from .._base.packages.repository import Known, Repository
+from .._base.text.masking import masked_text
+from .._node.users.users import User
+from .branches import NO_VERSION, Version
+from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
+from .kernel.modules import Dkms, Modules, Options, SigningKey, parse_options
+from .names import Names
+from .releases import table
+from .releases.table import Table
+
+if t.TYPE_CHECKING:
+    from .family import Family
+
+VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+LOCATION = re.compile(r"https?://[^\s\"'@]+|/[^\n]+")
+Values = t.Optional[t.Mapping[str, t.Any]]
+
+
+class Runfile(t.NamedTuple):
+    """NVIDIA's installer: its path on the node or its address, and its checksum."""
+
+    location: str
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Desired:
+    """What the user wants."""
+
+    state: str
+    version: Version
+    kernel_modules: str
+    components: t.Tuple[str, ...]
+    hold: bool
+    load: bool
+    persistence: bool
+    manage_sources: bool
+    secure_boot: str
+    reload: str
+    module_options: Options = ()
+    source: str = "distribution"
+    repository: t.Optional[Repository] = None
+    runfile: t.Optional[Runfile] = None
+    hold_kernel: bool = False
+    update: bool = False
+    adopt: bool = False
+    precompiled: str = "auto"
+    prerequisites: str = "refuse"
+    releases: t.Optional[Table] = None
+
+
+def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
+    """Return what the options say; InputError names the one that cannot be meant."""
+    named = params["repository"], params["source"]
+    parsed = {
+        "version": Version(params["version"]),
+        "runfile": _runfile(params),
+        "components": tuple(params["components"]),
+        "repository": parse_repository(*named) if params["state"] == "present" else None,
+        "module_options": parse_options(params["module_options"]),
+        "releases": table.parse(params["releases"]),
+    }
+    return Desired(**{**params, **parsed})
+
+
+def parse_repository(values: Values, source: str) -> t.Optional[Repository]:
+    """Return the repository; InputError names the key that cannot be meant."""
+    if values is None and source == "repository":
+        expected = "its url and its key, or its preset, with source: repository"
+        raise InputError.of("repository", None, expected)
+    if values is not None and source != "repository":
+        said = values.get("preset") or masked_text(values.get("url") or "")
+        raise InputError.of("repository", said, "source to be repository with it")
+    return None if values is None else repository.parse(values)
+
+
+def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
+    values, version = params["runfile"], params["version"]
+    if (values is None) != (params["source"] != "runfile"):
+        wanted = "its location and sha256" if values is None else "source to be runfile with it"
+        raise InputError.of("runfile", values and values.get("location"), wanted)
+    if values is None:
+        return None
+    location, checksum = values["location"], values["sha256"].lower()
+    if not LOCATION.fullmatch(location):
+        raise InputError.of(
+            "runfile.location", location, "a path on the node, or an http(s) address"
+        )
+    if not SHA256.fullmatch(checksum):
+        raise InputError.of("runfile.sha256", values["sha256"], "64 hexadecimal digits")
+    if params["state"] == "present" and not VERSION.fullmatch(version):
+        raise InputError.of(
+            "version", version, "the exact version that the file has, such as 580.95.05"
+        )
+    return Runfile(location, checksum)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record(package.Record):
+    """The additions; of the packages, ``requested`` are those that were asked for.
+
+    ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled,
+    ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
+    ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
+    ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
+    ``adopted`` are the driver's packages that were taken over, as "name version", ``earlier`` all that were there
+    before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
+    that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
+    a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
+    ``device_nodes`` says that a unit makes device nodes at boot.
+    """
+
+    sources: bool = False
+    service: bool = False
+    modprobe: bool = False
+    fabric: bool = False
+    requested: t.FrozenSet[str] = frozenset()
+    runfile: str = ""
+    stream: str = ""
+    stream_before: str = ""
+    adopted: t.FrozenSet[str] = frozenset()
+    earlier: t.FrozenSet[str] = frozenset()
+    automatic: t.FrozenSet[str] = frozenset()
+    exchanged: t.FrozenSet[str] = frozenset()
+    replaced: str = ""
+    device_nodes: bool = False
+
+    @property
+    def before(self) -> t.Dict[str, str]:
+        """Return the versions that packages had when they were taken over."""
+        return versions(self.adopted)
+
+    @property
+    def others(self) -> t.Dict[str, str]:
+        """Return the versions of the driver's packages of others, as ``absent`` gives them back."""
+        return {**self.before, **versions(self.earlier)}
+
+
+def versions(found: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return versions by their packages, each given as "name version"."""
+    return {name: version for name, _space, version in (one.partition(" ") for one in found)}
+
+
+class Installed(t.NamedTuple):
+    """What NVIDIA's installer has left: a version, empty where it left nothing; what its run needs."""
+
+    version: Version = NO_VERSION
+    dkms: bool = False
+    missing: t.Tuple[str, ...] = ()
+    present: bool = True
+
+
+class Streams(t.NamedTuple):
+    """The stream of dnf's module that is enabled, empty where none is, and what each has, where one must be chosen.
+
+    ``offered`` are (name, architecture, version) of a stream's packages.
+    """
+
+    enabled: str = ""
+    offered: t.Mapping[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """What the node has; ``record`` is what earlier runs wrote down of their additions.
+
+    ``family`` is that of its distribution, with what is particular to it.
+    ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
+    wrong with it. ``removal`` is there when additions are to be removed again and dpkg is in order.
+    ``users`` are the processes that have a GPU open, ``allocated`` says which pods have been given one; it is asked
+    for where the loaded driver would change. ``reload_note`` is why this run could not
+    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
+    these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
+    are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
+    ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
+    ``surplus`` are packages of ours that only a component needs which is no longer wanted.
+    ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
+    install, with its words. ``own_kernel`` says that the running kernel has its modules on the
+    node, as all have but a container's. ``back`` are the packages that an adoption has exchanged and that can be put
+    back, with their versions, None where they cannot. ``lacks_locking`` says that the
+    package manager cannot keep packages at their version yet. ``undone`` is what this run has taken back.
+    """
+
+    distribution: str
+    codename: str
+    title: str
+    kernel: str
+    headers: bool
+    gpus: t.Tuple[t.Tuple[str, str], ...]
+    loaded: t.Optional[t.Tuple[Version, str]]
+    nouveau: bool
+    own_sources: t.Optional[str]
+    record: Record
+    family: Family
+    packages: t.Mapping[str, Package] = dataclasses.field(default_factory=dict)
+    policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
+    interrupted: bool = False
+    service: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    sources: t.Tuple[Source, ...] = ()
+    nvidia_installer: bool = False
+    refreshed: bool = False
+    refresh_note: str = ""
+    removal: t.Optional[Removal] = None
+    users: t.Tuple[User, ...] = ()
+    allocated: t.Tuple[str, ...] = ()
+    reload_note: str = ""
+    modules: Modules = dataclasses.field(default_factory=Modules)
+    dkms: t.Tuple[Dkms, ...] = ()
+    names: Names = dataclasses.field(default_factory=Names)
+    nvswitch: bool = False
+    bridged: bool = False
+    fabric: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    libraries: t.Tuple[Version, ...] = ()
+    repository: Known = dataclasses.field(default_factory=Known)
+    signing_key: t.Optional[SigningKey] = None
+    runfile: Installed = dataclasses.field(default_factory=Installed)
+    firmware: t.Tuple[str, ...] = ()
+    streams: Streams = dataclasses.field(default_factory=Streams)
+    relations: Relations = dataclasses.field(default_factory=dict)
+    refused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    own_kernel: bool = True
+    back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    surplus: t.Tuple[str, ...] = ()
+    lacks_locking: bool = False
+    undone: Record = dataclasses.field(default_factory=Record)
+    device_nodes: DeviceNodes = NOTHING_MISSING
+    today: datetime.date = datetime.date.min
+    _offered: t.Dict[str, t.Tuple[Version, ...]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def installed(self, package: str) -> t.Optional[str]:
+        """Return an installed package's version."""
+        found = self.packages.get(package)
+        return found.version if found is not None and found.installed else None
+
+    def type_of(self, package: str) -> str:
+        """Return the type of the kernel modules that a package has, empty where it has none."""
+        return self.family.type_of(package)
+
+    @property
+    def types(self) -> t.FrozenSet[str]:
+        """Return the types of the kernel modules that are installed."""
+        return frozenset(map(self.type_of, filter(self.installed, self.packages))) - {""}
+
+    @property
+    def unfinished(self) -> bool:
+        """Tell whether dpkg was stopped in the middle of any package."""
+        return self.interrupted or any(one.broken for one in self.packages.values())
+
+    def held(self, package: str) -> bool:
+        """Tell whether a package is on hold."""
+        return package in self.packages and self.packages[package].held
+
+    def versions(self, package: str) -> t.Tuple[str, ...]:
+        """Return every version that can be had, newest first, the installed one among them."""
+        policy = self.policies.get(package)
+        versions = policy.versions if policy else ()
+        installed = self.installed(package)
+        return versions if installed is None or installed in versions else (*versions, installed)
+
+    def drivers(self, package: str) -> t.Tuple[Version, ...]:
+        """Return the driver's versions in the same, parsed once."""
+        if package not in self._offered:
+            found = dict.fromkeys(map(Version.of, self.versions(package)))
+            self._offered[package] = tuple(found)
+        return self._offered[package]
+
+    def driver(self, package: str) -> Version:
+        """Return the driver's version in an installed package's, empty where it is not installed."""
+        return Version.of(self.installed(package))
+
+    def candidate(self, package: str) -> t.Optional[str]:
+        """Return the version that apt would install."""
+        policy = self.policies.get(package)
+        return policy.candidate if policy else None

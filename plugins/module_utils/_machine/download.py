@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files that come to the node, from the network or its own disk, and are what they should be."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import tempfile
+import time
+import typing as t
+import urllib.error
+
+from .._base.errors import NodeError
+
+# Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
+MAX_BYTES = 4 << 30
+MAX_SECONDS = 3600.0
+
+
+def _opened(address: str) -> t.Any:
+    """Return the answer of a server. What speaks HTTP is a tenth of what a module loads, and few runs need it."""
+    from ansible.module_utils.urls import open_url
+
+    return open_url(address, timeout=60.0)
+
+
+def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None:
+    """Copy a file from a path or an http(s) address to ``target``.
+
+    NodeError where it cannot be had, or where its SHA-256 differs; then ``target`` is as it was.
+    """
+    folder = os.path.dirname(target)
+    os.makedirs(folder, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            digest = hashlib.sha256()
+            local = location.startswith("/")
+            with open(location, "rb") if local else _opened(location) as source:
+                for chunk in _chunks(source, location, MAX_BYTES):
+                    digest.update(chunk)
+                    stream.write(chunk)
+        if digest.hexdigest() != sha256:
+            raise NodeError(
+                f"{location} is not the file that is meant",
+                cause=f"its SHA-256 is {digest.hexdigest()}, expected {sha256}",
+                hint="correct the checksum, or get the file from its publisher again",
+            )
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
+        raise NodeError(
+            f"cannot bring {location} to {target}",
+            cause=str(error),
+            hint="check the address and the free space on the node, then run again",
+        ) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def fetched(address: str, most: int, hint: str) -> str:
+    """Return what is at an address with http, https or file, as text with surrogate escapes.
+
+    NodeError where it cannot be had, or has more than ``most`` bytes.
+    """
+    try:
+        with _opened(address) as source:
+            data = b"".join(_chunks(source, address, most))
+    except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
+        raise NodeError(f"cannot fetch {address}", cause=str(error), hint=hint) from error
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _chunks(source: t.Any, location: str, most: int) -> t.Iterator[bytes]:
+    """Yield what comes, as it comes. NodeError: it is too much or takes too long."""
+    length = (getattr(source, "headers", None) or {}).get("Content-Length") or ""
+    if len(length) > 20 or (length.isdigit() and int(length) > most):
+        raise _endless(location, f"it has {length[:20]} bytes, more than {most}")
+    begun, size = time.monotonic(), 0
+    while True:
+        # Not read(), which waits until the whole chunk is there.
+        chunk = source.read1(1 << 20)
+        if not chunk:
+            return
+        size += len(chunk)
+        if size > most:
+            raise _endless(location, f"it has more than {most} bytes")
+        if time.monotonic() - begun > MAX_SECONDS:
+            raise _endless(location, f"it has taken longer than {MAX_SECONDS:g} s")
+        yield chunk
+
+
+def _endless(location: str, why: str) -> NodeError:
+    return NodeError(
+        f"{location} is given up: {why}",
+        cause="nothing of NVIDIA's is like that, and it would fill the node's disk",
+        hint="check what answers at the address, or bring the file to the node and name its path",
+    )

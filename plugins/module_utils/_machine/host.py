@@ -1,0 +1,375 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The machine: commands and files, which is all that a capability may do to it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import tempfile
+import time
+import typing as t
+
+from .._base.errors import NodeError, unmask
+from .._base.text.masking import masked_text
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+TAIL_LINES = 15
+KINDS: t.Mapping[t.Callable[[int], bool], str] = {
+    stat.S_ISDIR: "folder",
+    stat.S_ISCHR: "device",
+    stat.S_ISBLK: "block device",
+    stat.S_ISFIFO: "named pipe",
+    stat.S_ISSOCK: "socket",
+}
+FLOCK = "hhqqi"  # struct flock, as 64-bit kernels have it
+
+
+class Completed(t.NamedTuple):
+    """A finished command: its exit status, standard output and standard error."""
+
+    rc: int
+    out: str
+    err: str
+
+
+class Status(t.NamedTuple):
+    """What a path leads to: its mode with the type of file, who owns it, its inode and a node's device."""
+
+    mode: int
+    uid: int
+    inode: int = 0
+    device: int = 0
+    gid: int = 0
+
+
+class Host:
+    """The machine that this process runs on. Paths are absolute."""
+
+    def __init__(self) -> None:
+        have = os.environ.get("PATH", "").split(os.pathsep)
+        self._path = os.pathsep.join(
+            [p for p in have if p] + [p for p in SYSTEM_PATH if p not in have]
+        )
+
+    def run(
+        self,
+        argv: t.Sequence[str],
+        *,
+        check: bool = True,
+        env: t.Optional[t.Mapping[str, str]] = None,
+        timeout: t.Optional[float] = None,
+        stdin: t.Optional[str] = None,
+    ) -> Completed:
+        """Run a command without a shell, in the C locale.
+
+        With ``check``, a missing program, a non-zero status or a timeout (seconds) raises
+        NodeError; without it a missing program is status 127 and a timeout 124.
+        """
+        program = self.which(argv[0])
+        if program is None:
+            done = Completed(127, "", f"{argv[0]}: not found")
+        else:
+            try:
+                # The daemon has this too, and no module whose run_command it could take.
+                ended = subprocess.run(  # pylint: disable=ansible-bad-function
+                    [program, *argv[1:]],
+                    check=False,
+                    env={**os.environ, "PATH": self._path, "LC_ALL": "C", **(env or {})},
+                    input=stdin or "",
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=timeout,
+                )
+                done = Completed(ended.returncode, ended.stdout, ended.stderr)
+            except subprocess.TimeoutExpired:
+                done = Completed(124, "", f"{program}: no answer within {timeout} s")
+            except OSError as error:
+                done = Completed(126, "", f"{program}: {error.strerror or error}")
+        if check and done.rc != 0:
+            # Before it is cut: the heading of a table of credentials may not be among the last lines.
+            lines = masked_text(done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
+            raise NodeError(
+                f"command failed with status {done.rc}: {masked_text(' '.join(argv))}",
+                cause="\n".join(lines),
+                rc=done.rc,
+            )
+        return done
+
+    def which(self, name: str) -> t.Optional[str]:
+        """Return the path of a program, or None."""
+        return shutil.which(name, path=self._path)
+
+    def read(self, path: str) -> t.Optional[str]:
+        """Return a file's text, or None when it does not exist."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "surrogateescape")
+
+    def read_bytes(self, path: str) -> t.Optional[bytes]:
+        """Return a file's bytes, or None when it does not exist."""
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise NodeError(f"cannot read {path}", cause=error.strerror or str(error)) from error
+
+    def write(
+        self, path: str, text: str, *, mode: t.Optional[int] = None, backup: bool = False
+    ) -> t.Optional[str]:
+        """Replace a file's text in one atomic step and return the backup's path, if one was made.
+
+        With a mode it is a file of ours: root's, in that mode, and never written through a link. Without one it is
+        somebody else's: it keeps its owner, mode and attributes, and a link to it stays one; a new one gets 0644.
+        NodeError where something is there that is no regular file, such as /dev/null under a masked unit.
+        """
+        target = os.path.realpath(path) if mode is None else path
+        folder = os.path.dirname(target)
+        temporary = saved = None
+        try:
+            found = _regular(target)
+            self.makedirs(folder)
+            if backup and found is not None:
+                saved = f"{target}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
+                shutil.copy2(target, saved)
+            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(text.encode("utf-8", "surrogateescape"))
+                if mode is not None:
+                    _dress(stream.fileno(), mode)
+                elif found is None:
+                    os.fchmod(stream.fileno(), 0o644)
+                else:
+                    _dress_as(stream.fileno(), target, found)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise NodeError(
+                f"cannot write {path}",
+                cause=error.strerror or str(error),
+                hint="the old file, if there was one, is as it was; free space or fix the permission and run again",
+            ) from error
+        return saved
+
+    def dress(self, path: str, mode: int) -> None:
+        """Give a file or folder of ours back to root, in its mode."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            _dress(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+    def listdir(self, path: str) -> t.List[str]:
+        """Return the sorted names in a folder, none when it does not exist."""
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def sizes(self, path: str) -> t.Dict[str, t.Tuple[int, int]]:
+        """Return size and time of change of all files below a folder by their paths, in bytes and whole seconds.
+
+        Of links they are the links' own; byte code is left out.
+        """
+        found = {}
+        for folder, folders, names in os.walk(path):
+            folders[:] = [one for one in folders if one != "__pycache__"]
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    status = os.lstat(f"{folder}/{name}")
+                    found[f"{folder}/{name}"] = (status.st_size, int(status.st_mtime))
+        return found
+
+    def leads_to(self, path: str) -> str:
+        """Return the file that a link leads to in the end, empty where that is nothing."""
+        real = os.path.realpath(path)
+        return real if os.path.exists(real) else ""
+
+    def writable(self, path: str) -> bool:
+        """Tell whether a folder takes files: none of a read-only file system does."""
+        return os.access(path, os.W_OK)
+
+    def move(self, path: str, to: str) -> None:
+        """Give what is there another name in the same folder. Overlays rename no folder of their lower layers."""
+        shutil.move(path, to)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether something is there (a dangling link counts)."""
+        return os.path.lexists(path)
+
+    def readlink(self, path: str) -> t.Optional[str]:
+        """Return a symbolic link's target, or None."""
+        try:
+            return os.readlink(path)
+        except OSError:
+            return None
+
+    def status(self, path: str) -> t.Optional[Status]:
+        """Return mode, owner and inode of what a path leads to, or None where that is nothing."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
+
+    def itself(self, path: str) -> t.Optional[Status]:
+        """Return the same of what is there itself, which may be a link."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
+
+    def mtime(self, path: str) -> t.Optional[float]:
+        """Return when a file was last changed, in seconds since the epoch, or None."""
+        try:
+            return os.stat(path).st_mtime
+        except OSError:
+            return None
+
+    def lock_holder(self, path: str) -> t.Optional[int]:
+        """Return the process that has locked a file by fcntl, or None; locks of this process don't count."""
+        try:
+            with open(path, "rb") as stream:
+                asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                kind, _whence, _start, _length, pid = struct.unpack(
+                    FLOCK, fcntl.fcntl(stream, fcntl.F_GETLK, asked)
+                )
+        except OSError:
+            return None
+        return None if kind == fcntl.F_UNLCK else int(pid)
+
+    def makedirs(self, path: str, mode: int = 0o755) -> None:
+        """Make a folder and its parents, in this mode whatever the process's mask is."""
+        try:
+            missing = []
+            while not os.path.isdir(path):
+                missing.append(path)
+                path = os.path.dirname(path)
+            for path in reversed(missing):
+                try:
+                    os.mkdir(path, mode)
+                except FileExistsError:  # another process was faster
+                    if not os.path.isdir(path):
+                        raise
+                os.chmod(path, mode)
+        except OSError as error:
+            raise NodeError(
+                f"cannot make the folder {path}", cause=error.strerror or str(error)
+            ) from error
+
+    def symlink(self, target: str, path: str) -> None:
+        """Make or replace a symbolic link in one atomic step."""
+        self.makedirs(os.path.dirname(path))
+        temporary = f"{path}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.symlink(target, temporary)
+        os.replace(temporary, path)
+
+    def remove(self, path: str) -> bool:
+        """Remove a file, a link or a whole folder; tell whether it was there."""
+        if not os.path.lexists(path):
+            return False
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+        return True
+
+    def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
+        """Return the JSON that a service at a Unix socket answers to a GET request, None where it does not."""
+        from . import unix_http  # HTTP is loaded where it is wanted
+
+        return unix_http.get(socket, target, timeout)
+
+    def listens(self, socket: str) -> bool:
+        """Tell whether a service listens at a Unix socket."""
+        from . import unix_http  # as above
+
+        return unix_http.listens(socket, timeout=10)
+
+    @contextlib.contextmanager
+    def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
+        """Hold an exclusive lock on a file; NodeError when another process keeps it too long."""
+        self.makedirs(os.path.dirname(path))
+        deadline = time.monotonic() + timeout
+        with open(path, "a", encoding="utf-8") as stream:
+            while True:
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise NodeError(
+                            f"{path} is held by another process",
+                            hint="wait until the other run has ended, then run again",
+                        ) from None
+                    time.sleep(0.2)
+            yield
+
+
+def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
+    """Return why a path can't be written. ``mode`` has the type of file, ``target`` is where a link leads to."""
+    name = os.path.basename(path)
+    if target == os.devnull and os.path.dirname(path) == "/etc/systemd/system":
+        return NodeError(
+            f"{path} can't be written: the unit is masked",
+            cause=f"it is a link to {target}",
+            hint=unmask(name, "leave out what needs the unit"),
+        )
+    if target is not None:
+        cause, way = f"it is a link to {target}, which is no file of gpu.node's", "remove the link"
+    else:
+        kind = next(word for is_one, word in KINDS.items() if is_one(mode))
+        cause, way = f"it is a {kind} and no regular file", "move away what is there"
+    return NodeError(f"{path} can't be written", cause=cause, hint=f"{way}, then run again")
+
+
+def _regular(path: str) -> t.Optional[os.stat_result]:
+    """Return what is known of a regular file, None where nothing is. NodeError: it is something else."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
+        raise not_regular(path, found.st_mode, target)
+    return found
+
+
+def _dress(descriptor: int, mode: int) -> None:
+    """Give a file of ours to root, in its mode."""
+    if os.geteuid() == 0:
+        os.fchown(descriptor, 0, 0)
+    os.fchmod(descriptor, mode)
+
+
+def _dress_as(descriptor: int, target: str, old: os.stat_result) -> None:
+    """Give a new file the owner, mode and attributes of the one that it replaces, such as its ACL."""
+    if os.geteuid() == 0:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+    with contextlib.suppress(OSError):  # a file system without them
+        for name in os.listxattr(target):
+            with contextlib.suppress(OSError):  # one that the kernel alone may set
+                os.setxattr(descriptor, name, os.getxattr(target, name))
+
+
+def properties(host: Host, unit: str, *names: str, **how: t.Any) -> t.Dict[str, str]:
+    """Return properties of a unit by name; none where systemd does not answer. ``how`` is for Host.run."""
+    argv = ["systemctl", "show", unit, f"--property={','.join(names)}"]
+    lines = host.run(argv, check=False, **how).out.splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)

@@ -1,0 +1,228 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What GPUs tell of themselves besides their MIG instances, and of their own accord. To be used while NVML is open."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import typing as t
+from uuid import UUID
+
+from ..._base.gpu import (
+    FUNCTION_NOT_FOUND,
+    GPU_IS_LOST,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    TIMEOUT,
+    Condition,
+    Gpu,
+    Links,
+    MigDevice,
+)
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text, told
+
+T = t.TypeVar("T")
+COMPLETED = 3  # the state of a fabric
+NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
+
+
+@doing("reading the GPU's condition")
+def condition(handle: t.Any) -> Condition:
+    """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
+    rows = _reported(pynvml.nvmlDeviceGetRemappedRows, handle)
+    persistence = _reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
+    return Condition(
+        rows_failed=None if rows is None else bool(rows[3]),
+        rows_pending=None if rows is None else bool(rows[2]),
+        uncorrected=_reported(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        recovery=_reported(_recovery, handle),
+        energy=_reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+        persistent=None if persistence is None else bool(persistence),
+        compute_mode=_reported(pynvml.nvmlDeviceGetComputeMode, handle),
+    )
+
+
+def _reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
+    """Return an answer, None where the GPU or the driver has none."""
+    try:
+        return ask(*args)
+    except pynvml.NVMLError as error:
+        if error.value in (GPU_IS_LOST, RESET_REQUIRED):
+            raise
+        return None
+
+
+def _recovery(handle: t.Any) -> int:
+    (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    if field.nvmlReturn:
+        raise pynvml.NVMLError(field.nvmlReturn)
+    return int(field.value.uiVal)
+
+
+@doing("reading the GPU's brand")
+def brand(handle: t.Any) -> t.Optional[int]:
+    """Return NVML's number of the brand of the GPU with this handle, None where there is none."""
+    found = or_none(NOT_THERE, pynvml.nvmlDeviceGetBrand, handle)
+    return None if found is None else int(found)
+
+
+class Xid(t.NamedTuple):
+    """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
+
+    gpu_uuid: str
+    number: int
+    gi_id: t.Optional[int] = None
+    ci_id: t.Optional[int] = None
+
+
+class XidWatch:
+    """An NVML event set. To be used while NVML is open, and closed before it is."""
+
+    def __init__(self) -> None:
+        self._uuids: t.Dict[t.Optional[int], str] = {}
+        self._set = self._create()
+
+    @property
+    def hears(self) -> bool:
+        """Whether there is a GPU of which it hears."""
+        return bool(self._uuids)
+
+    @staticmethod
+    @doing("creating an event set")
+    def _create() -> t.Any:
+        return pynvml.nvmlEventSetCreate()
+
+    @doing("asking for a GPU's events")
+    def add(self, uuid: str) -> None:
+        """Hear of a GPU too, where it has events."""
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        wanted = pynvml.nvmlEventTypeXidCriticalError
+        if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
+            return
+        self._uuids[_address(handle)] = uuid  # one may come before the next call returns
+        try:
+            pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
+        except pynvml.NVMLError:
+            del self._uuids[_address(handle)]
+            raise
+
+    @doing("waiting for events")
+    def wait(self, seconds: float) -> t.Optional[Xid]:
+        """Return the next XID, or None when none came in time."""
+        milliseconds = int(seconds * 1000)
+        event = or_none((TIMEOUT,), pynvml.nvmlEventSetWait_v2, self._set, milliseconds)
+        if event is None:
+            return None
+        gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
+        uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
+        if uuid is None:
+            uuid = told(pynvml.nvmlDeviceGetUUID, event.device)
+        return Xid(uuid, int(event.eventData), gi, ci)
+
+    def close(self) -> None:
+        """Give the event set back."""
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(self._set)
+
+
+def _address(handle: t.Any) -> t.Optional[int]:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+class MigAttributes(t.NamedTuple):
+    """What a MIG device has of its GPU. Memory is in MiB; engines may be shared with siblings."""
+
+    memory_mib: int
+    multiprocessors: int
+    gi_slices: int
+    ci_slices: int
+    copy_engines: int
+    decoders: int
+    encoders: int
+    jpegs: int
+    ofas: int
+
+
+@doing("reading the attributes of a MIG device")
+def attributes(device: MigDevice) -> MigAttributes:
+    """Return what a MIG device has; NvmlError when it is gone."""
+    found = pynvml.nvmlDeviceGetAttributes_v2(pynvml.nvmlDeviceGetHandleByUUID(device.uuid))
+    return MigAttributes(
+        memory_mib=found.memorySizeMB,
+        multiprocessors=found.multiprocessorCount,
+        gi_slices=found.gpuInstanceSliceCount,
+        ci_slices=found.computeInstanceSliceCount,
+        copy_engines=found.sharedCopyEngineCount,
+        decoders=found.sharedDecoderCount,
+        encoders=found.sharedEncoderCount,
+        jpegs=found.sharedJpegCount,
+        ofas=found.sharedOfaCount,
+    )
+
+
+@doing("reading a GPU's NVLink fabric")
+def clique(gpu: Gpu) -> t.Optional[str]:
+    """Return the fabric's cluster and clique, ``UUID.number``; None where it has not joined one."""
+    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    joined = or_none(NOT_THERE, pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
+    if joined is None or info.state != COMPLETED or info.status != 0:
+        return None
+    return f"{UUID(bytes=bytes(info.clusterUuid))}.{info.cliqueId}"
+
+
+@doing("reading how near two GPUs are")
+def level(one: Gpu, other: Gpu) -> int:
+    """Return NVML's level of their nearest common ancestor: 0 is one board, 50 two processors."""
+    handles = (pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in (one, other))
+    return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(*handles))
+
+
+@doing("reading a GPU's NVLinks")
+def links(gpu: Gpu) -> Links:
+    """Return a GPU's NVLinks."""
+    handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+    switch = 0
+    peers: t.Dict[str, int] = {}
+    for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if not pynvml.nvmlDeviceGetNvLinkState(handle, number):
+                continue
+            kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, number)
+            if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                switch += 1
+            elif kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+                remote = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, number)
+                address = text(remote.busId).lower()[-12:]
+                peers[address] = peers.get(address, 0) + 1
+        except pynvml.NVMLError as error:
+            if error.value not in NOT_THERE:
+                raise
+            break  # there are no more
+    return Links(switch, peers)
+
+
+@doing("looking for processes on a GPU")
+def computing(uuid: str) -> t.FrozenSet[int]:
+    """Return the processes that have a CUDA context on a GPU."""
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    return frozenset(one.pid for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+
+
+@doing("reading the compute mode")
+def compute_mode(uuid: str) -> int:
+    """Return a GPU's compute mode."""
+    return int(pynvml.nvmlDeviceGetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid)))
+
+
+@doing("setting the compute mode")
+def set_compute_mode(uuid: str, mode: int) -> None:
+    """Set a GPU's compute mode."""
+    pynvml.nvmlDeviceSetComputeMode(pynvml.nvmlDeviceGetHandleByUUID(uuid), mode)

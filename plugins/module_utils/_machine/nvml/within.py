@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Asking a driver that may never answer, in a thread that nobody waits for any longer than he wants to."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import typing as t
+
+from ..._base.gpu import TIMEOUT, NvmlError
+
+LATE = 10.0  # seconds that are waited for NVML where there is nothing to go on with
+T = t.TypeVar("T")
+
+
+def within(seconds: float, what: str, ask: t.Callable[[], T]) -> T:
+    """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
+    answers: queue.SimpleQueue[t.Callable[[], T]] = queue.SimpleQueue()
+    begin(lambda: answers.put(outcome(ask)))
+    try:
+        return answers.get(timeout=seconds)()
+    except queue.Empty:
+        raise NvmlError(TIMEOUT, what) from None
+
+
+def begin(work: t.Callable[[], None]) -> None:
+    """Do something in a thread that keeps no process from its end."""
+    threading.Thread(target=work, name="nvml of a gpu", daemon=True).start()
+
+
+def outcome(ask: t.Callable[[], T]) -> t.Callable[[], T]:
+    """Ask, and return a function that returns the answer or raises the error, in whatever thread it is called."""
+    try:
+        answer = ask()
+    except Exception as error:
+        return _raising(error)
+    return lambda: answer
+
+
+def _raising(error: Exception) -> t.Callable[[], t.NoReturn]:
+    def fail() -> t.NoReturn:
+        raise error
+
+    return fail

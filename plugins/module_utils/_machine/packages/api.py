@@ -1,0 +1,259 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What capabilities ask of a package manager: apt, dnf and zypper answer it."""
+
+from __future__ import annotations
+
+import abc
+import re
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.packages.apt import Source
+from ..._base.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
+from ..host import Completed, Host
+from .holders import holder
+
+RETRY_SECONDS = 2.0
+
+
+class Locked(NodeError):
+    """Another process has held a package manager's lock for too long."""
+
+
+class NoHold(NodeError):
+    """The package manager cannot keep packages at their version."""
+
+
+class NoWay(NodeError):
+    """The package manager finds no way to carry a transaction out."""
+
+
+def tail(done: Completed) -> str:
+    """Return the end of what a command has said."""
+    lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
+    return "\n".join(lines[-20:])
+
+
+class PackageManager(abc.ABC):
+    """A node's package manager, through its own commands.
+
+    ``timeout`` is how long to wait where another process holds its lock, in seconds, ``purpose`` what
+    errors say that is installed, ``variable`` the role's variable that has the timeout.
+    """
+
+    environment: t.Mapping[str, str] = {}
+    tool = ""
+    # How an error says that a package is on hold, how that ends, and what else is in the way.
+    on_hold, unhold, obstacles = "", "", ""
+
+    def __init__(self, host: Host, timeout: float, purpose: str, variable: str = "") -> None:
+        self._host, self._timeout, self._purpose = host, timeout, purpose
+        self._variable = f" ({variable})" if variable else ""
+
+    @abc.abstractmethod
+    def _locks(self) -> t.Tuple[str, ...]:
+        """Return the files that a process has locked for as long as it changes packages."""
+
+    @abc.abstractmethod
+    def _is_busy(self, done: Completed) -> bool:
+        """Tell whether a command gave up because another process holds the lock."""
+
+    def _call(
+        self,
+        argv: t.Sequence[str],
+        *,
+        check: bool = True,
+        stdin: t.Optional[str] = None,
+        good: t.Sequence[int] = (0,),
+    ) -> Completed:
+        """Run a command, and again for as long as another process holds the lock."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            done = self._host.run(argv, check=False, env=self.environment, stdin=stdin)
+            busy = self._is_busy(done)
+            if not busy or time.monotonic() >= deadline:
+                break
+            time.sleep(RETRY_SECONDS)
+        if busy:
+            raise self._too_long(tail(done))
+        if check and done.rc not in good:
+            raise NodeError(
+                f"{argv[0]} failed with status {done.rc}",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+                rc=done.rc,
+                command=" ".join(argv),
+            )
+        return done
+
+    def _too_long(self, said: str) -> Locked:
+        found = holder(self._host, said, self._locks())
+        who = f": {found} holds the lock" if found else ""
+        return Locked(
+            f"another package manager is at work on the node, for longer than {self._timeout:g} s{who}",
+            cause=said,
+            hint=f"wait until it has ended, or raise lock_timeout{self._variable}",
+        )
+
+    # --- looking ---
+
+    def packages(self) -> t.Dict[str, Package]:
+        """Return the packages that are there or on hold.
+
+        What another process has begun looks as what a killed one has left: its end is waited for.
+        """
+        deadline = time.monotonic() + self._timeout
+        while True:
+            found = self._packages()
+            whole = not self.interrupted() and not any(one.broken for one in found.values())
+            if whole or not holder(self._host, "", self._locks()):
+                return found
+            if time.monotonic() >= deadline:
+                raise self._too_long("")
+            time.sleep(RETRY_SECONDS)
+
+    @abc.abstractmethod
+    def _packages(self) -> t.Dict[str, Package]:
+        """Return the packages as they are."""
+
+    @abc.abstractmethod
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        """Return what the sources offer."""
+
+    @abc.abstractmethod
+    def known(self, prefix: str) -> t.List[str]:
+        """Return the names of the packages that begin so, offered or installed."""
+
+    def relations(self, names: t.Collection[str]) -> Relations:
+        """Return what the versions that are offered of packages depend on, where that can be asked."""
+        return {}
+
+    def components(self, names: t.Collection[str]) -> t.Mapping[str, str]:
+        """Return the component of the archive that the candidate of each package is in, where that can be asked."""
+        return {}
+
+    def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
+        """Return all that installed packages need, they themselves among it, where that can be asked."""
+        return frozenset()
+
+    def unneeded(self, change: Change) -> t.Set[str]:
+        """Return what came as a dependency and nothing needs after a transaction, where that can be asked."""
+        return set()
+
+    def interrupted(self) -> bool:
+        """Tell whether a transaction was killed, where there is a journal of them."""
+        return False
+
+    def sources(self) -> t.Tuple[Source, ...]:
+        """Return the node's sources, as far as components can be enabled in them."""
+        return ()
+
+    def automatic(self) -> t.FrozenSet[str]:
+        """Return the packages that only came because others depend on them."""
+        return frozenset()
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        """Return the keys that all repositories are believed for, as rpm names them."""
+        return ()
+
+    def removal(self, names: t.Collection[str]) -> Removal:
+        """Return what the removal of packages that are there comes to: what others need stays."""
+        ours = set(names)
+        kept: t.Set[str] = set()
+        users: t.Set[str] = set()
+        while ours - kept:
+            dragged, needed = self._needed(ours - kept)
+            if not dragged:
+                break
+            users |= dragged - ours
+            kept |= needed
+        return Removal(tuple(sorted(ours - kept)), tuple(sorted(kept)), tuple(sorted(users)))
+
+    def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
+        """Return those of the names that nothing needs, and what came ``along`` and only these need."""
+        return self.removal({*names, *along}).packages
+
+    @abc.abstractmethod
+    def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
+        """Return the packages that would have to go along, and those of the names that they need."""
+
+    @abc.abstractmethod
+    def simulate(self, change: Change) -> Simulation:
+        """Return what a transaction would do; NodeError when there is no way."""
+
+    def _no_way(self, done: Completed, change: Change, verb: str = "install") -> NodeError:
+        """Return the error where the command finds no way, with what is on hold and in the way."""
+        stuck, hint = self._stuck(f"{done.out}\n{done.err}", change)
+        what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
+        return NoWay(
+            f"{self.tool} finds no way to {verb} {self._purpose}{what}; nothing was changed",
+            cause=tail(done),
+            hint=hint,
+        )
+
+    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        """Return what is on hold of what a refusal names, and the next step."""
+        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", words))
+        stuck = held(named - change.holds, self.packages())
+        hint = f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
+        return stuck, f"{self.unhold} {' '.join(stuck)}" if stuck else self._pinned(named) or hint
+
+    def _pinned(self, names: t.Collection[str]) -> str:
+        """Say which of the user's own preferences are about packages, where there is such a thing."""
+        return ""
+
+    # --- changing ---
+
+    @abc.abstractmethod
+    def update(self) -> str:
+        """Fetch the package lists and return what was wrong with it; some failing is no failure."""
+
+    def update_aside(self) -> bool:
+        """Fetch lists for this process alone, and tell whether that is possible; the node keeps its own."""
+        return False
+
+    @abc.abstractmethod
+    def change(self, change: Change) -> None:
+        """Install and remove packages, in one transaction."""
+
+    def fetch(self, change: Change) -> None:  # noqa: B027
+        """Download what a change installs, where that is a step of its own."""
+
+    def restore(self, change: Change, automatic: t.Collection[str]) -> None:
+        """Put packages back as they were; those of ``automatic`` came as dependencies."""
+        self.change(change)
+
+    @abc.abstractmethod
+    def by_hand(self, change: Change) -> str:
+        """Return the command with which a person puts packages back."""
+
+    @abc.abstractmethod
+    def purge(self, names: t.Sequence[str]) -> None:
+        """Remove packages with their configuration, and no other package."""
+
+    @abc.abstractmethod
+    def repair(self) -> None:
+        """Finish what a killed transaction has begun."""
+
+    @abc.abstractmethod
+    def hold(self, names: t.Sequence[str]) -> None:
+        """Keep packages at the version that is installed."""
+
+    def check_hold(self) -> None:  # noqa: B027
+        """Refuse where packages cannot be kept at their version; NodeError says what is missing."""
+
+    @abc.abstractmethod
+    def release(self, names: t.Sequence[str]) -> None:
+        """Take packages off hold."""
+
+    def clean(self) -> None:  # noqa: B027
+        """Remove what a killed run left of our own."""
+
+    def trust(self, path: str) -> None:  # noqa: B027
+        """Believe a key for all repositories, where sources don't name their own."""
+
+    def distrust(self, keys: t.Sequence[str]) -> None:  # noqa: B027
+        """Forget keys, where they don't go with their files."""

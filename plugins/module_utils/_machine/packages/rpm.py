@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""rpm, which knows what is installed and what needs it, and dnf, which stands on it."""
+
+from __future__ import annotations
+
+import abc
+import re
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.packages import rpm
+from ..._base.packages.package import Change, Package, Policy, Simulation
+from ..host import Completed
+from .api import NoHold, PackageManager, tail
+
+# The third is dnf5's, which does not wait: libdnf5/base/transaction.cpp, ERROR_LOCK.
+RPM_BUSY = re.compile(
+    r"transaction lock on|Existing lock |obtain rpm transaction lock|[Ww]aiting for process with pid"
+)
+# dnf's shell ends with status 0 all the same; nothing was done then.
+DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
+DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
+KEEP = "--setopt=clean_requirements_on_remove=False"
+# Of a kernel there are several versions.
+TEST = ("rpm", "--erase", "--allmatches", "--test")
+
+
+def _of(name: str, version: str) -> str:
+    """Return how rpm calls one version of a package."""
+    return f"{name}-{version.split(':')[-1]}"
+
+
+class Rpm(PackageManager):
+    """What dnf and zypper have in common."""
+
+    on_hold, obstacles = "locked", "a repository or an exclusion"
+
+    def _locks(self) -> t.Tuple[str, ...]:
+        folder = self._host.run(["rpm", "--eval", "%{_dbpath}"], check=False).out.strip()
+        return (f"{folder}/.rpm.lock",)
+
+    def _is_busy(self, done: Completed) -> bool:
+        said = f"{done.out}\n{done.err}"
+        return bool(DNF_LOCKED.search(said) or (done.rc != 0 and RPM_BUSY.search(said)))
+
+    @abc.abstractmethod
+    def _locked(self) -> t.FrozenSet[str]:
+        """Return the packages that are locked at their version."""
+
+    def _packages(self) -> t.Dict[str, Package]:
+        return rpm.parse_packages(self._all(), self._locked())
+
+    def _all(self) -> str:
+        return self._host.run(["rpm", "-qa", "--qf", rpm.RPM_FORMAT]).out
+
+    def repair(self) -> None:
+        # A killed upgrade leaves the older version there as well, a downgrade the newer one. Such packages
+        # are marked; rpm has no journal for outsiders.
+        found = rpm.doubles(self._all())
+        older = [_of(name, one) for name, versions in found for one in versions[:-1]]
+        newer = [_of(name, one) for name, versions in found for one in versions[1:]]
+        if found:
+            test = self._call(["rpm", "--erase", "--test", *older], check=False)
+            self._call(["rpm", "--erase", *(older if test.rc == 0 else newer)])
+
+    def trusted(self) -> t.Tuple[str, ...]:
+        # rpm fails where it was never taught a key.
+        command = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "gpg-pubkey"]
+        done = self._host.run(command, check=False)
+        return tuple(done.out.split()) if done.rc == 0 else ()
+
+    def trust(self, path: str) -> None:
+        self._call(["rpm", "--import", path])
+
+    def distrust(self, keys: t.Sequence[str]) -> None:
+        self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
+
+    def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
+        found: t.Set[str] = set()
+        new = set(names)
+        while new:
+            needs = self._host.run(["rpm", "-q", "--requires", *sorted(new)], check=False).out
+            names_of = {line.split()[0] for line in needs.split("\n") if line.strip()}
+            command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n", *sorted(names_of)]
+            there = set(self._host.run(command, check=False).out.split("\n")) if names_of else set()
+            new = (there & set(along)) - found
+            found |= new
+        return super().leftover(names, found)
+
+    def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
+        done = self._call([*TEST, *sorted(names)], check=False)
+        needs = rpm.parse_needs(done.err + done.out)
+        if done.rc == 0 or not needs:
+            return set(), set()
+        command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n"]
+        asked = self._call([*command, *sorted({one for one, _user in needs})], check=False)
+        needed = names & set(asked.out.split())
+        if not needed:
+            raise NodeError(
+                "rpm does not say which of the added packages others need",
+                cause=tail(done),
+                hint="remove the packages that it names, then run again",
+            )
+        return {user for _needed, user in needs}, needed
+
+    def _lacking(self, change: Change) -> t.List[str]:
+        """Return what is to be installed and is not there in its version."""
+        wanted = {name: _of(name, one) if one else name for name, one in change.packages.items()}
+        return [
+            name
+            for name, one in wanted.items()
+            if self._host.run(["rpm", "-q", one], check=False).rc != 0
+        ]
+
+    def _check_there(self, change: Change, done: Completed) -> None:
+        """Refuse to believe a transaction that has not installed what it was to."""
+        lacking = self._lacking(change)
+        if lacking:
+            raise NodeError(
+                f"{self.tool} has ended without an error, and {', '.join(lacking)} is not installed",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+
+
+class Dnf(Rpm):
+    """dnf 4, whose plugin versionlock keeps packages at their version."""
+
+    tool, unhold = "dnf", "remove the lock: dnf versionlock delete"
+
+    def _locked(self) -> t.FrozenSet[str]:
+        return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        command = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
+        done = self._dnf([*command, *names], check=False)
+        return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
+
+    def known(self, prefix: str) -> t.List[str]:
+        # Kernel modules for one kernel each are in module streams of their own.
+        anywhere = ["--disable-modular-filtering"] if prefix.startswith("kmod-") else []
+        return self._dnf(["repoquery", *anywhere, "--qf", "%{name}", f"{prefix}*"]).out.split()
+
+    def update(self) -> str:
+        done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
+        return "" if done.rc == 0 else tail(done)
+
+    def update_aside(self) -> bool:
+        # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
+        return not self.update()
+
+    def simulate(self, change: Change) -> Simulation:
+        done = self._transaction(["--assumeno"], change, check=False)
+        found = rpm.parse_dnf_transaction(done.out)
+        # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
+        if any(not rpm.has(found, name) for name in self._lacking(change)):
+            raise self._no_way(done, change)
+        return found
+
+    def change(self, change: Change) -> None:
+        done = self._transaction(["-y"], change)
+        self._check_there(change, done)
+
+    def check_hold(self) -> None:
+        done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
+        if done.rc != 0:
+            raise NoHold(
+                "dnf cannot lock packages at their version",
+                cause=tail(done),
+                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), set prerequisites to install "
+                "where the sources offer it, or set hold to false",
+            )
+
+    def by_hand(self, change: Change) -> str:
+        return "dnf history undo last"
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        if names:
+            self._call([*TEST, *names])
+            self._dnf(["-y", KEEP, "remove", *names])
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        self.check_hold()
+        stale = sorted(set(names) & self._locked())
+        if stale:
+            self.release(stale)
+        self._call(["dnf", "-q", "versionlock", "add", *names])
+
+    def release(self, names: t.Sequence[str]) -> None:
+        self._call(["dnf", "-q", "versionlock", "delete", *names])
+
+    def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
+        # Locks of ours would hide versions; those of others are respected by the plan.
+        options = ["-q", "--disableplugin=versionlock", "--setopt=exit_on_lock=True"]
+        return self._call(["dnf", *options, *command], check=check)
+
+    def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
+        """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
+        done = self._dnf(["--assumeyes", "module", *command], check=check)
+        return done.out if done.rc == 0 else ""
+
+    def _transaction(
+        self, options: t.Sequence[str], change: Change, *, check: bool = True
+    ) -> Completed:
+        lines = [f"module enable {change.stream}"] if change.stream else []
+        lines += [
+            f"install {name}-{version}" if version else f"install {name}"
+            for name, version in change.packages.items()
+        ]
+        lines += [f"remove {name}" for name in change.remove]
+        command = [
+            "dnf",
+            *options,
+            "--disableplugin=versionlock",
+            "--setopt=exit_on_lock=True",
+            KEEP,
+        ]
+        command += ["--setopt=install_weak_deps=False"]
+        command += ["--setopt=module_stream_switch=True"] if change.stream else []
+        stdin = "\n".join([*lines, "run", "exit"]) + "\n"
+        done = self._call([*command, "shell"], check=check, stdin=stdin)
+        # The shell ends with status 0 whatever happened in it.
+        if check and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
+            raise NodeError(
+                "dnf could not carry out the transaction",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+        return done

@@ -1,0 +1,210 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""zypper, whose locks keep packages at their version, and which is asked and told without those of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+import typing as t
+
+from ..._base.packages import rpm, zypper
+from ..._base.packages.package import Change, Package, Policy, Removal, Simulation
+from ..host import Completed
+from .api import tail
+from .rpm import TEST, Rpm
+
+LOCKS = "/etc/zypp/locks"
+REPOSITORIES = "/etc/zypp/repos.d"
+# Where the vendor's configuration and the system's are.
+CONFIGURATIONS = ("/usr/etc/zypp", "/etc/zypp")
+PRIVATE = "/run/gpu-node-zypper-{}"
+BUSY = 7
+NOTHING_FOUND = 104
+# Installed, but a restart or a reboot is advised, or a script of a package has complained.
+GOOD = (0, 102, 103, 106, 107)
+
+
+class Zypper(Rpm):
+    """zypper, through its own commands."""
+
+    tool, unhold = "zypper", "remove the lock: zypper removelock"
+    obstacles = "a repository or a package of another vendor"
+    _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
+
+    def _is_busy(self, done: Completed) -> bool:
+        return done.rc == BUSY or super()._is_busy(done)
+
+    def _locked(self) -> t.FrozenSet[str]:
+        return zypper.locked(self._locks_text(), ())
+
+    def _locks_text(self) -> str:
+        return self._host.read(LOCKS) or ""
+
+    def _packages(self) -> t.Dict[str, Package]:
+        text = self._all()
+        return rpm.parse_packages(text, zypper.locked(self._locks_text(), rpm.names(text)))
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        asked = [name.partition("=") for name in names if name]
+        found = self._search(["--match-exact", *dict.fromkeys(name for name, _e, _v in asked)])
+        exact = [one for one in asked if one[1] and one[0] in found]
+        return {**found, **{"".join(one): _of(found[one[0]], one[2]) for one in exact}}
+
+    def _full(self, change: Change) -> Change:
+        """Return a change whose packages are names, for those that are asked for as NAME=VERSION."""
+        exact = [name for name in change.packages if "=" in name]
+        if not exact:
+            return change
+        known = self.policies(exact)
+        full = {name: known[name].candidate if name in known else None for name in exact}
+        parts = {name: name.partition("=") for name in exact}
+        rest = {name: one for name, one in change.packages.items() if name not in exact}
+        found = {parts[name][0]: one or parts[name][2] for name, one in full.items()}
+        return change._replace(packages={**rest, **found})
+
+    def known(self, prefix: str) -> t.List[str]:
+        return sorted(self._search([f"{prefix}*"]))
+
+    def _search(self, command: t.Sequence[str]) -> t.Dict[str, Policy]:
+        options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
+        done = self._zypper([*options, *command], good=(0, NOTHING_FOUND))
+        return rpm.parse_zypper_search(done.out)
+
+    def update(self) -> str:
+        done = self._zypper(["refresh"], check=False)
+        return "" if done.rc == 0 else tail(done)
+
+    def update_aside(self) -> bool:
+        # Gone with this process.
+        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
+        if self._zypper(["refresh"], check=False).rc != 0:
+            self._aside = None  # what is missing here the node's own lists have
+        return self._aside is not None
+
+    def simulate(self, change: Change) -> Simulation:
+        change = self._full(change)
+        with self._unlocked(change):
+            done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
+        if done.rc in GOOD:
+            found = rpm.parse_zypper_summary(done.out)
+            if any(found) or not self._lacking(change):
+                return found
+        raise self._no_way(done._replace(out=zypper.messages(done.out)), change)
+
+    def change(self, change: Change) -> None:
+        change = self._full(change)
+        with self._unlocked(change):
+            done = self._install([], [], change)
+        self._check_there(change, done)
+
+    def removal(self, names: t.Collection[str]) -> Removal:
+        # Of kernels and their headers others may have installed further versions.
+        several = {one for one in rpm.several(self._all()) if one.startswith("kernel-")}
+        found = super().removal(set(names) - several)
+        if found.packages:
+            # Whoever has locked what was added by its name alone, it is taken for ours.
+            change = Change({}, found.packages, {}, frozenset(found.packages))
+            with self._unlocked(change):
+                done = self._remove(["--xmlout"], ["--dry-run"], found.packages, check=False)
+            if done.rc not in GOOD:
+                wrong = done._replace(out=zypper.messages(done.out))
+                raise self._no_way(wrong, change, "remove")
+        return found
+
+    @contextlib.contextmanager
+    def _unlocked(self, change: Change) -> t.Iterator[None]:
+        """Show zypper a copy of the locks without those of ours, which stay where they are."""
+        text = self._locks_text()
+        others = zypper.without(text, change.holds)
+        if not {one.name for one in zypper.parse_locks(text)} & change.holds:
+            yield
+            return
+        folder = PRIVATE.format(os.getpid())
+        locks, path = f"{folder}/locks", f"{folder}/zypp.conf"
+        try:
+            self._host.write(locks, others, mode=0o600)
+            configuration = zypper.configuration(self._configuration(), locks)
+            self._host.write(path, configuration, mode=0o600)
+            self.environment = {"ZYPP_CONF": path}
+            yield
+        finally:
+            self.environment = {}
+            self._host.remove(folder)
+
+    def _configuration(self) -> t.Dict[str, str]:
+        """Return the texts of what zypper is configured by."""
+        paths = [f"{folder}/zypp.conf" for folder in CONFIGURATIONS]
+        for folder in (f"{one}/zypp.conf.d" for one in CONFIGURATIONS):
+            names = self._host.listdir(folder)
+            paths += [f"{folder}/{name}" for name in names if name.endswith(".conf")]
+        found = {path: self._host.read(path) for path in paths}
+        return {path: text for path, text in found.items() if text is not None}
+
+    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        locks = zypper.in_the_way(self._locks_text(), words, change.holds)
+        if locks:
+            commands = [shlex.join(["zypper", "removelock", *one.arguments]) for one in locks]
+            names = list(dict.fromkeys(one.pattern for one in locks))
+            return names, f"remove the lock: {'; '.join(commands)}"
+        stuck, hint = super()._stuck(words, change)
+        off = zypper.disabled(self._repositories())
+        return stuck, f"{hint}; disabled repositories are: {', '.join(off)}" if off else hint
+
+    def _repositories(self) -> t.Dict[str, str]:
+        paths = [f"{REPOSITORIES}/{one}" for one in self._host.listdir(REPOSITORIES)]
+        return {path: self._host.read(path) or "" for path in paths if path.endswith(".repo")}
+
+    def by_hand(self, change: Change) -> str:
+        return shlex.join(["zypper", "install", "--oldpackage", *_names(change)])
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        if names:
+            self._call([*TEST, *names])
+            self._remove([], [], names)
+
+    def _remove(
+        self,
+        before: t.Sequence[str],
+        more: t.Sequence[str],
+        names: t.Sequence[str],
+        *,
+        check: bool = True,
+    ) -> Completed:
+        command = [*before, "--no-refresh", "remove", *more, "--no-clean-deps", *names]
+        return self._zypper(command, check=check)
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        self._zypper(["addlock", *names])
+
+    def release(self, names: t.Sequence[str]) -> None:
+        self._zypper(["removelock", *names])
+
+    def _install(
+        self, before: t.Sequence[str], more: t.Sequence[str], change: Change, *, check: bool = True
+    ) -> Completed:
+        # Of the lists that the plan was made by.
+        command = [*before, "--no-refresh", "install", *more, "--no-recommends", "--oldpackage"]
+        command += ["--auto-agree-with-licenses", "--download", "in-advance", *_names(change)]
+        return self._zypper(command, check=check)
+
+    def _zypper(
+        self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD
+    ) -> Completed:
+        aside = ["--cache-dir", self._aside.name] if self._aside else []
+        return self._call(["zypper", "--non-interactive", *aside, *command], check=check, good=good)
+
+
+def _of(policy: Policy, version: str) -> Policy:
+    """Return what there is of a version; SUSE's kernels count how often they were built after it."""
+    fitting = tuple(one for one in policy.versions if f"{one}.".startswith(f"{version}."))
+    return Policy(fitting[0] if fitting else None, fitting)
+
+
+def _names(change: Change) -> t.List[str]:
+    """Return what zypper is told to install, and with a mark before it to remove."""
+    names = [f"{name}={version}" if version else name for name, version in change.packages.items()]
+    return names + [f"!{name}" for name in change.remove]

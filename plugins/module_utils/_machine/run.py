@@ -1,0 +1,180 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Observe, plan, apply, report: the one shape of every module."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from .._base.errors import NodeError
+from .._base.steps import Plan, Step
+from .._base.text.masking import files, logins, masked
+from .._base.text.readable import as_yaml
+from .._base.variables import about
+from . import own_files
+from .own_files import OwnFiles
+
+S = t.TypeVar("S")
+
+
+class Capability(t.Protocol[S]):
+    """One thing that a module keeps in a wanted state."""
+
+    @property
+    def name(self) -> str:
+        """Return the capability's name, for error messages."""
+
+    def observe(self) -> S:
+        """Read the node; change nothing."""
+
+    def plan(self, state: S) -> Plan:
+        """Compute the steps, or raise NodeError when they cannot be carried out."""
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+
+    def result(self, state: S, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return what the module reports besides the common values."""
+
+
+@t.runtime_checkable
+class Owner(t.Protocol):
+    """A capability that keeps files of its own on the node."""
+
+    def own(self, state: t.Any) -> OwnFiles:
+        """Return those that are to be there, by what was observed."""
+
+
+class Dressed(t.Generic[S]):
+    """A capability, and with it that its own files are root's alone."""
+
+    def __init__(self, capability: Capability[S], owner: Owner) -> None:
+        self._capability, self._own = capability, owner.own
+        self.name, self.observe, self.result = (
+            capability.name,
+            capability.observe,
+            capability.result,
+        )
+        self._files: t.Optional[OwnFiles] = None
+
+    def plan(self, state: S) -> Plan:
+        """Compute the steps, and before them the one that gives files back."""
+        found = self._capability.plan(state)
+        self._files = self._own(state)
+        steps = (*self._files.steps(), *found.steps)
+        warnings = (*found.warnings, *self._files.forgotten(), *self._files.overruled())
+        return dataclasses.replace(found, steps=steps, warnings=warnings)
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step."""
+        if step.action == own_files.ACTION and self._files is not None:
+            self._files.apply(step)
+        else:
+            self._capability.apply(step)
+
+
+def dressed(capability: Capability[S]) -> Capability[S]:
+    """Return a capability whose files of its own, where it has some, are looked after."""
+    return Dressed(capability, capability) if isinstance(capability, Owner) else capability
+
+
+def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]]) -> t.NoReturn:
+    """Bring the node to the wanted state, or say what would be done, and exit the module.
+
+    ``make`` builds the capability from the module's parameters, which may raise InputError.
+    """
+    done: t.List[Step] = []
+    name = module._name.rpartition(".")[2]
+    # Ansible adds to every answer what the module was given.
+    module.no_log_values.update(logins(module.params) | files(module.params))
+    try:
+        answer = masked(_converge(module.check_mode, module._diff, dressed(make()), done))
+    except PermissionError as error:
+        if os.geteuid() == 0:
+            raise
+        hint = "set become: true, for a user with sudo"
+        module.fail_json(
+            msg=f"{name}: {error.filename or error}: this needs root. Next step: {hint}"
+        )
+    except NodeError as error:
+        failure = {
+            "msg": f"{name}: {about(name, error)}",
+            "cause": error.cause,
+            "hint": error.hint,
+            "changed": bool(done),
+            "steps": [step.describe() for step in done],
+            **error.details,
+        }
+        # A program repeats what it was given, and logs keep what a module says.
+        module.fail_json(**masked(failure))
+    for warning in answer.pop("warnings"):
+        module.warn(warning)
+    module.exit_json(**answer)
+    raise AssertionError("exit_json returned")
+
+
+def _converge(
+    check_mode: bool, show_diff: bool, capability: Capability[t.Any], done: t.List[Step]
+) -> t.Dict[str, t.Any]:
+    state = capability.observe()
+    first = plan = capability.plan(state)
+    made: t.Set[t.Tuple[str, ...]] = set()
+    while plan.steps and not check_mode:
+        made.add(tuple(step.summary for step in plan.steps))
+        for step in plan.steps:
+            capability.apply(step)
+            done.append(step)
+        more = plan.more
+        state = capability.observe()
+        plan = capability.plan(state)
+        _check(plan, made, more)
+    steps = done or list(first.steps)
+    shown = bool(steps) and show_diff
+    return {
+        "changed": bool(steps),
+        "steps": [step.describe() for step in steps],
+        "reboot_required": bool(plan.reboot_required),
+        "reboot_reasons": list(plan.reboot_required),
+        "restart_required": list(plan.restart_required),
+        "blocked_by": list(plan.blocked_by),
+        "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
+        "diff": difference(first, steps) if shown else {},
+        **capability.result(state, plan),
+    }
+
+
+def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> None:
+    """Refuse to go on where steps are left that should not be, or that were made before."""
+    summaries = tuple(step.summary for step in left.steps)
+    if summaries and not more:
+        what = "after all steps this is still to do"
+    elif summaries in made:
+        what = "this was done and had no effect"
+    else:
+        return
+    raise NodeError(
+        "the node did not reach the wanted state",
+        cause=f"{what}: {'; '.join(summaries)}",
+        hint="run again with -vvv; if it stays so, report it with this output",
+    )
+
+
+def difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:
+    """Return what --diff shows: the state before and after, and the steps between them."""
+    prepared = "".join(f"- {step.summary}\n" for step in steps)
+    return {"before": _text(plan.before), "after": _text(plan.after), "prepared": prepared}
+
+
+def _text(value: t.Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    data = json.loads(json.dumps(value, sort_keys=True, default=str))
+    return as_yaml(masked(data)) + "\n"

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Units of systemd that are started, and what they say themselves where they do not come up."""
+
+from __future__ import annotations
+
+from .._base.errors import NodeError
+from .._base.text.masking import masked_text
+from .host import Host
+
+LINES = 15
+STARTS = frozenset({"start", "restart", "reload", "stop", "--now"})
+EMFILE = (
+    "Too many open files"  # also where there is no inotify instance left, which a path unit takes
+)
+INSTANCES = "fs.inotify.max_user_instances"
+ENOUGH = 1024  # such as nodes with a hundred containers have
+
+
+def systemctl(host: Host, *words: str, advice: str = "") -> None:
+    """Have systemd do something; the unit comes last. NodeError quotes it, as systemctl says only that it failed."""
+    try:
+        host.run(["systemctl", *words])
+    except NodeError as error:
+        if not STARTS.isdisjoint(words):
+            error.cause = said(host, words[-1]) or error.cause
+            error.hint = hint(host, words[-1], error.cause, advice)
+        raise
+
+
+def failure(host: Host, unit: str, why: str) -> NodeError:
+    """Return the error about a unit that does not do what it is to do, with its last words."""
+    logged = said(host, unit)
+    return NodeError(why, cause=logged or "it has logged nothing", hint=hint(host, unit, logged))
+
+
+def said(host: Host, unit: str) -> str:
+    """Return the last lines of a unit in the journal, in which systemd writes about it too."""
+    words = ["journalctl", "--unit", unit, "--lines", str(LINES), "--no-pager", "--output", "cat"]
+    return masked_text(host.run(words, check=False).out.strip())
+
+
+def hint(host: Host, unit: str, logged: str, advice: str = "") -> str:
+    """Return the next step by what a unit has logged."""
+    if EMFILE not in logged:
+        return f"see 'journalctl -u {unit}'{f', {advice}' if advice else ' on the node, then run again'}"
+    most = int(host.read(f"/proc/sys/{INSTANCES.replace('.', '/')}") or 0)
+    return (
+        f"see whether the node's inotify instances are used up, of which a user may have {most}: sysctl --write"
+        f" {INSTANCES}={max(ENOUGH, 2 * most)}, keep that in a file of /etc/sysctl.d, and run again"
+    )

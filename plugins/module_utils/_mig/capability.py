@@ -1,0 +1,377 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.mig."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import typing as t
+
+from .._base.boot import State as Boot
+from .._base.boot import unit_file
+from .._base.dra.checkpoint import made
+from .._base.dra.names import CHECKPOINT as CLAIMS
+from .._base.errors import NodeError, checked_timeout
+from .._base.gpu import Gpu, NvmlError, Process
+from .._base.services import mig as service
+from .._base.steps import Plan, Step
+from .._machine.host import Host
+from .._machine.nvml.real import Nvml, open_nvml
+from .._machine.own_files import OwnFiles
+from .._node.machine import boot, mps
+from .._node.machine.facts import gpus as gpus_on_bus
+from .._node.machine.facts import without_nvml
+from .._node.users.allocated import Allocation, Devices, Holder, holders
+from .._node.users.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
+from .._node.users.machine import allocated
+from .._node.users.machine.services import Services
+from .._node.users.machine.users import user_of
+from . import before, label
+from . import boot as mig_boot
+from .config import Selection
+from .machine import label as label_units
+from .machine.nvml import Changes, planned, read
+from .machine.report import report
+from .plan import GpuPlan, GpuState, Server, about, ends, idle_servers, plan_gpu, without_idle
+
+# When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
+ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
+
+
+class State(t.NamedTuple):
+    """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
+
+    ``idle`` are MPS servers without clients, which the GPUs' processes don't have.
+    """
+
+    boot: Boot
+    label: label.Units = label.Units()
+    gpus: t.Tuple[GpuState, ...] = ()
+    broken: t.Tuple[NvmlError, ...] = ()
+    absent: str = ""
+    idle: t.Tuple[Server, ...] = ()
+
+
+class MigCapability:
+    """Keeps the GPUs in a MIG layout, now and after a reboot.
+
+    With ``boot`` None in its parameters what the next boot needs is left as it is.
+    """
+
+    name = "mig"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        self._host, self._params, self._check_mode = host, params, check_mode
+        back = params["state"] == "absent"
+        given = (params["config"] or None, params["selected"], params["by_label"])
+        self._declared = mig_boot.Declared(*given if not back else (None, ""))
+        label.check(self._declared, boot=params["boot"])
+        self._chosen = ""
+        self._back = before.Back(self._record()) if back else None
+        self._selection: t.Union[Selection, before.Back] = self._back or self._declared.selection()
+        checked_timeout(params["lock_timeout"])
+        seconds = checked_timeout(params["wait_timeout"], "wait_timeout")
+        waits = params["on_busy"] == WAIT and not check_mode
+        self._deadline = time.monotonic() + seconds if waits else 0.0
+        self._stack = contextlib.ExitStack()
+        self._nvml: t.Optional[Nvml] = None
+        self._changes: t.Optional[Changes] = None
+        self._first: t.Dict[str, GpuState] = {}
+        self._states: t.Dict[str, GpuState] = {}
+        self._plans: t.Dict[str, GpuPlan] = {}
+        self._round: t.Dict[str, GpuPlan] = {}
+        self._at = ""
+        self._done: t.List[Step] = []
+        self._allocations: t.Tuple[Allocation, ...] = ()
+        self._asked_at: t.Optional[float] = None
+        self._begun: t.Set[str] = set()
+        self._services = Services(host, params["stop_services"])
+
+    def _record(self) -> t.Dict[str, before.Before]:
+        return before.load(self._host.read(before.PATH), before.PATH)
+
+    # --- observe ---
+
+    def observe(self) -> State:
+        """Read every GPU; the lock is held from the first observation on."""
+        units = boot.observe(self._host, mig_boot.BOOT)
+        by_label = label_units.observe(self._host, wanted=self._declared.by_label)
+        self._at = ""  # what the steps have made so far is compared by the plan that comes next
+        if self._back is not None:
+            self._back = self._selection = before.Back(self._record())
+            if not self._back.record:
+                return State(units, by_label)
+        if self._nvml is None:
+            if not self._check_mode:
+                lock = self._host.lock(service.LOCK, timeout=self._params["lock_timeout"])
+                self._stack.enter_context(lock)
+            self._follow_label()
+            try:
+                self._nvml = self._stack.enter_context(open_nvml())
+            except NvmlError as error:
+                error.hint = error.hint or without_nvml(self._host)
+                if self._check_mode:
+                    return State(units, by_label, absent=str(error))
+                if self._back is not None and not gpus_on_bus(self._host):
+                    return State(units, by_label)
+                raise
+            self._changes = Changes(self._nvml, self._reset, self._deadline)
+        while True:
+            state = self._with_holders(self._read(self._nvml, units, by_label))
+            blocked = False
+            with contextlib.suppress(NodeError):  # plan says what is wrong
+                blocked = bool(self._plan_gpus(state)[1])
+            if time.monotonic() >= self._deadline or not blocked:
+                return state
+            time.sleep(1.0)
+
+    def _follow_label(self) -> None:
+        """Take the layout that the node's label asked for last, where labels may choose."""
+        if self._declared.by_label:
+            self._chosen = (self._host.read(label.CHOSEN) or "").strip()
+            self._selection = self._declared.selection(self._chosen)
+
+    def close(self) -> None:
+        """Let go of the driver and of the lock, and start again what was stopped."""
+        self._services.end()
+        self._stack.close()
+
+    def _read(self, nvml: Nvml, units: Boot, by_label: label.Units) -> State:
+        gpus, broken = nvml.gpus()
+        idle = idle_servers(mps.states(self._host))
+        split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
+        claimed = made(self._host.read(CLAIMS))
+        states = tuple(
+            dataclasses.replace(one, processes=tuple(self._users(one.processes)), claimed=claimed)
+            for one, _servers in split
+        )
+        self._states = {one.gpu.uuid: one for one in states}
+        self._first = self._first or self._states
+        servers = tuple(server for _one, some in split for server in some)
+        return State(units, by_label, states, tuple(broken), idle=servers)
+
+    def _with_holders(self, state: State) -> State:
+        """Return a state with the pods that have something of its GPUs, where that matters.
+
+        NodeError: something would be taken, and which pods have it is not known.
+        """
+        if self._params["on_allocated"] == "ignore" or not self._takes(state):
+            return state
+        held = self._holders(state.gpus, ASK_AGAIN_SECONDS)
+        gpus = tuple(dataclasses.replace(one, holders=held[one.gpu.uuid]) for one in state.gpus)
+        self._states = {one.gpu.uuid: one for one in gpus}
+        return state._replace(gpus=gpus)
+
+    def _holders(
+        self, gpus: t.Sequence[GpuState], seconds: float
+    ) -> t.Dict[str, t.Tuple[Holder, ...]]:
+        """Return the pods that have something of each GPU, as it was known at most so long ago."""
+        now = time.monotonic()
+        if self._asked_at is None or now - self._asked_at >= seconds:
+            self._allocations, self._asked_at = allocated.observe(self._host), now
+        node = [Devices(one.gpu, one.instances, one.devices) for one in gpus]
+        return holders(self._allocations, node)
+
+    def _refuse_newcomers(self, uuid: str) -> None:
+        """Refuse where the kubelet gave away something of a GPU since the plan was made."""
+        state = self._states[uuid]
+        held = self._holders([state], LOOK_AGAIN_SECONDS)[uuid]
+        with about(state.gpu):
+            new = [one for one in held if one not in state.holders]
+            refuse_if_busy("the kubelet gave it away since the change was planned", new)
+
+    def _takes(self, state: State) -> bool:
+        """Tell whether any step takes an instance or a whole GPU, or would if it were idle."""
+        try:
+            plans, blocked = self._plan_gpus(state)
+        except NodeError:
+            return False  # plan says what is wrong
+        return bool(blocked) or any(step.needs for one in plans for step in one.steps)
+
+    def _users(self, processes: t.Iterable[Process]) -> t.Iterator[Process]:
+        """Yield the processes with what runs them, without those of services that make way."""
+        for one in processes:
+            user = user_of(self._host, one.pid)
+            if not self._services.stops(user):
+                yield dataclasses.replace(one, where=user.where)
+
+    # --- plan ---
+
+    def plan(self, state: State) -> Plan:
+        """Plan for every GPU that the layout is about; refuse before anything is changed."""
+        return self._services.around(self._layout(state))
+
+    def _layout(self, state: State) -> Plan:
+        wanted, at_boot = self._plan_boot(state)
+        self._record()  # a torn one is refused before anything changes
+        if state.absent:
+            named = self._selection.label
+            warning = f"mig: the configuration is valid in form, whether it fits the GPUs is not known: {state.absent}"
+            steps = (Step("partition", f"partition GPUs as {named} once NVML answers"), *at_boot)
+            return Plan(steps, "", f"{named}\n", warnings=(warning,), later="NVML answers")
+        warnings = label.warnings(self._declared, self._chosen)
+        warnings += [
+            f"mig: left alone, since it does not answer: {error}" for error in state.broken
+        ]
+        idle = self._selection.idle_entries(state.gpus)
+        warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
+        if self._back is not None:
+            warnings += self._back.warnings(state.gpus)
+            warnings += before.unknown(state.boot.config, self._back.record)
+        plans, blocked = self._plan_gpus(state)
+        if blocked:
+            self._services.check()
+            warnings += self._about_busy(blocked)
+        self._round = {one.gpu.uuid: one for one in plans}
+        self._plans = {**self._round, **self._plans}
+        return Plan(
+            (
+                *(step for one in plans for step in (*ends(one, state.idle), *one.steps)),
+                *at_boot,
+                *(self._back.forget(plans, blocked) if self._back else ()),
+            ),
+            "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
+            "".join(f"{one.after}\n" for one in plans) + (wanted or ""),
+            reboot_required=tuple(one.pending for one in plans if one.pending),
+            blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
+            refused=bool(blocked) and self._params["on_busy"] == FAIL,
+            warnings=tuple(warnings),
+            more=any(one.more for one in plans),
+        )
+
+    def _plan_boot(self, state: State) -> t.Tuple[t.Optional[str], t.List[Step]]:
+        """Return the text of the file for the next boot, and the steps to it and to the units."""
+        if self._params["boot"] is None and self._back is None:
+            return state.boot.config, []
+        kept = self._params["boot"] and self._back is None
+        wanted = mig_boot.dump(*self._declared) if kept else None
+        how = {"check_mode": self._check_mode}
+        steps = mig_boot.BOOT.plan(state.boot, wanted, mig_boot.TEXTS, **how)
+        return wanted, [*steps, *label.plan(state.label, wanted=self._declared.by_label)]
+
+    def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
+        """Return the plans, and why some GPUs can't be changed now."""
+        self._selection.check_broken(state.broken)
+        targets = self._selection.targets(state.gpus)
+        plans: t.List[GpuPlan] = []
+        blocked: t.List[Busy] = []
+        reset = self._params["reset"] == "when_idle"
+        for one in state.gpus:
+            if one.gpu.uuid not in targets:
+                continue
+            enabled, layout = targets[one.gpu.uuid]
+            try:
+                plans.append(plan_gpu(one, enabled, layout, reset=reset))
+            except Busy as error:
+                blocked.append(error)
+                if self._params["on_busy"] != SKIP and self._check_mode:
+                    idle = dataclasses.replace(one, processes=(), holders=())
+                    plans.append(plan_gpu(idle, enabled, layout, reset=reset))
+        return plans, blocked
+
+    def _about_busy(self, blocked: t.Sequence[Busy]) -> t.List[str]:
+        """Return warnings about GPUs in use, or raise where that must not be."""
+        on_busy = self._params["on_busy"]
+        if on_busy == SKIP:
+            return [f"mig: skipped: {error.message}: {error.cause}" for error in blocked]
+        if self._check_mode:
+            words = "would wait" if on_busy == WAIT else "would be refused"
+            return [f"mig: {words}: {error.message}: {error.cause}" for error in blocked]
+        first = blocked[0]
+        first.message = "; ".join(error.message for error in blocked)
+        names = [name for error in blocked for name in error.details["blocked_by"]]
+        first.cause = f"in use by {', '.join(dict.fromkeys(names))}"
+        first.details["blocked_by"] = names
+        if on_busy == WAIT:
+            first.message = f"after {self._params['wait_timeout']} s {first.message}"
+        raise first
+
+    def own(self, state: State) -> OwnFiles:
+        """Return what is root's alone."""
+        if self._back is not None or not self._params["boot"]:
+            return OwnFiles(self._host)
+        paths = (before.PATH, *boot.files(mig_boot.BOOT), *map(unit_file, label.TEXTS))
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Carry out a step; when it fails, the GPU gets its previous layout back."""
+        uuid = step.params.get("gpu", "")
+        if self._at and uuid != self._at:
+            self._verify(self._at)
+        if uuid and uuid != self._at and self._back is None:
+            self._remember(uuid)
+        self._at = uuid
+        if step.needs and uuid not in self._begun and self._params["on_allocated"] != "ignore":
+            self._refuse_newcomers(uuid)
+        if step.needs:
+            self._begun.add(uuid)
+        if step.action.startswith("boot_"):
+            boot.apply(self._host, step)
+        elif step.action == "forget":
+            if not (self._changes and self._changes.skipped):
+                self._host.remove(before.PATH)
+        elif not self._services.apply(step):
+            self._change(step, uuid)
+        self._done.append(step)
+
+    def _change(self, step: Step, uuid: str) -> None:
+        if self._changes is None or self._nvml is None:
+            raise NodeError("nothing can be changed before the GPUs were read")
+        if step.action == "end_mps_server":
+            mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
+        else:
+            self._changes.carry_out(step, self._states[uuid])
+
+    def _remember(self, uuid: str) -> None:
+        """Write down what a GPU was like before its first change, and what this one may leave of it."""
+        record = before.remembered(self._record(), self._states[uuid], self._round[uuid])
+        self._host.write(before.PATH, before.dump(record), mode=0o644)
+
+    def _verify(self, uuid: str) -> None:
+        """Read a GPU again once its steps are done, before the next one is touched."""
+        if self._nvml is None or (self._changes and self._changes.skipped):
+            return
+        if not self._states[uuid].profiles:
+            return  # an older driver: what comes after the mode is planned for in the next round
+        if planned(self._nvml, self._selection, uuid)[1].steps:
+            raise NodeError(
+                f"GPU {uuid} is not in the layout that was made",
+                cause="another program changed it meanwhile, or the driver reported a success that was none",
+                hint="run again",
+            )
+
+    def _reset(self, gpu: Gpu) -> None:
+        self._host.run(["nvidia-smi", "--gpu-reset", "-i", gpu.uuid])
+
+    # --- report ---
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report the layout of every GPU and what became of its instances."""
+        answer: t.Dict[str, t.Any] = {
+            "state": self._params["state"],
+            "selected": self._selection.label,
+            "chosen_by_label": self._chosen,
+            "refused": plan.refused,
+            "nvml_available": not state.absent,
+            "nvml_error": state.absent,
+            "gpus": [
+                report(
+                    self._first.get(one.gpu.uuid, one),
+                    one,
+                    self._plans.get(one.gpu.uuid),
+                    planned_only=self._check_mode,
+                )
+                for one in state.gpus
+            ],
+        }
+        if self._changes is not None and self._changes.skipped:
+            # The runner takes every step for done; these wait for the reset that it reports.
+            left = {step.summary for step in self._changes.skipped}
+            done = [step for step in self._done if step.summary not in left]
+            answer["steps"] = [step.describe() for step in done]
+        return answer

@@ -1,0 +1,235 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A MIG layout by the node's label: what is asked for, what became of it, and the units that see to it.
+
+The process that labels the node writes down what the label asks for. That starts a service which may change GPUs, and
+which says in a file of its own how it went. The values of the state are those of NVIDIA's mig-manager
+(pkg/mig/reconfigure of mig-parted 0.15), but for ``rebooting``: nothing is rebooted because of a label.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from .._base.boot import PROGRAM, SANDBOX, unit_file
+from .._base.errors import InputError, readable
+from .._base.services.mig import UNIT as BOOT_UNIT
+from .._base.steps import Step
+from .._base.text import json_data
+from .._base.text.shown import cut, shown
+from .boot import CONFIG, Declared
+from .config import MOST_NAMES, names
+
+LABEL, STATE_LABEL = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+PENDING, SUCCESS, FAILED = STATES = "pending", "success", "failed"
+UNIT, PATH_UNIT = "gpu-mig-label.service", "gpu-mig-label.path"
+# In a folder of its own: what happens beside a file makes systemd look anew, and forget what it has not seen yet.
+ASKED = "/run/gpu-node/mig-label/asked.json"
+ANSWER = "/run/gpu-node/mig-label.json"
+# What the label asked for last and got, for the next boot and the next run of gpu.node.mig.
+CHOSEN = "/var/lib/gpu-mig-label/chosen"
+LEFT = (CHOSEN.rpartition("/")[0], ANSWER, ASKED.rpartition("/")[0])
+NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")  # a label's value
+HINT = "run gpu.node.mig again, which writes it"
+
+# It waits for what is in use, which may take days. A driver that hangs is given up after a quarter of an hour.
+UNIT_TEXT = f"""\
+# Written by gpu.node.mig.
+[Unit]
+Description=Partition NVIDIA GPUs as a label of the node asks (gpu.node)
+Documentation=https://github.com/gpu-node/gpu.node
+After={BOOT_UNIT}
+ConditionPathExists={CONFIG}
+ConditionPathExists={ASKED}
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={PROGRAM} mig-label
+Restart=on-failure
+RestartSec=10
+WatchdogSec=900
+RuntimeDirectory=gpu-node
+RuntimeDirectoryMode=0755
+RuntimeDirectoryPreserve=yes
+StateDirectory=gpu-mig-label gpu-node
+
+{SANDBOX}"""
+PATH_TEXT = f"""\
+# Written by gpu.node.mig.
+[Unit]
+Description=Notice that a label of the node asks for a MIG layout (gpu.node)
+Documentation=https://github.com/gpu-node/gpu.node
+
+[Path]
+PathChanged={ASKED}
+
+[Install]
+WantedBy=multi-user.target
+"""
+TEXTS = {UNIT: UNIT_TEXT, PATH_UNIT: PATH_TEXT}
+
+
+class Request(t.NamedTuple):
+    """A layout that is asked for, by its name in the file with this digest; an empty name gives the choice up."""
+
+    name: str
+    digest: str
+
+    def dump(self) -> str:
+        """Return it as text."""
+        return json.dumps(self._asdict(), sort_keys=True) + "\n"
+
+    @classmethod
+    def load(cls, text: str, path: str) -> Request:
+        """Return it from its text. NodeError: it is damaged."""
+        with readable(path, "change the label, so that it is written again"):
+            return cls.of(json_data.loads(text))
+
+    @classmethod
+    def of(cls, data: t.Mapping[str, t.Any]) -> Request:
+        """Return it from JSON. ValueError, LookupError or TypeError: it is none."""
+        name, digest = data["name"], data["digest"]
+        if not isinstance(digest, str) or not NAME.fullmatch(name):
+            raise ValueError(f"{shown(name)} can't be the value of a label")
+        return cls(name, digest)
+
+
+class Answer(t.NamedTuple):
+    """What became of a request; ``alive`` is whether its service still sees to it."""
+
+    asked: t.Optional[Request]
+    state: str
+    reason: str = ""
+    alive: bool = False
+
+    @classmethod
+    def of(cls, data: t.Mapping[str, t.Any], *, alive: bool) -> Answer:
+        """Return it from the service's own file, which may be of another version."""
+        try:
+            asked: t.Optional[Request] = Request.of(data["asked"])
+        except (ValueError, LookupError, TypeError):
+            asked = None
+        state = data.get("state")
+        known = state if isinstance(state, str) and state in STATES else ""
+        return cls(asked, known, str(data.get("reason") or ""), alive)
+
+
+class Decision(t.NamedTuple):
+    """What the state's label is to say, and why; ``request`` is what is to be asked for, if anything."""
+
+    state: str = ""
+    reason: str = ""
+    request: t.Optional[Request] = None
+
+
+def decide(
+    label: str,
+    declared: t.Optional[Declared],
+    digest: str,
+    answer: t.Optional[Answer],
+    *,
+    chosen: bool,
+) -> Decision:
+    """Decide what a label's value leads to; ``chosen``: one before it is remembered.
+
+    Only names that the node's file has are asked for.
+    """
+    if not label:
+        due = chosen or (answer is not None and answer.asked is not None)
+        return Decision(request=Request("", digest) if due else None)
+    if declared is None:
+        return Decision(FAILED, f"mig_by_label is not set in {CONFIG}, {HINT}")
+    why = refusal(declared, label)
+    if why:
+        return Decision(FAILED, why)
+    request = Request(label, digest)
+    if answer is None or answer.asked != request or not answer.state:
+        return Decision(PENDING, "it has been asked for", request)
+    return Decision(answer.state, answer.reason, request)
+
+
+def answered(decision: Decision, answer: t.Optional[Answer]) -> bool:
+    """Tell whether somebody sees to what is asked for, or has seen to it."""
+    if decision.request is None:
+        return True
+    if answer is None or answer.asked != decision.request:
+        return False
+    return answer.alive or answer.state != PENDING
+
+
+def refusal(declared: Declared, name: str) -> str:
+    """Return why a layout can't be had by its name, an empty text where it can."""
+    known = [one for one in names(declared.config) if NAME.fullmatch(one)]
+    if name in known:
+        return ""
+    have = cut(", ".join(sorted(known)), MOST_NAMES) or "none"
+    return f"mig_config has no layout {shown(name)}: it has {have}"
+
+
+def warnings(declared: Declared, chosen: str) -> t.List[str]:
+    """Return what is said where the label's word counts, or would if it still could."""
+    if not chosen:
+        return []
+    default = declared.selection().label
+    gone = refusal(declared, chosen)
+    if gone:
+        counts = f"{default} counts" if default else "nothing is changed"
+        return [f"mig: {gone}; the node's label {LABEL} chose it, and {counts} instead"]
+    if chosen != default:
+        over = f", which counts and not {default}" if default else ""
+        return [f"mig: the node's label {LABEL} chose {chosen}{over}"]
+    return []
+
+
+def check(declared: Declared, *, boot: bool) -> None:
+    """Check that a label can choose from what is declared. InputError."""
+    if not declared.by_label:
+        return
+    if not names(declared.config):
+        expected = "layouts by their names (mig_config), of which the label names one"
+        raise InputError.of("by_label", True, f"false, or {expected}")
+    if not boot:
+        expected = "false, or boot (mig_boot) true: labels choose from the file that it writes"
+        raise InputError.of("by_label", True, expected)
+
+
+class Units(t.NamedTuple):
+    """What the node has of the units: their texts, and systemd's view of the one that waits."""
+
+    texts: t.Mapping[str, t.Optional[str]] = {}
+    path: t.Mapping[str, str] = {}
+
+
+def plan(units: Units, *, wanted: bool) -> t.List[Step]:
+    """Return the steps to the units, or to none of them."""
+    if not wanted:
+        there = any(text is not None for text in units.texts.values())
+        return [_removal()] if there else []
+    steps = [
+        Step(
+            "boot_unit",
+            f"write {unit_file(unit)}",
+            {"write": {unit_file(unit): text}, "systemctl": [["daemon-reload"]]},
+        )
+        for unit, text in TEXTS.items()
+        if units.texts.get(unit) != text
+    ]
+    state = (units.path.get("UnitFileState"), units.path.get("ActiveState"))
+    if steps or state != ("enabled", "active"):
+        calls = {"systemctl": [["enable", PATH_UNIT], ["restart", PATH_UNIT]]}
+        steps.append(Step("boot_enable", f"enable and start {PATH_UNIT}", calls))
+    return steps
+
+
+def _removal() -> Step:
+    params = {
+        "disable": ["--now", PATH_UNIT, UNIT],
+        "remove": [*map(unit_file, TEXTS), *LEFT],
+        "systemctl": [["daemon-reload"]],
+    }
+    return Step("boot_remove", f"remove {', '.join(TEXTS)}, and what the label chose", params)

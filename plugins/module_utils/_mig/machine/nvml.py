@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""MIG through NVML: what a plan needs to know, and its steps, rolled back where one of them fails."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.gpu import IN_USE, RESET_REQUIRED, Gpu, NvmlError
+from ..._base.mig_profile import spread
+from ..._base.steps import Step
+from ..._machine.nvml.real import Nvml
+from ..before import Back
+from ..config import Selection
+from ..plan import GpuPlan, GpuState, plan_gpu
+
+HOLDERS = (
+    "end what holds the GPU (see nvidia-smi and 'lsof /dev/nvidia*'; monitoring such as dcgm, and"
+    " nvidia-persistenced count too), or have services stopped for it by gpu_nodes_stop_services, then run again"
+)
+POLL_SECONDS = 0.5
+Reset = t.Callable[[Gpu], None]
+
+
+def read(nvml: Nvml, gpu: Gpu) -> GpuState:
+    """Return a GPU's state; NvmlError when it does not answer."""
+    instances = tuple(nvml.gpu_instances(gpu))
+    return GpuState(
+        gpu,
+        tuple(nvml.gi_profiles(gpu)),
+        instances,
+        tuple(nvml.processes(gpu)),
+        tuple(nvml.mig_devices(gpu)),
+        {one.id: nvml.ci_placements(gpu, one.id) for one in instances},
+    )
+
+
+def planned(
+    nvml: Nvml, selection: t.Union[Selection, Back], uuid: str
+) -> t.Tuple[GpuState, GpuPlan]:
+    """Read one GPU and plan for it alone; NodeError where it does not answer."""
+    gpus = nvml.gpus()[0]
+    gpu = next((one for one in gpus if one.uuid == uuid), None)
+    if gpu is None:
+        raise NodeError(f"GPU {uuid} does not answer any more")
+    state = read(nvml, gpu)
+    enabled, layout = selection.target(state, gpus)
+    return state, plan_gpu(state, enabled, layout)
+
+
+class Changes:
+    """Changes GPUs; ``reset`` resets one.
+
+    What is in use is tried again until ``deadline`` (of time.monotonic). ``skipped`` holds the
+    steps that have to wait until a GPU was reset.
+    """
+
+    def __init__(self, nvml: Nvml, reset: t.Optional[Reset] = None, deadline: float = 0.0) -> None:
+        self._nvml, self._reset, self._deadline = nvml, reset, deadline
+        self._saved: t.Dict[str, GpuState] = {}
+        self._waiting: t.Set[str] = set()
+        self.done: t.List[Step] = []
+        self.skipped: t.List[Step] = []
+
+    def carry_out(self, step: Step, state: GpuState) -> None:
+        """Carry out a step on a GPU; when it fails, the GPU gets its first layout back."""
+        uuid = state.gpu.uuid
+        if step.action == "reset_gpu":
+            self._waiting.discard(uuid)
+        if uuid in self._waiting:
+            self.skipped.append(step)
+            return
+        before = self._saved.setdefault(uuid, state)
+        try:
+            self._do_when_idle(state.gpu, step)
+        except NodeError as error:
+            restored = self._roll_back(before)
+            code = error.code if isinstance(error, NvmlError) else 0
+            raise NodeError(
+                f"{step.summary}: failed",
+                cause=f"{error.cause or error.message}; {restored}",
+                hint=HOLDERS if code == IN_USE else "see the kernel's log for NVRM messages",
+                nvml_code=code,
+            ) from error
+        self.done.append(step)
+
+    def _do_when_idle(self, gpu: Gpu, step: Step) -> None:
+        while True:
+            try:
+                self._do(self._fresh(gpu), step)
+                return
+            except NvmlError as error:
+                if error.code != IN_USE or time.monotonic() >= self._deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
+
+    def _do(self, gpu: Gpu, step: Step) -> None:
+        nvml, params = self._nvml, step.params
+        if step.action == "set_mig_mode":
+            self._set_mode(gpu, params["on"])
+        elif step.action == "reset_gpu":
+            if self._reset is None:
+                raise NodeError("no way to reset a GPU")
+            self._reset(gpu)
+            now = self._fresh(gpu)
+            if now.mig_current != now.mig_pending:
+                raise NodeError("the reset did not bring the MIG mode")
+        elif step.action == "destroy_gi":
+            nvml.destroy_instance(gpu, params["gi"])
+        elif step.action == "destroy_ci":
+            nvml.destroy_compute_instance(gpu, params["gi"], params["ci"])
+        elif step.action == "create_ci":
+            nvml.create_compute_instance(gpu, params["gi"], params["slices"], params["start"])
+        else:
+            self._create(gpu, params["profile"], params["start"], params["cis"])
+
+    def _create(self, gpu: Gpu, name: str, start: int, cis: t.Sequence[int]) -> None:
+        nvml = self._nvml
+        profile = next(one for one in nvml.gi_profiles(gpu) if one.name == name)
+        gi = nvml.create_instance(gpu, profile, start)
+        placements = spread(cis, nvml.ci_placements(gpu, gi))
+        if placements is None:
+            raise NodeError(f"{name} has no room for compute instances of {cis} slices")
+        for slices, at in placements:
+            nvml.create_compute_instance(gpu, gi, slices, at)
+
+    def _set_mode(self, gpu: Gpu, on: bool) -> None:
+        """Set MIG mode; the driver does not raise when it only takes note of the wish."""
+        status = self._nvml.set_mig_mode(gpu, on)
+        if status not in (0, RESET_REQUIRED):
+            with contextlib.suppress(NvmlError):  # the first error is the one to report
+                self._nvml.set_mig_mode(gpu, gpu.mig_current)
+            raise NvmlError(status, "setting MIG mode")
+        now = self._fresh(gpu)
+        if on not in (now.mig_current, now.mig_pending):
+            raise NodeError("the driver did not take note of the MIG mode")
+        if now.mig_current != on:
+            self._waiting.add(gpu.uuid)
+
+    def _fresh(self, gpu: Gpu) -> Gpu:
+        """Return a GPU as it is now: a mode change makes older readings stale."""
+        return next((one for one in self._nvml.gpus()[0] if one.uuid == gpu.uuid), gpu)
+
+    def _roll_back(self, before: GpuState) -> str:
+        """Bring a GPU back to an earlier layout as far as it lets itself; say how far."""
+        try:
+            if before.gpu.mig_current:
+                self._restore(before)
+            else:
+                self._empty(before.gpu)
+        except NodeError as error:
+            return f"its previous layout could not be restored: {error.message}: {error.cause}"
+        return "its previous layout was restored"
+
+    def _restore(self, before: GpuState) -> None:
+        nvml, gpu = self._nvml, self._fresh(before.gpu)
+        if not gpu.mig_current:
+            self._set_mode(gpu, True)
+            gpu = self._fresh(gpu)
+        have = {(one.profile_id, one.start): one for one in nvml.gpu_instances(gpu)}
+        goal = {(one.profile_id, one.start): one for one in before.instances}
+        for place in have.keys() - goal.keys():
+            nvml.destroy_instance(gpu, have[place].id)
+        for (profile_id, start), instance in goal.items():
+            there = have.get((profile_id, start))
+            if there:
+                gi = there.id
+            else:
+                profile = next(one for one in before.profiles if one.id == profile_id)
+                gi = nvml.create_instance(gpu, profile, start)
+            now = {(one.start, one.slices): one.id for one in (there.cis if there else ())}
+            goals = {(one.start, one.slices) for one in instance.cis}
+            for span in now.keys() - goals:
+                nvml.destroy_compute_instance(gpu, gi, now[span])
+            for at, slices in sorted(goals - now.keys()):
+                nvml.create_compute_instance(gpu, gi, slices, at)
+
+    def _empty(self, gpu: Gpu) -> None:
+        nvml, now = self._nvml, self._fresh(gpu)
+        for instance in nvml.gpu_instances(now):
+            nvml.destroy_instance(now, instance.id)
+        if now.mig_current or now.mig_pending:
+            nvml.set_mig_mode(now, False)

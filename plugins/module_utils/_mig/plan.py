@@ -1,0 +1,359 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""From a GPU as it is to the layout that is wanted: steps, or a refusal that says why."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+from .._base.errors import NodeError
+from .._base.gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
+from .._base.mig_profile import Placements, Shape, shapes
+from .._base.steps import IDLE_GPU, Step
+from .._base.text import json_data
+from .._node.users.allocated import Holder
+from .._node.users.busy import refuse_if_busy
+from .picture import Placed, picture
+from .search import Kept, arrange
+
+
+class Place(t.NamedTuple):
+    """An instance where it was: its profile, its compute instances by slices, and where it begins."""
+
+    profile: str
+    cis: t.Tuple[int, ...]
+    start: int
+
+
+class Places(t.Tuple[Place, ...]):
+    """A layout whose instances are wanted at their places."""
+
+
+Layout = t.Union[Places, t.Mapping[str, int]]
+
+
+IDLE = (IDLE_GPU,)
+
+
+User = t.Union[Process, Holder]
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuState:
+    """A GPU with its profiles, instances, processes and MIG devices.
+
+    ``holders`` are the pods that the kubelet has given something of it. ``placements`` tells where
+    compute instances may begin, by GPU instance id and slices. ``claimed`` are the UUIDs of MIG devices
+    that claims of the DRA driver had made, and which go with them.
+    """
+
+    gpu: Gpu
+    profiles: t.Tuple[GiProfile, ...]
+    instances: t.Tuple[GpuInstance, ...]
+    processes: t.Tuple[Process, ...]
+    devices: t.Tuple[MigDevice, ...] = ()
+    placements: t.Mapping[int, Placements] = dataclasses.field(default_factory=dict)
+    holders: t.Tuple[Holder, ...] = ()
+    claimed: t.FrozenSet[str] = frozenset()
+
+    @property
+    def without_claimed(self) -> GpuState:
+        """Return the GPU without the instances that claims had made."""
+        ids = {one.gi_id for one in self.devices if one.uuid in self.claimed}
+        rest = tuple(one for one in self.instances if one.id not in ids)
+        return dataclasses.replace(self, instances=rest, claimed=frozenset())
+
+    @property
+    def users(self) -> t.Tuple[User, ...]:
+        """Return all that a change may not take anything from."""
+        return (*self.processes, *self.holders)
+
+    def name_of(self, instance: GpuInstance) -> str:
+        """Return an instance's profile name."""
+        return next((one.name for one in self.profiles if one.id == instance.profile_id), "unknown")
+
+    def shape_of(self, instance: GpuInstance) -> Shape:
+        """Return an instance's profile and compute instances."""
+        sizes = sorted((one.slices for one in instance.cis), reverse=True)
+        return Shape(self.name_of(instance), tuple(sizes))
+
+    def placed(self, one: GpuInstance) -> Placed:
+        """Return an instance as the picture wants it."""
+        name = str(self.shape_of(one)) if one.cis else self.name_of(one)
+        return Placed(name, one.start, one.size)
+
+    @property
+    def picture(self) -> str:
+        """Return the GPU in a few lines."""
+        return picture(self.gpu, self.profiles, [self.placed(one) for one in self.instances])
+
+
+class GpuPlan(t.NamedTuple):
+    """The steps for one GPU, and how it looks before and after; ``more`` as in Plan.
+
+    ``kept`` and ``destroyed`` hold the ids of GPU instances, ``created`` what is to be made.
+    """
+
+    gpu: Gpu
+    steps: t.Tuple[Step, ...]
+    before: str
+    after: str
+    kept: t.Tuple[int, ...] = ()
+    destroyed: t.Tuple[int, ...] = ()
+    created: t.Tuple[Placed, ...] = ()
+    pending: str = ""
+    more: bool = False
+
+
+class Server(t.NamedTuple):
+    """An MPS server without clients, which is no work, and where its control daemon is asked."""
+
+    process: Process
+    pipe: str
+
+
+@contextlib.contextmanager
+def about(gpu: Gpu) -> t.Iterator[None]:
+    """Name the GPU in the errors of a with statement."""
+    try:
+        yield
+    except NodeError as error:
+        error.message = f"GPU {gpu.index} ({gpu.name}, {gpu.uuid}): {error.message}"
+        raise
+
+
+def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = False) -> GpuPlan:
+    """Plan for one GPU, or raise NodeError when it cannot be brought there; Busy when not now.
+
+    With ``reset`` a mode that waits for a reset of the GPU gets it.
+    """
+    with about(state.gpu):
+        beside = _beside_claims(state, enabled, layout)
+        return beside or _plan_gpu(state, enabled, layout, reset)
+
+
+def _beside_claims(state: GpuState, enabled: bool, layout: Layout) -> t.Optional[GpuPlan]:
+    """Return the empty plan of a GPU that has its layout, and beside it only what claims had made."""
+    if not (state.claimed and enabled and state.gpu.mig_current):
+        return None
+    plan = _plan_gpu(state.without_claimed, enabled, layout, False)
+    if plan.steps or plan.pending:
+        return None
+    kept = tuple(one.id for one in state.instances)
+    return plan._replace(before=state.picture, after=state.picture, kept=kept)
+
+
+def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> GpuPlan:
+    gpu, before = state.gpu, state.picture
+    if not gpu.mig_capable:
+        if enabled:
+            raise NodeError(
+                "this GPU cannot be partitioned", hint="leave it out of the entry's devices"
+            )
+        return GpuPlan(gpu, (), before, before)
+    if gpu.mig_current != enabled and gpu.mig_pending == enabled:
+        return _waiting(state, enabled, reset)
+    if not enabled:
+        return _disable(state)
+    mode = _mode(state, True)
+    if not state.profiles and not gpu.mig_current:
+        # Drivers of branch 535 and older tell profiles only once MIG mode is on.
+        return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
+    busy = {_at(one) for one in state.users if one.gi_id is not None}
+    found = arrange(*_offered(state, layout), busy, state.placements)
+    kept = [one.instance for one in found.keep]
+    gone = [one for one in state.instances if one not in kept]
+    _refuse_if_in_the_way(state, gone, found.keep)
+    created = [
+        (one, start, shape, Placed(str(shape), start, dict(one.placements)[start]))
+        for one, start, shape in found.create
+    ]
+    creating = [
+        _step("create_gi", gpu, f"create {at}", profile=one.name, start=start, cis=shape.cis)
+        for one, start, shape, at in created
+    ]
+    placements = tuple(one[-1] for one in created)
+    stay = [Placed(str(one.shape), one.instance.start, one.instance.size) for one in found.keep]
+    return GpuPlan(
+        gpu,
+        (*mode, *_clear(state, gone), *_reshape(state, found.keep), *creating),
+        before,
+        picture(gpu, state.profiles, [*stay, *placements], enabled=True),
+        kept=tuple(one.id for one in kept),
+        destroyed=tuple(one.id for one in gone),
+        created=placements,
+        more=bool(mode),
+    )
+
+
+def _offered(
+    state: GpuState, layout: Layout
+) -> t.Tuple[t.Sequence[GiProfile], t.Sequence[GpuInstance], t.Sequence[Shape]]:
+    """Return the profiles, the instances that may stay, and those that are wanted, at their places."""
+    if not isinstance(layout, Places):
+        return state.profiles, state.instances, shapes(layout)
+    wanted = {(one.profile, one.start) for one in layout}
+    profiles = tuple(
+        dataclasses.replace(
+            one,
+            placements=tuple(span for span in one.placements if (one.name, span[0]) in wanted),
+        )
+        for one in state.profiles
+    )
+    there = [one for one in state.instances if (state.name_of(one), one.start) in wanted]
+    return profiles, there, [Shape(one.profile, one.cis) for one in layout]
+
+
+def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
+    gpu, before = state.gpu, state.picture
+    reason = f"GPU {gpu.index}: MIG mode {_on(enabled)} waits for a reset of the GPU or a reboot"
+    if not reset:
+        return GpuPlan(gpu, (), before, before, pending=reason)
+    refuse_if_busy("the GPU cannot be reset", state.users)
+    step = _step("reset_gpu", gpu, f"reset, so that MIG mode turns {_on(enabled)}", IDLE)
+    after = picture(gpu, state.profiles, (), enabled=enabled)
+    return GpuPlan(gpu, (step,), before, after, pending=reason, more=True)
+
+
+def _disable(state: GpuState) -> GpuPlan:
+    _refuse_if_in_the_way(state, state.instances, ())
+    mode = _mode(state, False)
+    return GpuPlan(
+        state.gpu,
+        (*_clear(state, state.instances), *mode),
+        state.picture,
+        picture(state.gpu, state.profiles, (), enabled=False),
+        destroyed=tuple(one.id for one in state.instances),
+        more=bool(mode),
+    )
+
+
+def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
+    gpu = state.gpu
+    if gpu.mig_current != on:
+        refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.users)
+        return (_step("set_mig_mode", gpu, f"switch MIG mode {_on(on)}", IDLE, on=on),)
+    if gpu.mig_pending != on:
+        summary = f"keep MIG mode {_on(on)}: cancel the change that waits for a reset"
+        return (_step("set_mig_mode", gpu, summary, on=on),)
+    return ()
+
+
+def _clear(state: GpuState, gone: t.Sequence[GpuInstance]) -> t.List[Step]:
+    return [
+        _step("destroy_gi", state.gpu, f"destroy {_where(state, one)}", IDLE, gi=one.id)
+        for one in gone
+    ]
+
+
+def _reshape(state: GpuState, kept: t.Sequence[Kept]) -> t.List[Step]:
+    """Bring the compute instances of the GPU instances that stay to what is wanted."""
+    steps, gpu = [], state.gpu
+    for one in kept:
+        where, gi = _where(state, one.instance), one.instance.id
+        for ci in one.doomed:
+            summary = f"destroy compute instance {ci} of {where}"
+            steps.append(_step("destroy_ci", gpu, summary, IDLE, gi=gi, ci=ci))
+        for slices, start in one.create:
+            summary = f"create a compute instance of {slices} slices at {start} in {where}"
+            steps.append(_step("create_ci", gpu, summary, gi=gi, slices=slices, start=start))
+    return steps
+
+
+def _step(
+    action: str, gpu: Gpu, summary: str, needs: t.Tuple[str, ...] = (), **params: t.Any
+) -> Step:
+    return Step(action, f"GPU {gpu.index}: {summary}", {"gpu": gpu.uuid, **params}, needs)
+
+
+def _on(on: bool) -> str:
+    return "on" if on else "off"
+
+
+def _refuse_if_in_the_way(
+    state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Sequence[Kept]
+) -> None:
+    """Refuse to destroy what is in use, naming everybody who is in the way."""
+    where = {
+        (one.id, ci): _where(state, one) for one in gone for ci in (-1, *(ci.id for ci in one.cis))
+    }
+    for one in kept:
+        for ci in one.doomed:
+            summary = f"compute instance {ci} of {_where(state, one.instance)}"
+            where[one.instance.id, ci] = where[one.instance.id, -1] = summary
+    users = [one for one in state.users if _at(one) in where]
+    held = ", ".join(dict.fromkeys(where[_at(one)] for one in users))
+    refuse_if_busy(f"{held} cannot be destroyed", users)
+
+
+def _at(user: User) -> t.Tuple[int, int]:
+    """Return where a user is: GPU instance and compute instance, -1 for what is not known."""
+    gi, ci = user.gi_id, user.ci_id
+    return -1 if gi is None else gi, -1 if ci is None else ci
+
+
+def _where(state: GpuState, instance: GpuInstance) -> str:
+    return f"{state.placed(instance)} (instance {instance.id})"
+
+
+def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
+    """Return by process the servers without clients that managers report, with their pipe folders."""
+    found: t.Dict[int, str] = {}
+    for text in states:
+        try:
+            state = json_data.loads(text or "{}")
+            pipe = str(state.get("pipe", ""))
+            found.update(
+                {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
+            )
+        except json_data.MISREAD:
+            continue  # not the state of a manager of ours
+    return found
+
+
+def without_idle(
+    state: GpuState, idle: t.Mapping[int, str]
+) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
+    """Return a GPU without its idle servers, and those."""
+    servers = tuple(
+        Server(one, idle[one.pid])
+        for one in state.processes
+        if one.pid in idle and one.name.endswith("nvidia-cuda-mps-server")
+    )
+    gone = {one.process.pid for one in servers}
+    others = tuple(one for one in state.processes if one.pid not in gone)
+    return dataclasses.replace(state, processes=others), servers
+
+
+def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
+    """Return what ends the idle servers that are in the way of a plan."""
+    needing = [step for step in plan.steps if set(IDLE) & set(step.needs)]
+    return tuple(
+        Step(
+            "end_mps_server",
+            f"GPU {plan.gpu.index}: end the MPS server {one.process.pid}, which has no clients",
+            {"gpu": plan.gpu.uuid, "pid": one.process.pid, "pipe": one.pipe},
+        )
+        for one in servers
+        if one.process.gpu_uuid == plan.gpu.uuid
+        and any(_touches(step, one.process) for step in needing)
+    )
+
+
+def spare(state: GpuState, steps: t.Sequence[Step]) -> None:
+    """Refuse steps that take something from a pod. Busy names it."""
+    needing = [step for step in steps if set(IDLE) & set(step.needs)]
+    users = [one for one in state.holders if any(_touches(step, one) for step in needing)]
+    with about(state.gpu):
+        refuse_if_busy("; ".join(step.summary for step in needing), users)
+
+
+def _touches(step: Step, user: User) -> bool:
+    """Tell whether a step needs an instance empty, or the whole GPU, that somebody has."""
+    for key, at in (("gi", user.gi_id), ("ci", user.ci_id)):
+        if at is not None and step.params.get(key, at) != at:
+            return False
+    return True

@@ -1,0 +1,279 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where instances go on a GPU's memory grid: keep the most, then place the rest."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import operator
+import typing as t
+
+from .._base.errors import NodeError
+from .._base.gpu import GiProfile, GpuInstance
+from .._base.mig_profile import Placements, Shape, mask, parse, spread, usual_placements
+
+Busy = t.Collection[t.Tuple[int, int]]
+T = t.TypeVar("T")
+
+
+class Kept(t.NamedTuple):
+    """A GPU instance that stays: what it is to become, and which compute instances stay in it."""
+
+    instance: GpuInstance
+    shape: Shape
+    cis: t.FrozenSet[int]
+    create: t.Tuple[t.Tuple[int, int], ...]
+
+    @property
+    def doomed(self) -> t.Tuple[int, ...]:
+        """Return the ids of the compute instances that have to go."""
+        return tuple(one.id for one in self.instance.cis if one.id not in self.cis)
+
+    @property
+    def changes(self) -> int:
+        """Return how many compute instances come and go."""
+        return len(self.create) + len(self.doomed)
+
+
+class Found(t.NamedTuple):
+    """The instances that stay where they are, and the placements for those to be created."""
+
+    keep: t.Tuple[Kept, ...]
+    create: t.Tuple[t.Tuple[GiProfile, int, Shape], ...]
+
+
+def arrange(
+    profiles: t.Sequence[GiProfile],
+    existing: t.Sequence[GpuInstance],
+    wanted: t.Sequence[Shape],
+    busy: Busy = (),
+    placements: t.Optional[t.Mapping[int, Placements]] = None,
+) -> Found:
+    """Return the arrangement that disturbs the fewest busy instances, and then the fewest at all.
+
+    ``busy`` holds ids of (GPU instance, compute instance) in use, ``placements`` where compute
+    instances may begin in each GPU instance. Raises NodeError when the layout fits in no way.
+    """
+    layout = collections.Counter(one.profile for one in wanted)
+    _check(profiles, layout)
+    names = {one.id: one.name for one in profiles}
+    held = {gi for gi, _ci in busy}
+
+    def weight(keep: t.Tuple[GpuInstance, ...]) -> t.Tuple[int, int]:
+        return sum(one.id in held for one in keep), len(keep)
+
+    def stays(one: Found) -> t.Tuple[int, int]:
+        kept = [(gi.instance.id, ci) for gi in one.keep for ci in gi.cis]
+        return sum(ids in busy for ids in kept), -sum(gi.changes for gi in one.keep)
+
+    candidates = [one for one in existing if names.get(one.profile_id) in layout]
+    fits = False  # on an empty GPU; asked where something that stays is in the way
+    subsets = sorted(_subsets(candidates), key=weight, reverse=True)
+    for _weight, alike in itertools.groupby(subsets, key=weight):
+        found: t.List[Found] = []
+        for keep in alike:
+            free = _complete(profiles, keep, layout)
+            if free is not None:
+                found.append(_assign(names, keep, free, wanted, busy, placements or {}))
+                if not any(one.changes for one in found[-1].keep):
+                    break
+            elif not fits and _complete(profiles, (), layout) is None:
+                raise _does_not_fit(layout)
+            else:
+                fits = True
+        if found:
+            return max(found, key=stays)
+    raise _does_not_fit(layout)
+
+
+def _subsets(values: t.Sequence[T]) -> t.Iterator[t.Tuple[T, ...]]:
+    sizes = range(len(values), -1, -1)
+    return itertools.chain.from_iterable(itertools.combinations(values, one) for one in sizes)
+
+
+def _taken(spans: t.Iterable[t.Tuple[int, int]]) -> int:
+    return functools.reduce(operator.or_, (mask(*one) for one in spans), 0)
+
+
+def _assign(
+    names: t.Mapping[int, str],
+    keep: t.Sequence[GpuInstance],
+    free: t.Sequence[t.Tuple[GiProfile, int]],
+    wanted: t.Sequence[Shape],
+    busy: Busy,
+    placements: t.Mapping[int, Placements],
+) -> Found:
+    """Give the kept instances their shapes, and the free placements the rest of them."""
+    left = list(wanted)
+    kept: t.List[Kept] = []
+    for name in sorted({names[one.profile_id] for one in keep}):
+        same = [one for one in keep if names[one.profile_id] == name]
+        kept += match(same, [one for one in left if one.profile == name], busy, placements)
+        for one in kept[-len(same) :]:
+            left.remove(one.shape)
+    create = []
+    for profile, start in free:
+        shape = next(one for one in left if one.profile == profile.name)
+        left.remove(shape)
+        create.append((profile, start, shape))
+    return Found(tuple(sorted(kept, key=lambda one: one.instance.start)), tuple(create))
+
+
+def room(profile: GiProfile) -> int:
+    """Return how many instances of one profile an empty GPU holds."""
+    count, end = 0, -1
+    for start, size in sorted(profile.placements):
+        if start >= end:
+            count, end = count + 1, start + size
+    return min(count, profile.max_count)
+
+
+def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None:
+    """Refuse profiles that the GPU does not offer, and more instances, slices or media engines than it has.
+
+    NVML tells only how often each profile fits by itself. Profiles with +me share the same engines,
+    and one with +me.all leaves none, so that nothing but profiles with -me can be beside it.
+    """
+    by_name = {one.name: one for one in profiles}
+    for name in layout:
+        if name not in by_name:
+            raise NodeError(
+                f"the GPU does not offer the profile {name}",
+                cause=f"it offers {', '.join(sorted(by_name)) or 'none'}",
+            )
+    for name, count in layout.items():
+        if count > by_name[name].max_count:
+            raise _too_much({name: count}, f"at most {by_name[name].max_count} do", "do")
+    slices = sum(by_name[name].slices * count for name, count in layout.items())
+    most = max((one.slices for one in profiles), default=0)
+    if slices > most:
+        raise _too_much(layout, f"it takes {slices} of {most} slices")
+    engines = {name: media(name) for name in by_name}
+    for kind in ("+me", "+me.all"):
+        most = max((one.max_count for one in profiles if engines[one.name] == kind), default=0)
+        asked = {name: count for name, count in layout.items() if engines[name] == kind}
+        if sum(asked.values()) > most:
+            raise _too_much(asked, f"its media engines serve {most} instance with {kind}", "do")
+    greedy = [name for name in layout if engines[name] == "+me.all"]
+    beside = [name for name in layout if engines[name] not in ("+me.all", "-me")]
+    if greedy and beside:
+        raise _too_much(
+            layout, f"{greedy[0]} takes all media engines and leaves none for {', '.join(beside)}"
+        )
+
+
+def media(name: str) -> str:
+    """Return what a profile has of the media engines: +me, +me.all, -me, or an empty text for the usual."""
+    attributes = parse(name).attributes
+    words = attributes[1:].split(",")
+    return next((attributes[0] + word for word in ("me", "me.all") if word in words), "")
+
+
+def _does_not_fit(layout: t.Mapping[str, int]) -> NodeError:
+    return _too_much(layout, "no arrangement on its memory grid holds all of them at once")
+
+
+def _too_much(layout: t.Mapping[str, int], cause: str, verb: str = "does") -> NodeError:
+    named = ", ".join(f"{count} x {name}" for name, count in sorted(layout.items()))
+    return NodeError(f"{named} {verb} not fit on the GPU", cause=cause)
+
+
+def _complete(
+    profiles: t.Sequence[GiProfile], keep: t.Sequence[GpuInstance], layout: t.Mapping[str, int]
+) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
+    """Return placements for what the kept instances leave to be created, or None."""
+    kept = collections.Counter(one.profile_id for one in keep)
+    todo: t.List[GiProfile] = []
+    for one in profiles:
+        left = layout.get(one.name, 0) - kept[one.id]
+        if left < 0:
+            return None
+        todo += [one] * left
+    todo.sort(key=lambda one: (-max((size for _at, size in one.placements), default=0), one.id))
+    spans = [span for one in profiles for span in one.placements]
+    return _place(todo, _taken((one.start, one.size) for one in keep), spans, set())
+
+
+def _place(
+    todo: t.Sequence[GiProfile],
+    taken: int,
+    spans: t.Sequence[t.Tuple[int, int]],
+    dead: t.Set[t.Tuple[int, int]],
+) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
+    """Place instances, each where most room is left for others; ``dead`` holds what came to nothing."""
+    if not todo:
+        return ()
+    if (len(todo), taken) in dead:
+        return None
+    free = [span for span in spans if not taken & mask(*span)]
+
+    def lost(place: t.Tuple[int, int]) -> int:
+        here = mask(*place)
+        return sum(size for start, size in free if here & mask(start, size))
+
+    placements = [place for place in todo[0].placements if not taken & mask(*place)]
+    for start, size in sorted(placements, key=lambda place: (lost(place), place)):
+        found = _place(todo[1:], taken | mask(start, size), free, dead)
+        if found is not None:
+            return ((todo[0], start), *found)
+    dead.add((len(todo), taken))
+    return None
+
+
+def keep(
+    instance: GpuInstance,
+    shape: Shape,
+    busy: Busy,
+    placements: t.Optional[Placements] = None,
+) -> Kept:
+    """Return how to keep the busy compute instances first, and then the most of the others.
+
+    ``busy`` holds ids of (GPU instance, compute instance); ``placements`` is what NVML tells of this
+    GPU instance, and the usual ones stand in for it.
+    """
+    known = placements or usual_placements(parse(shape.profile).g)
+
+    def worth(chosen: t.Tuple[t.Any, ...]) -> t.Tuple[int, int]:
+        return sum((instance.id, one.id) in busy for one in chosen), len(chosen)
+
+    for chosen in sorted(_subsets(instance.cis), key=worth, reverse=True):
+        missing = collections.Counter(shape.cis)
+        missing.subtract(one.slices for one in chosen)
+        if min(missing.values(), default=0) < 0:
+            continue
+        taken = _taken((one.start, one.slices) for one in chosen)
+        create = spread(list(missing.elements()), known, taken)
+        if create is not None:
+            return Kept(instance, shape, frozenset(one.id for one in chosen), create)
+    # NVML's placements do not hold the shape at all: creating it will fail, and say so.
+    return Kept(instance, shape, frozenset(), tuple((size, 0) for size in shape.cis))
+
+
+def match(
+    instances: t.Sequence[GpuInstance],
+    wanted: t.Sequence[Shape],
+    busy: Busy,
+    placements: t.Mapping[int, Placements],
+) -> t.Tuple[Kept, ...]:
+    """Give each GPU instance one of the shapes of its profile, so that most compute instances stay.
+
+    There are at least as many shapes as instances, all of one profile.
+    """
+    if len(set(wanted)) == 1:
+        return tuple(keep(one, wanted[0], busy, placements.get(one.id)) for one in instances)
+    pairs = {
+        (one.id, shape): keep(one, shape, busy, placements.get(one.id))
+        for one in instances
+        for shape in set(wanted)
+    }
+
+    def worth(order: t.Tuple[Shape, ...]) -> t.Tuple[int, int, int]:
+        chosen = [pairs[one.id, order[at]] for at, one in enumerate(instances)]
+        held = sum((one.instance.id, ci) in busy for one in chosen for ci in one.cis)
+        return held, -sum(one.changes for one in chosen), sum(len(one.cis) for one in chosen)
+
+    best = max(set(itertools.permutations(wanted, len(instances))), key=lambda o: (worth(o), o))
+    return tuple(pairs[one.id, best[at]] for at, one in enumerate(instances))

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.gpu_info: it only looks."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+from ..._base.gpu import Gpu, NvmlError
+from ..._base.steps import Plan, Step
+from ..._machine.host import Host
+from ..._machine.nvml.real import Nvml, open_nvml
+from ..gpu_record import Gpus
+from ..machine import cloud_init
+from ..machine.facts import gpus, loaded_driver, pci_devices, recorded_gpus
+from ..machine.in_service import standing
+from ..users.allocated import names
+from ..users.machine import allocated
+
+Info = t.Dict[str, t.Any]
+
+
+class GpuInfoCapability:
+    """Reads the node; never changes it."""
+
+    name = "gpu_info"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
+        self._host, self._params = host, params
+        self._warnings: t.Tuple[str, ...] = ()
+        self._waited = False
+        if params["cloud_init_timeout"] < 0:
+            wanted = "a number of seconds, not negative"
+            raise InputError.of("cloud_init_timeout", params["cloud_init_timeout"], wanted)
+
+    def observe(self) -> Info:
+        """Return everything; what cannot be read is said, never an error."""
+        devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
+        self.wait(self._params["cloud_init_timeout"])
+        driver, marker = loaded_driver(self._host), standing(self._host)
+        info: Info = {
+            "pci_devices": devices,
+            "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
+            "driver": driver._asdict() if driver else None,
+            "missing_gpus": list(self.recorded(_addresses(devices)).missing),
+            "change": {**marker.change._asdict(), "digest": marker.digest} if marker else {},
+            "nvml_available": True,
+            "nvml_error": "",
+            "gpus": [],
+            "lost_gpus": [],
+            "allocated": [],
+            "allocated_error": "",
+        }
+        try:
+            if self._params["allocated"]:
+                info.update(allocated=list(names(allocated.observe(self._host))))
+        except NodeError as error:
+            info.update(allocated_error=str(error))
+        try:
+            with open_nvml() as nvml:
+                found, broken = nvml.gpus()
+                info.update(
+                    library_version=nvml.driver_version(),
+                    cuda_version=nvml.cuda_version(),
+                    gpus=[_gpu(nvml, gpu) for gpu in found],
+                    lost_gpus=[str(error) for error in broken],
+                )
+        except NvmlError as error:
+            info.update(nvml_available=False, nvml_error=str(error))
+        return info
+
+    def recorded(self, there: t.Iterable[str]) -> Gpus:
+        """Return the GPUs of the node's last bring-up, with the addresses of those that are there."""
+        return recorded_gpus(self._host, there, self._params.get("gpu_count", -1))
+
+    def wait(self, seconds: float) -> None:
+        """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""
+        if not self._waited and self._params["cloud_init_timeout"] and gpus(self._host):
+            failed = cloud_init.wait(self._host, seconds)
+            self._warnings = (f"cloud-init has ended with errors: {failed}",) if failed else ()
+        self._waited = True
+
+    def plan(self, state: Info) -> Plan:
+        """There is never anything to do."""
+        found = self.recorded(_addresses(state["pci_gpus"]))
+        missing = (f"{found}. Next step: {found.next_step}",) if found.missing else ()
+        return Plan(warnings=(*self._warnings, *missing))
+
+    def apply(self, step: Step) -> None:
+        """Nothing is ever planned."""
+
+    def result(self, state: Info, plan: Plan) -> t.Dict[str, t.Any]:
+        """Return the facts under one key."""
+        return {"gpu_info": state}
+
+
+def _gpu(nvml: Nvml, gpu: Gpu) -> Info:
+    profiles = {one.id: one.name for one in nvml.gi_profiles(gpu)}
+    return {
+        **dataclasses.asdict(gpu),
+        "compute_capability": ".".join(map(str, gpu.compute_capability)),
+        "processes": [dataclasses.asdict(one) for one in nvml.processes(gpu)],
+        "mig_profiles": [dataclasses.asdict(one) for one in nvml.gi_profiles(gpu)],
+        "gpu_instances": [
+            {**dataclasses.asdict(one), "profile": profiles.get(one.profile_id, "")}
+            for one in nvml.gpu_instances(gpu)
+        ],
+        "mig_devices": [dataclasses.asdict(one) for one in nvml.mig_devices(gpu)],
+    }
+
+
+def _addresses(devices: t.Iterable[Info]) -> t.Tuple[str, ...]:
+    return tuple(one["address"] for one in devices if one["kind"] == "gpu")

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The GPUs that a node had at its last bring-up, by their PCI addresses: one that falls off the bus is missed."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._base.errors import readable
+from .._base.steps import Step
+from .._base.text import json_data
+from .._base.text.shown import counted
+
+PATH = "/var/lib/gpu-node/gpus.json"
+ACTION = "gpus"
+Addresses = t.Tuple[str, ...]
+
+
+class Gpus(t.NamedTuple):
+    """The addresses that were recorded and those on the bus; how many the user says are meant, -1: has not said."""
+
+    known: Addresses
+    there: Addresses
+    meant: int = -1
+
+    @property
+    def missing(self) -> Addresses:
+        """Return the addresses of missing GPUs: there are fewer than there were, and that is not meant."""
+        fewer = len(self.there) < len(self.known) and len(self.there) != self.meant
+        return tuple(one for one in self.known if one not in self.there) if fewer else ()
+
+    def steps(self) -> t.List[Step]:
+        """Return the step that records the GPUs that are there, none where it has them or where some are missing."""
+        if set(self.known) == set(self.there) or not self.there or self.missing:
+            return []
+        new = [one for one in self.there if one not in self.known]
+        gone = [one for one in self.known if one not in self.there]
+        words = [f"{', '.join(new)} new"] if new else []
+        words += [f"{', '.join(gone)} gone"] if gone else []
+        change = "; ".join(words) if self.known else ", ".join(new)
+        summary = f"record the node's {counted(len(self.there), 'GPU')} ({change})"
+        return [Step(ACTION, summary, {"gpus": self.there})]
+
+    def __str__(self) -> str:
+        """Say which GPUs are missing, empty where none is."""
+        if not self.missing:
+            return ""
+        are = "is" if len(self.missing) == 1 else "are"
+        return (
+            f"the node had {counted(len(self.known), 'GPU')} at its last bring-up, and {', '.join(self.missing)} "
+            f"{are} not on its PCI bus any more"
+        )
+
+    @property
+    def next_step(self) -> str:
+        """Return what to do about missing ones."""
+        return (
+            f"see the kernel's log for what became of them (journalctl -k -g '{'|'.join(self.missing)}'), or, if the "
+            f"node is to have {counted(len(self.there), 'GPU')}, set validate_gpu_count to {len(self.there)} and run "
+            "gpu.node.gpu_nodes"
+        )
+
+
+NOT_RECORDED = Gpus((), ())
+
+
+def load(text: t.Optional[str], machine: str) -> Addresses:
+    """Return the recorded addresses, none of a node without a record, or with that of the machine it is a copy of.
+
+    ``machine`` is what tells machines apart. NodeError: the record is damaged.
+    """
+    if text is None:
+        return ()
+    with readable(PATH, "remove the file; the next run records the GPUs that are there"):
+        data = json_data.loads(text)
+        found = data["gpus"]
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise TypeError("expected a list of PCI addresses under gpus")
+        return tuple(found) if data["machine"] == machine else ()
+
+
+def dump(addresses: t.Iterable[str], machine: str) -> str:
+    """Return the record's text."""
+    return json.dumps({"machine": machine, "gpus": sorted(addresses)}, indent=1) + "\n"

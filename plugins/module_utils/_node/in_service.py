@@ -1,0 +1,114 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The marker of a change in service: which run has begun it, and what another run may make of it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+
+from .._base.text import json_data
+from .._base.text.shown import cut, printable
+
+MARKER = "/var/lib/gpu-node/in-service"
+# Of earlier versions, by the playbooks that wrote them.
+OLDER = {
+    "/var/lib/gpu-node/driver-upgrade": "upgrade_driver",
+    "/var/lib/gpu-node/mig-change": "mig",
+}
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+NAMED = re.compile(r"gpu\.node\.(\w+)")
+ANYWAY = "-e gpu_nodes_take_over=true"
+
+
+class Change(t.NamedTuple):
+    """A change that has begun: its playbook, the run's controller, and why it failed where it did.
+
+    ``machine`` is what sees the process ``pid``, ``process`` what tells it from another of that number. ``begun`` is
+    in UTC. An earlier version's marker has no more than ``change``.
+    """
+
+    change: str = ""
+    host: str = ""
+    user: str = ""
+    machine: str = ""
+    pid: int = 0
+    process: str = ""
+    begun: str = ""
+    failed: str = ""
+
+    @classmethod
+    def of(cls, told: t.Mapping[str, t.Any]) -> Change:
+        """Return the one that JSON tells of."""
+        return cls(**{key: told[key] for key in cls._fields if key in told})
+
+    @property
+    def run(self) -> t.Tuple[t.Any, ...]:
+        """Return what no other run has."""
+        return (self.host, self.machine, self.pid, self.process)
+
+    @property
+    def cause(self) -> str:
+        """Return what is wrong with a node on which it stands."""
+        by = f" by {self.user} on {self.host}, begun {self.begun}" if self.host else ""
+        failed = f", and has failed: {self.failed.rstrip(' .')}" if self.failed else ""
+        return f"the node stands in the middle of {self.change or 'a change'}{by}{failed}"
+
+    @property
+    def way(self) -> str:
+        """Return what ends it."""
+        return (
+            f"run gpu.node.{self.change or 'upgrade_driver'} to its end, which puts the node back"
+        )
+
+
+class Asked(t.NamedTuple):
+    """What the user says of changes by other controllers: whether they are over, or after how many seconds they are."""
+
+    take_over: bool = False
+    after: float = 0
+
+
+def parse(text: str) -> Change:
+    """Return what a marker says; one that can't be read is an earlier version's."""
+    try:
+        told = json_data.loads(text)
+        found = Change.of(told)
+        whole = list(map(type, found)) == list(map(type, Change()))
+        _time(found.begun)
+    except (ValueError, TypeError):
+        whole = False
+    if not whole:
+        named = NAMED.search(text)
+        return Change(cut(named[1]) if named else "")
+    texts = {key: printable(one) for key, one in told.items() if isinstance(one, str)}
+    return Change.of({**told, **texts, "failed": printable(cut(found.failed))})
+
+
+def _time(begun: str) -> datetime.datetime:
+    return datetime.datetime.strptime(begun, TIME)
+
+
+def refusal(
+    found: Change, me: Change, asked: Asked, lives: t.Callable[[int, str], bool], *, finishes: bool
+) -> str:
+    """Say why a run may not touch a node with this marker, empty where it may: the change is its own, or cut off.
+
+    ``finishes`` is whether the run puts the node back at its end. ``lives`` tells whether a process of this machine is
+    there.
+    """
+    here = found.run[:2] == me.run[:2]
+    if found.host and not found.failed and found.run != me.run:
+        if here and lives(found.pid, found.process):
+            return f"{found.cause}, which goes on as process {found.pid}. Next step: wait until it has ended"
+        if (
+            not here
+            and not asked.take_over
+            and (_time(me.begun) - _time(found.begun)).total_seconds() < asked.after
+        ):
+            return f"{found.cause}. Next step: see there that it has ended, and run again with {ANYWAY}"
+    if finishes or asked.take_over:
+        return ""
+    return f"{found.cause}. Next step: {found.way}, or leave it in the middle with {ANYWAY}"

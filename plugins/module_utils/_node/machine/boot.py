@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The part of a capability that has its work done again at boot: reading and changing its file and units."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.boot import PROGRAM, Boot, State, unit_file
+from ..._base.steps import Step
+from ..._machine.host import Host, properties
+from ..._machine.units import systemctl
+
+
+def observe(host: Host, boot: Boot) -> State:
+    """Read the files, and what systemd tells of the units."""
+    names = ("ActiveState", "UnitFileState", "NeedDaemonReload")
+    return State(
+        host.read(boot.config),
+        {unit: host.read(unit_file(unit)) for unit in boot.units},
+        {unit: properties(host, unit, *names) for unit in boot.units},
+        host.exists(PROGRAM),
+    )
+
+
+def files(boot: Boot) -> t.Tuple[str, ...]:
+    """Return the paths of what is written."""
+    return (boot.config, *map(unit_file, boot.units))
+
+
+def apply(host: Host, step: Step) -> None:
+    """Carry out a step of the boot's plan."""
+    params = step.params
+    if "disable" in params:
+        host.run(["systemctl", "disable", *params["disable"]], check=False)
+    for path, text in params.get("write", {}).items():
+        host.write(path, text, mode=0o644)
+    for path in params.get("remove", ()):
+        host.remove(path)
+    for arguments in params.get("systemctl", ()):
+        systemctl(host, *arguments)

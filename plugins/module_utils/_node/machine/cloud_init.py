@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""cloud-init, which at a machine's first boot writes sources, installs packages and may upgrade all of them."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from ..._base.errors import NodeError
+from ..._base.text import json_data
+from ..._base.text.shown import cut, printable
+from ..._machine.host import Host
+
+# Its documented place for how the run of this boot has ended, there once all stages are done.
+RESULT = "/run/cloud-init/result.json"
+POLL_SECONDS = 2.0
+# Since 23.4 some versions say "degraded running" of a run with warnings.
+RUNNING = re.compile(r"(?:degraded )?running")
+# Before 24.1, and since. It says so for ever where it was installed after the boot.
+NOT_STARTED = ("not run", "not started")
+BOOTING = ("initializing", "starting")
+OURS = re.compile(r"/cloud-(?:init(?:-[a-z]+)?|config|final)\.service(?:/|$)", re.MULTILINE)
+VARIABLE = "gpu_nodes_cloud_init_timeout"
+
+
+def wait(host: Host, timeout: float) -> str:
+    """Wait until cloud-init is done, where it is there and at work, and return what it failed in, if it did.
+
+    NodeError: it still is after ``timeout`` seconds. Where it has started us there is nothing to wait for.
+    """
+    deadline = time.monotonic() + timeout
+    while not host.exists(RESULT) and host.which("cloud-init"):
+        # Its exit status says no more of a run that goes on: 1 and, since 23.4, 2 are about errors and warnings.
+        said = host.run(["cloud-init", "status", "--long"], check=False, timeout=60).out
+        if not _at_work(host, said) or OURS.search(host.read("/proc/self/cgroup") or ""):
+            return ""
+        if time.monotonic() >= deadline:
+            detail = re.search(r"^detail:\s*(\S.*)$", said, re.MULTILINE)
+            raise NodeError(
+                f"cloud-init is still at work after {timeout:g} s",
+                cause=cut(printable(detail[1])) if detail else "",
+                hint="wait until 'cloud-init status --long' on the node says that it has ended, or raise "
+                f"cloud_init_timeout ({VARIABLE}), where 0 does not wait",
+            )
+        time.sleep(POLL_SECONDS)
+    return _errors(host.read(RESULT) or "{}")
+
+
+def _at_work(host: Host, said: str) -> bool:
+    found = re.search(r"^status: (.+)$", said, re.MULTILINE)
+    state = found[1] if found else ""
+    if state in NOT_STARTED:
+        return host.run(["systemctl", "is-system-running"], check=False).out.strip() in BOOTING
+    return bool(RUNNING.fullmatch(state))
+
+
+def _errors(result: str) -> str:
+    """Return the errors that a run has ended with, in one text."""
+    try:
+        errors = json_data.loads(result).get("v1", {}).get("errors", ())
+        return cut(printable("; ".join(map(str, errors))))
+    except (ValueError, AttributeError, TypeError):
+        return ""  # not what it writes: nothing is known

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the node shows without NVML: the PCI bus, the loaded driver, and files of processes."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.gpu import PciDevice, nvidia_device
+from ..._machine.host import Host
+from ..gpu_record import PATH, Gpus, load
+
+DRIVER_FIRST = "bring up the driver first (gpu.node.nvidia_driver), then run again"
+BUS = "/sys/bus/pci/devices"
+CONNECTX_7 = ["0x15b3", "0x1021"]
+LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
+LIBRARY_FOLDERS = (
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+)
+
+
+def os_release(host: Host) -> t.Dict[str, str]:
+    """Return what /etc/os-release says of the system."""
+    text = host.read("/etc/os-release") or ""
+    pairs = (line.split("=", 1) for line in text.split("\n") if "=" in line)
+    return {key: value.strip().strip("\"'") for key, value in pairs}
+
+
+def pci_devices(host: Host) -> t.List[PciDevice]:
+    """Return NVIDIA's devices on the bus, by address."""
+    found = []
+    for address in host.listdir(BUS):
+        if (host.read(f"{BUS}/{address}/vendor") or "").strip() == "0x10de":
+            names = ("vendor", "device", "class", "numa_node")
+            files = {name: host.read(f"{BUS}/{address}/{name}") for name in names}
+            found.append(nvidia_device(address, files))
+    return [one for one in found if one is not None]
+
+
+def bridges(host: Host) -> t.List[str]:
+    """Return the ConnectX devices through which NVSwitches are managed that are not on the bus themselves.
+
+    Those of Blackwell are not. An ordinary ConnectX-7 lacks the mark in its product data.
+    """
+    found = []
+    for address in host.listdir(BUS):
+        device = f"{BUS}/{address}"
+        ids = [(host.read(f"{device}/{name}") or "").strip() for name in ("vendor", "device")]
+        if ids != CONNECTX_7:
+            continue
+        try:
+            data = host.read_bytes(f"{device}/vpd") or b""
+        except NodeError:
+            continue  # some firmware does not let it be read
+        found += [address] if b"SW_MNG" in data else []
+    return found
+
+
+def gpus(host: Host) -> t.List[PciDevice]:
+    """Return the GPUs on the bus."""
+    return [one for one in pci_devices(host) if one.kind == "gpu"]
+
+
+def machine(host: Host) -> str:
+    """Return what tells this machine from those that were made of the same image, empty without cloud-init."""
+    return (host.read("/var/lib/cloud/data/instance-id") or "").strip()
+
+
+def recorded_gpus(host: Host, there: t.Iterable[str], meant: int) -> Gpus:
+    """Return the GPUs of the last bring-up beside those that are there and meant. NodeError: the record is damaged."""
+    return Gpus(load(host.read(PATH), machine(host)), tuple(there), meant)
+
+
+def without_nvml(host: Host) -> str:
+    """Return the next step where NVML does not answer."""
+    if gpus(host):
+        return DRIVER_FIRST
+    return f"{DRIVER_FIRST}; but the PCI bus shows no NVIDIA GPU, without which there is nothing to do here"
+
+
+def proc(host: Host, pid: str, name: str) -> str:
+    """Return a file of a process, empty where it has ended meanwhile."""
+    try:
+        return host.read(f"/proc/{pid}/{name}") or ""
+    except NodeError:
+        return ""
+
+
+def library_versions(host: Host) -> t.Tuple[str, ...]:
+    """Return the versions of libnvidia-ml in the folders of libraries."""
+    folders = [f"{folder}{more}" for folder in LIBRARY_FOLDERS for more in ("", "/nvidia/current")]
+    found = (LIBRARY.fullmatch(name) for folder in folders for name in host.listdir(folder))
+    return tuple(sorted({match[1] for match in found if match}))
+
+
+def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:
+    """Return the versions of the driver that the kernel finds firmware for the GSP of."""
+    found = set()
+    for place in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
+        folder = f"/lib/firmware/{place}nvidia"
+        for version in host.listdir(folder):
+            names = host.listdir(f"{folder}/{version}") if version[:1].isdigit() else []
+            if any(name.startswith("gsp") for name in names):
+                found.add(version)
+    return tuple(sorted(found))
+
+
+class LoadedDriver(t.NamedTuple):
+    """The kernel module that is loaded: its version, and open or proprietary."""
+
+    version: str
+    module_type: str
+
+
+def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:
+    """Return the loaded driver, or None."""
+    text = host.read("/proc/driver/nvidia/version")
+    match = re.search(r"NVRM version: (.*?) {2,}(\d+\.[\d.]+)", text or "")
+    if match is None:
+        return None
+    return LoadedDriver(match[2], "open" if "Open Kernel Module" in match[1] else "proprietary")
+
+
+def environment(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Return the variables that a service's main process was started with, empty without one.
+
+    ``service`` has systemd's property MainPID.
+    """
+    text = proc(host, service.get("MainPID") or "0", "environ")
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The change in service that has begun on a node and has not ended."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._machine.host import Host
+from ..in_service import MARKER, OLDER, Change, parse
+
+
+class Standing(t.NamedTuple):
+    """The change, and the SHA-256 of its marker, empty where it is an earlier version's."""
+
+    change: Change
+    digest: str = ""
+
+
+def standing(host: Host) -> t.Optional[Standing]:
+    """Return the change that a marker on the node tells of, if there is one."""
+    try:
+        data = host.read_bytes(MARKER)
+    except NodeError:
+        data = b""
+    if data is None:
+        older = (name for path, name in OLDER.items() if host.exists(path))
+        return next((Standing(Change(name)) for name in older), None)
+    return Standing(parse(data.decode("utf-8", "replace")), hashlib.sha256(data).hexdigest())

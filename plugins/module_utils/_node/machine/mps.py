@@ -1,0 +1,59 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""MPS servers without clients, which are no work and end where a change needs their GPU."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.gpu import Gpu
+from ..._base.services import mps as mps_units
+from ..._base.steps import Step
+from ..._machine.host import Host
+from ..._machine.nvml.real import Nvml
+
+SERVER_SECONDS = 10.0
+
+
+def states(host: Host) -> t.Iterator[t.Optional[str]]:
+    """Return what the managers of MPS daemons tell."""
+    for device in mps_units.devices(host.listdir(mps_units.FOLDER)):
+        settings = host.read(mps_units.file(device))
+        yield host.read(mps_units.state_file(device, settings))
+
+
+def mps_daemons(host: Host) -> t.Tuple[mps_units.Daemon, ...]:
+    """Return the MPS daemons, with their settings and what their manager tells of them."""
+    found = []
+    managed = mps_units.left(host.read(mps_units.MANAGER))
+    for device in sorted({*managed, *mps_units.devices(host.listdir(mps_units.FOLDER))}):
+        settings = host.read(mps_units.file(device))
+        state = host.read(mps_units.state_file(device, settings, managed.get(device, "")))
+        found.append(mps_units.daemon(device, settings, state))
+    return tuple(found)
+
+
+def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
+    """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
+
+    The daemon is asked again and again: two who ask at once cut each other off.
+    """
+    pid, answer = step.params["pid"], ""
+    env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
+    deadline = time.monotonic() + SERVER_SECONDS
+    while any(one.pid == pid for one in nvml.processes(gpu)):
+        if time.monotonic() > deadline:
+            raise NodeError(
+                f"{step.summary}: failed",
+                cause=answer or "it does not end, so clients came meanwhile",
+                hint="see gpu-plugin mps status, end its clients, and run again",
+            )
+        asked = f"shutdown_server {pid}\n"
+        done = host.run(
+            ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
+        )
+        answer = (done.err or done.out).strip()
+        time.sleep(0.5)

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Package managers, and what a capability adds to a node: recorded first, so that it can be removed again."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._base.packages.package import Record, held
+from ..._base.packages.pgp import MAX_BYTES
+from ..._base.packages.presets import Presets, System, expand
+from ..._base.packages.repository import fetched, is_trusted
+from ..._machine import download
+from ..._machine.host import Host
+from ..._machine.packages.api import PackageManager
+from ..._machine.packages.apt import Apt
+from ..._machine.packages.dnf5 import fitting_dnf
+from ..._machine.packages.zypper import Zypper
+from .facts import os_release
+
+R = t.TypeVar("R", bound=Record)
+FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
+    "debian": Apt,
+    "ubuntu": Apt,
+    "rhel": fitting_dnf,
+    "suse": Zypper,
+}
+NO_KEY = (
+    "see that the node reaches the address, through a proxy by the play's environment, or give the repository's key as "
+    "text or as a file on the node"
+)
+
+
+def named(
+    host: Host, values: t.Optional[t.Mapping[str, t.Any]], presets: Presets, family: str = ""
+) -> t.Optional[t.Mapping[str, t.Any]]:
+    """Return what is said of a repository, with what a preset that is named there knows for this node."""
+
+    def system() -> System:
+        found = os_release(host)
+        words = found.get("ID", ""), found.get("VERSION_ID", "")
+        machine = host.run(["uname", "-m"]).out.strip()
+        return System(*words, machine, family, found.get("PRETTY_NAME", " ".join(words)))
+
+    return None if values is None else expand(values, presets, system)
+
+
+def package_manager(
+    family: str, host: Host, timeout: float, purpose: str, module: str = ""
+) -> PackageManager:
+    """Return the package manager of a family of distributions.
+
+    ``timeout`` is how long to wait where another process holds its lock, ``purpose`` what errors say
+    that is installed, ``module`` whose role has the variable for the timeout.
+    """
+    variable = f"{module}_lock_timeout" if module else ""
+    return FAMILIES[family](host, timeout, purpose, variable)
+
+
+class Additions(t.Generic[R]):
+    """The record of additions at ``path``, and the additions that all capabilities with packages have."""
+
+    def __init__(self, host: Host, path: str, kind: t.Type[R]) -> None:
+        self._host, self._path, self._kind = host, path, kind
+
+    @property
+    def record(self) -> R:
+        """Return what was added until now; NodeError where the file is damaged."""
+        return self._kind.load(self._host.read(self._path), self._path)
+
+    def remember(self, **additions: t.Any) -> None:
+        """Write down what is about to be added, or is gone."""
+        record = dataclasses.replace(self.record, **additions)
+        if record:
+            self._host.write(self._path, record.dump(), mode=0o644)
+        else:
+            self._host.remove(self._path)
+
+    def forget(self) -> None:
+        """Remove the record, when all of it is gone."""
+        self._host.remove(self._path)
+
+    def hold(self, manager: PackageManager, names: t.Collection[str]) -> None:
+        """Keep packages at their version."""
+        self.remember(holds=self.record.holds | set(names))
+        manager.hold(sorted(names))
+
+    def release(self, manager: PackageManager, names: t.Collection[str]) -> None:
+        """Take our holds away from packages."""
+        holds = self.record.holds
+        there = held(holds & set(names), manager.packages())
+        if there:
+            manager.release(there)
+        self.remember(holds=holds - set(names))
+
+    def write_repository(self, manager: PackageManager, params: t.Mapping[str, t.Any]) -> None:
+        """Write the files that a step names, with a key that is to be fetched, and remove those that it calls stale."""
+        files, trust = params["files"], params["trust"]
+        if params.get("fetch"):
+            key, trust = fetched(
+                params["fetch"],
+                download.fetched(params["fetch"].repository.key_url, MAX_BYTES, NO_KEY),
+            )
+            files = {**key, **files}
+        self.remember(repository=True, keys=self.record.keys | set(trust))
+        for path, text in files.items():
+            self._host.write(path, text, mode=0o644)
+        if trust:
+            manager.trust(params["key"])
+        if params["forget"]:
+            self.forget_repository(manager, params["stale"])
+            self.remember(repository=False, keys=frozenset())
+        else:
+            self._remove(params["stale"])
+
+    def forget_repository(self, manager: PackageManager, paths: t.Iterable[str]) -> None:
+        """Remove a repository's files, and have rpm forget those of our keys that it still has."""
+        keys = self.record.keys
+        there = [one for one in manager.trusted() if any(is_trusted(key, [one]) for key in keys)]
+        if there:
+            manager.distrust(there)
+        self._remove(paths)
+
+    def _remove(self, paths: t.Iterable[str]) -> None:
+        for path in paths:
+            self._host.remove(path)
+
+
+def existing(host: Host, paths: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return the texts of those of the files that are there, by their paths."""
+    found = {path: host.read(path) for path in paths}
+    return {path: text for path, text in found.items() if text is not None}

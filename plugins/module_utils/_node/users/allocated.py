@@ -1,0 +1,254 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the kubelet has given to pods: who has which device, and which GPU or MIG instance that is."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ..._base.dra.checkpoint import load
+from ..._base.dra.names import DRIVER
+from ..._base.errors import NodeError
+from ..._base.gpu import Gpu, GpuInstance, MigDevice
+from ..._base.text import json_data
+from ..._base.text.shown import printable
+
+# The kubelet's root folders: that of most distributions, k0s' and MicroK8s'; and its PodResources socket there.
+ROOTS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet")
+SOCKET = "pod-resources/kubelet.sock"
+VERSION = 1  # of what "gpu-plugin pods --json" answers
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# Drivers before 470 named a MIG device by the GPU's UUID and its two instances.
+OLD_MIG = re.compile(rf"MIG-(GPU-{UUID})/(\d+)/(\d+)")
+NAMED = re.compile(rf"(?:GPU|MIG)-{UUID}")
+# "0" and "0:1", with "::2" for a replica: as configurations and NVML number devices.
+INDEX = re.compile(r"(\d{1,4})(?::(\d{1,4}))?(?:::\d+)?")
+# "nvidia0", "nvidia0/gi1" and "nvidia0/gi1/vgpu2" of Google's device plugin.
+NODE = re.compile(r"nvidia(\d{1,4})(?:/gi(\d{1,4}))?(?:/vgpu\d+)?")
+# "gpu-0" and "gpu-0-mig-19-4-1" of NVIDIA's DRA driver: minor, profile, placement.
+DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-mig-(\d{1,4})-(\d{1,4})-(\d{1,4}))?")
+# "gpu-0", "gpu-0-share" and "gpu-0-mig-1g10gb-19-4" of ours: minor, profile with its id, placement.
+OUR_DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4}))?")
+ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# NVIDIA's network operator has resources of nvidia.com that are no GPUs.
+GPU_RESOURCE = re.compile(
+    r"nvidia\.com/(gpu|mig-).*|(.*[./])?gpu\.nvidia\.com(/.*)?|gpu\.node(/.*)?"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocation:
+    """A device that a container was given; ``device`` is the id that its plugin or DRA driver uses.
+
+    ``resource`` is that of the device plugin, such as nvidia.com/gpu, or the name of the DRA driver. Without
+    a ``container`` it is a claim that has the device, and ``pod`` is the claim's name.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    resource: str
+    device: str
+
+    def __str__(self) -> str:
+        """Return it as users are told of it."""
+        name = f"{self.namespace}/{self.pod}" if self.namespace else self.pod
+        device = self.device.partition("::")[0]
+        who = f"pod {name} (container {self.container})" if self.container else f"claim {name}"
+        return printable(f"{who} with {self.resource} {device}")
+
+
+class Place(t.NamedTuple):
+    """A GPU, or one of its instances, or a compute instance of it; None is the whole of it."""
+
+    gpu: str
+    gi: t.Optional[int] = None
+    ci: t.Optional[int] = None
+
+
+class Allocated(t.NamedTuple):
+    """All allocations of a node. ``unknown`` says why they are not known, empty where they are."""
+
+    allocations: t.Tuple[Allocation, ...] = ()
+    unknown: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """Who has a place, in words; the ids of instances are None on a whole GPU."""
+
+    who: str
+    gi_id: t.Optional[int] = None
+    ci_id: t.Optional[int] = None
+
+    def __str__(self) -> str:
+        """Return who it is."""
+        return self.who
+
+
+class Devices(t.NamedTuple):
+    """A GPU with what of it can be allocated."""
+
+    gpu: Gpu
+    instances: t.Tuple[GpuInstance, ...] = ()
+    migs: t.Tuple[MigDevice, ...] = ()
+
+
+def is_gpu(one: Allocation) -> bool:
+    """Tell whether an allocation is of a GPU or a part of one, by whichever plugin or driver."""
+    return bool(GPU_RESOURCE.fullmatch(one.resource) or NAMED.search(one.device))
+
+
+def names(allocations: t.Iterable[Allocation]) -> t.Tuple[str, ...]:
+    """Say who has a GPU, or a part of one, once for each device."""
+    return tuple(dict.fromkeys(str(one) for one in allocations if is_gpu(one)))
+
+
+def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
+    """Return where a device is that a container was given: on no GPU where it is gone or of another kind.
+
+    An id that can't be read is on every GPU: what it stands for is not known, so none is taken from it.
+    """
+    if not is_gpu(one):
+        return []
+    old, named = OLD_MIG.search(one.device), NAMED.search(one.device)
+    if old:
+        whole = [each for each in node if each.gpu.uuid == old[1]]
+        return [Place(each.gpu.uuid, int(old[2]), int(old[3])) for each in whole]
+    if named:
+        return [place for each in node for place in _named(named[0], each)]
+    for pattern, read in OURS if one.resource.startswith(DRIVER) else PATTERNS:
+        match = pattern.fullmatch(one.device)
+        if match:
+            return [place for each in node for place in read(match, each)]
+    if ADDRESS.fullmatch(one.device.lower()):
+        tail = one.device.lower()[-7:]
+        return [Place(each.gpu.uuid) for each in node if each.gpu.pci_bus_id.lower()[-7:] == tail]
+    return [place for each in node for place in _everything(each)]
+
+
+def _everything(on: Devices) -> t.List[Place]:
+    return [Place(on.gpu.uuid), *(Place(on.gpu.uuid, one.id) for one in on.instances)]
+
+
+def _named(uuid: str, on: Devices) -> t.List[Place]:
+    if uuid == on.gpu.uuid:
+        return [Place(uuid)]
+    return [_mig(one) for one in on.migs if one.uuid == uuid]
+
+
+def _indexed(match: t.Match[str], on: Devices) -> t.List[Place]:
+    if int(match[1]) != on.gpu.index:
+        return []
+    if match[2] is None:
+        return [Place(on.gpu.uuid)]
+    return [_mig(one) for one in on.migs if one.mig_index == int(match[2])]
+
+
+def _by_node(match: t.Match[str], on: Devices) -> t.List[Place]:
+    if int(match[1]) != on.gpu.minor:
+        return []
+    return [Place(on.gpu.uuid, None if match[2] is None else int(match[2]))]
+
+
+def _by_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
+    """Return the place by the minor; drivers before 25.8 took the index, and either is spared."""
+    if int(match[1]) not in (on.gpu.minor, on.gpu.index):
+        return []
+    if match[2] is None:
+        return [Place(on.gpu.uuid)]
+    at = (int(match[2]), int(match[3]))
+    return [Place(on.gpu.uuid, one.id) for one in on.instances if (one.profile_id, one.start) == at]
+
+
+def _by_our_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
+    """Return the place by the minor, of the whole GPU where it is a share of it."""
+    if int(match[1]) != on.gpu.minor:
+        return []
+    if match[2] is None:
+        return [Place(on.gpu.uuid)]
+    at = (int(match[2]), int(match[3]))
+    return [Place(on.gpu.uuid, one.id) for one in on.instances if (one.profile_id, one.start) == at]
+
+
+PATTERNS = ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra))
+OURS = ((OUR_DRA, _by_our_dra),)
+
+
+def _mig(one: MigDevice) -> Place:
+    return Place(one.gpu_uuid, one.gi_id, one.ci_id)
+
+
+def holders(
+    allocations: t.Iterable[Allocation], node: t.Sequence[Devices]
+) -> t.Dict[str, t.Tuple[Holder, ...]]:
+    """Return who has something of each GPU, by its UUID; shares of one device count once."""
+    found: t.Dict[str, t.Dict[Holder, None]] = {one.gpu.uuid: {} for one in node}
+    for one in allocations:
+        for place in places(one, node):
+            found[place.gpu][Holder(str(one), place.gi, place.ci)] = None
+    return {uuid: tuple(those) for uuid, those in found.items()}
+
+
+def parse(text: str) -> t.Tuple[Allocation, ...]:
+    """Read the answer of ``gpu-plugin pods --json``. NodeError: it is none, or of another version."""
+    try:
+        found = json_data.loads(text)
+        if found["version"] != VERSION:
+            raise ValueError(f"version {found['version']}")
+        names = [field.name for field in dataclasses.fields(Allocation)]
+        return tuple(
+            Allocation(*(_text(one[name]) for name in names)) for one in found["allocations"]
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise NodeError("the answer of gpu-plugin pods can't be read", cause=repr(error)) from error
+
+
+def checkpoint(text: str) -> t.Tuple[Allocation, ...]:
+    """Read the kubelet's own checkpoint of device plugins, in which the pods' UIDs stand for their names.
+
+    NodeError: it is not of a form that is known.
+    """
+    try:
+        return tuple(
+            Allocation(
+                namespace="",
+                pod=_text(one["PodUID"]),
+                container=_text(one["ContainerName"]),
+                resource=_text(one["ResourceName"]),
+                device=device,
+            )
+            for one in json_data.loads(text)["Data"]["PodDeviceEntries"] or ()
+            for device in _ids(one["DeviceIDs"])
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise NodeError("the kubelet's checkpoint can't be read", cause=repr(error)) from error
+
+
+def claims(text: t.Optional[str], told: t.Iterable[Allocation] = ()) -> t.Tuple[Allocation, ...]:
+    """Read what claims have from the checkpoint of our DRA driver, but for what is told of their pods.
+
+    NodeError: the checkpoint is damaged.
+    """
+    known = {(one.namespace, one.resource, one.device) for one in told}
+    found = (
+        Allocation(held.namespace, held.name, "", DRIVER, device.device)
+        for held in load(text).values()
+        for device in held.devices
+    )
+    return tuple(one for one in found if (one.namespace, one.resource, one.device) not in known)
+
+
+def _ids(found: t.Any) -> t.List[str]:
+    """Return the ids: by NUMA node since Kubernetes 1.20, a list before."""
+    parts = found.values() if isinstance(found, dict) else [found]
+    return [_text(one) for part in parts for one in (part or ())]
+
+
+def _text(value: t.Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

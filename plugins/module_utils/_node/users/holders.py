@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is known to hold GPUs open for as long as it runs, and how each is stopped.
+
+The services are those that NVIDIA's mig-parted stops before it changes a GPU (deployments/systemd/hooks.sh, and
+service.sh of earlier releases), with nvidia-imex and nvidia-powerd of the driver's own packages; the labels are those
+by which NVIDIA's k8s-driver-manager has pods of the GPU operator leave a node (cmd/driver-manager/main.go).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.dra.names import UNIT as DRA_UNIT
+from .users import KERNELS, User
+
+# Programs that somebody has started by hand, by their names as the kernel cuts them.
+BY_HAND: t.Mapping[str, str] = {
+    name[:KERNELS]: command
+    for name, command in (
+        ("nv-hostengine", "nv-hostengine -t"),
+        ("nvidia-cuda-mps-control", "echo quit | nvidia-cuda-mps-control"),
+        ("nvidia-cuda-mps-server", "echo quit | nvidia-cuda-mps-control"),
+    )
+}
+# What is stopped in place of a service that it would start again.
+PARENTS = {
+    f"nvsm-{part}.service": "nvsm.service" for part in ("core", "api-gateway", "mqtt", "notifier")
+}
+DISPLAYS = frozenset(
+    ["X", "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell"]
+)
+DISPLAY_UNITS = frozenset(
+    f"{name}.service" for name in ("display-manager", "gdm", "gdm3", "lightdm", "sddm", "xdm")
+)
+# Ours, which the playbook that changes a node in service stops and starts.
+OURS = "gpu-device-plugin.service"
+ADVERTISERS = (OURS, DRA_UNIT)
+VARIABLE = "gpu_nodes_stop_services (stop_services of the module)"
+# Pods of DaemonSets, which no drain evicts, by what their names have: the labels by which the GPU operator runs them.
+DAEMON_SETS = (
+    ("dcgm-exporter", "dcgm-exporter"),
+    ("gpu-feature-discovery", "gpu-feature-discovery"),
+    ("device-plugin", "device-plugin"),
+    ("mig-manager", "mig-manager"),
+    ("operator-validator", "operator-validator"),
+    ("nvidia-dcgm", "dcgm"),
+)
+
+
+def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
+    """Return how those are stopped that have GPUs, each way once, as commands where that is known."""
+    services = dict.fromkeys(one for user in users for one in _service(user))
+    words = []
+    if services:
+        words.append(f"systemctl stop {' '.join(services)}, or name it in {VARIABLE}")
+    if any("dcgm" in one for one in services):
+        words[-1] += ", or have gpu.node run DCGM with dcgm_state: present"
+    words += [way for user in users for way in _otherwise(user)]
+    words += _of_pods([*(one.pod for one in users if one.pod), *pods])
+    return "; ".join(dict.fromkeys(words))
+
+
+def _service(one: User) -> t.List[str]:
+    """Return the service to be stopped for a process, none where another way is the right one."""
+    elsewhere = one.pod or one.container or _is_display(one) or one.unit in ADVERTISERS
+    return [PARENTS.get(one.unit, one.unit)] if one.unit and not elsewhere else []
+
+
+def _is_display(one: User) -> bool:
+    return one.unit in DISPLAY_UNITS or one.program in DISPLAYS
+
+
+def _otherwise(one: User) -> t.Iterator[str]:
+    if one.pod:
+        return
+    if one.container:
+        engine = one.container.engine
+        yield f"{engine} stop {one.container}" if engine else f"end the container {one.container}"
+    elif _is_display(one):
+        yield "systemctl isolate multi-user.target, which ends the graphical session"
+    elif one.unit in ADVERTISERS:
+        yield f"{one.unit} advertises the GPUs: the playbook gpu.node.upgrade_driver stops and starts it"
+    elif not one.unit and one.program in BY_HAND:
+        yield BY_HAND[one.program]
+
+
+def _of_pods(names: t.Sequence[str]) -> t.Iterator[str]:
+    """Return how pods leave a node; a name is that of one label at most."""
+    left = list(names)
+    for part, label in DAEMON_SETS:
+        if any(part in name for name in left):
+            yield (
+                "a drain leaves pods of DaemonSets: those of the GPU operator go with kubectl label node NAME "
+                f"nvidia.com/gpu.deploy.{label}=false --overwrite, others with their node selector"
+            )
+        left = [name for name in left if part not in name]
+    if left:
+        yield "drain the node of its pods"

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the kubelet has given to pods: from itself, or from its checkpoint where it does not answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...._base import pods
+from ...._base.boot import PROGRAM
+from ...._base.dra.names import CHECKPOINT as CLAIMS_HELD
+from ...._base.dra.names import DRIVER, NVIDIA
+from ...._base.errors import NodeError
+from ...._machine.host import Host
+from ..allocated import ROOTS, SOCKET, Allocated, Allocation, checkpoint, claims, is_gpu, parse
+
+CLAIMS = "dra_manager_state"
+CHECKPOINT = (
+    "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"  # whatever the root folder
+)
+SECONDS = 20.0
+DRIVERS = (NVIDIA, DRIVER)
+UNTOLD = (
+    "the node has claims of {}, of which the kubelet does not tell: it does from Kubernetes 1.34 on, or with the"
+    " feature gate KubeletPodResourcesDynamicResources"
+)
+HINT = (
+    "start the kubelet, run gpu.node.gpu_nodes so that gpu-plugin is there to ask it, and run again; or drain the node"
+    " and set on_allocated to ignore"
+)
+
+
+def observe(host: Host) -> t.Tuple[Allocation, ...]:
+    """Return what pods have of GPUs. NodeError: there is a kubelet, and what it gave away is not known."""
+    found = _observe(host)
+    if found.unknown:
+        raise NodeError(
+            "it is not known which pods have GPUs, and nothing is taken from them",
+            cause=found.unknown,
+            hint=HINT,
+        )
+    given = [one for one in found.allocations if is_gpu(one)]
+    return (*of_pods_that_run(host, given), *claims(host.read(CLAIMS_HELD), given))
+
+
+def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
+    if not given:
+        return ()
+    running, folders = _running(host), host.listdir(pods.LOGS)
+    booted = pods.boot_time(host.read("/proc/stat"))
+    ended = {
+        pod
+        for pod in {(one.namespace, one.pod) for one in given}
+        if _ended(host, pods.folders_of(*pod, folders), running, booted)
+    }
+    return tuple(one for one in given if (one.namespace, one.pod) not in ended)
+
+
+def _observe(host: Host) -> Allocated:
+    problem = ""
+    for root in ROOTS:
+        socket = f"{root}/{SOCKET}"
+        if host.exists(socket):
+            try:
+                found = _asked(host, socket)
+            except NodeError as error:
+                problem = str(error)
+                continue
+            told = any(one in each.resource for one in DRIVERS for each in found)
+            drivers = _claims(host)
+            return Allocated(found, unknown="" if told or not drivers else UNTOLD.format(drivers))
+    return _kept(host, problem)
+
+
+def _claims(host: Host) -> str:
+    """Return the drivers of GPUs that the kubelet has prepared claims of; it keeps them in a file."""
+    kept = "".join(host.read(f"{root}/{CLAIMS}") or "" for root in ROOTS)
+    return " and ".join(one for one in DRIVERS if one in kept)
+
+
+def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
+    argv = [PROGRAM, "pods", "--json", "--pod-resources", socket]
+    done = host.run(argv, check=False, timeout=SECONDS)
+    if done.rc:
+        said = (done.err or done.out).strip().splitlines()[-1:]
+        raise NodeError("the kubelet can't be asked", cause="".join(said))
+    return parse(done.out)
+
+
+def _kept(host: Host, problem: str) -> Allocated:
+    """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
+    text = host.read(CHECKPOINT)
+    drivers = _claims(host)
+    if drivers:
+        return Allocated(unknown=f"the node has claims of {drivers}; {problem}")
+    if text is None:
+        return Allocated()
+    folders = host.listdir(pods.LOGS)
+    try:
+        # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
+        found = [one for one in checkpoint(text) if _is_there(host, one.pod)]
+        return Allocated(tuple(_with_name(one, folders) for one in found))
+    except NodeError as error:
+        return Allocated(unknown="; ".join(filter(None, (str(error), problem))))
+
+
+def _is_there(host: Host, uid: str) -> bool:
+    return any(host.exists(f"{root}/pods/{uid}") for root in ROOTS)
+
+
+def _with_name(one: Allocation, folders: t.Sequence[str]) -> Allocation:
+    namespace, _slash, pod = pods.name_of(one.pod, folders).rpartition("/")
+    return dataclasses.replace(one, namespace=namespace, pod=pod)
+
+
+def _running(host: Host) -> t.FrozenSet[str]:
+    """Return the UIDs of the pods that have processes."""
+    init = host.read("/proc/1/cgroup")
+    found = set()
+    for name in host.listdir("/proc"):
+        if name.isdigit():
+            try:
+                found.add(pods.uid_of(host.read(f"/proc/{name}/cgroup"), init))
+            except NodeError:
+                continue  # it has ended meanwhile
+    return frozenset(found - {""})
+
+
+def _ended(
+    host: Host, folders: t.Sequence[str], running: t.FrozenSet[str], booted: t.Optional[float]
+) -> bool:
+    """Tell whether the pod of these log folders has ended for good; kubelets before 1.34 still name it."""
+    return pods.ended(
+        (pods.uid_in(folder) for folder in folders),
+        running,
+        started=booted is not None and any(_logged(host, folder, booted) for folder in folders),
+    )
+
+
+def _logged(host: Host, folder: str, since: float) -> bool:
+    """Tell whether a container of a pod wrote a log since then."""
+    logs = (
+        f"{pods.LOGS}/{folder}/{container}/{name}"
+        for container in host.listdir(f"{pods.LOGS}/{folder}")
+        for name in host.listdir(f"{pods.LOGS}/{folder}/{container}")
+    )
+    return any((host.mtime(path) or 0.0) > since for path in logs)

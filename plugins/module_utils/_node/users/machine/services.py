@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Services that hold GPUs open make way for a change, and run again after it, whatever becomes of it."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import typing as t
+
+from ...._base.errors import InputError, NodeError
+from ...._base.steps import IDLE_GPU, Plan, Step
+from ...._machine.host import Host, properties
+from ...._machine.units import systemctl
+from ...machine.dcgm import managed
+from .. import services
+from ..holders import DISPLAY_UNITS, DISPLAYS
+from ..services import RECORD, Service, Stopped
+from ..users import User
+from .users import gpu_users
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+RUNNING = ("active", "activating", "reloading")
+# With these a service stops where the one that it needs is stopped.
+NEEDED_BY = ("RequiredBy", "BoundBy", "ConsistsOf")
+
+
+class Services:
+    """The services that the user names, and DCGM's that gpu.node.dcgm manages."""
+
+    def __init__(self, host: Host, listed: t.Iterable[str]) -> None:
+        self._host, self._listed = host, services.parse(listed)
+        self._names: t.Optional[t.FrozenSet[str]] = None
+        self._warnings: t.List[str] = []
+
+    # --- who they are ---
+
+    def _all(self) -> t.List[Service]:
+        """Return them with all that would stop with them, in the order of stopping."""
+        found: t.Dict[str, Service] = {}
+        for unit in (*self._listed, *managed(self._host)):
+            self._add(unit, found, ())
+        return list(found.values())
+
+    def _add(self, unit: str, found: t.Dict[str, Service], above: t.Tuple[str, ...]) -> None:
+        told = properties(self._host, unit, "Id", "LoadState", "ActiveState", *NEEDED_BY)
+        unit = told.get("Id") or unit
+        if unit in found or unit in above:
+            return
+        for other in " ".join(told.get(one, "") for one in NEEDED_BY).split():
+            if other.endswith(".service"):
+                if other not in managed(self._host):
+                    services.check(unit, other)
+                self._add(other, found, (*above, unit))
+        there = bool(told) and told.get("LoadState") != "not-found"
+        found[unit] = Service(unit, there, told.get("ActiveState") in RUNNING)
+
+    def stops(self, one: User) -> bool:
+        """Tell whether a process is of a service that is stopped for a change, or of its graphical session."""
+        if one.pod or one.container:
+            return False
+        if self._names is None:
+            self._names = frozenset(found.unit for found in self._all())
+        session = one.program in DISPLAYS and bool(self._names & DISPLAY_UNITS)
+        return session or one.unit in self._names
+
+    def users(self) -> t.Tuple[User, ...]:
+        """Return the processes that have a GPU open and that nobody stops for a change."""
+        return tuple(one for one in gpu_users(self._host) if not self.stops(one))
+
+    # --- plan ---
+
+    def around(self, found: Plan) -> Plan:
+        """Return a plan with the steps that stop and start services. InputError: one that is named is not there."""
+        running = self.check() if any(IDLE_GPU in step.needs for step in found.steps) else []
+        found = dataclasses.replace(found, warnings=(*found.warnings, *self._warnings))
+        return services.around(found, running, self._left())
+
+    def check(self) -> t.List[str]:
+        """Return what runs, in the order of stopping. InputError: a service that is named is not there."""
+        every = self._all()
+        missing = [one.unit for one in every if not one.there and one.unit in self._listed]
+        if missing:
+            raise InputError.of("stop_services", missing[0], "a service that the node has")
+        return [one.unit for one in every if one.runs]
+
+    def _left(self) -> t.Tuple[str, ...]:
+        """Return what was stopped since the node was booted and was not started again."""
+        stopped = services.load(self._host.read(RECORD))
+        return stopped.units if stopped.boot == self._boot() else ()
+
+    def _boot(self) -> str:
+        return (self._host.read(BOOT_ID) or "").strip()
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> bool:
+        """Carry out a step of these, and tell whether it is one."""
+        work = {services.STOP: self.stop, services.START: self.start}.get(step.action)
+        if work is not None:
+            work(step.params["units"])
+        return work is not None
+
+    def stop(self, units: t.Sequence[str]) -> None:
+        """Stop services; each is written down before, and all start again where the process ends."""
+        atexit.register(self.end)
+        for unit in units:
+            self._write((*(one for one in self._left() if one != unit), unit))
+            systemctl(self._host, "stop", unit, advice="or leave it out of stop_services")
+
+    def start(self, units: t.Sequence[str]) -> None:
+        """Start services again; one that does not start is a warning, since the change is made."""
+        for unit in units:
+            try:
+                systemctl(self._host, "start", unit)
+            except NodeError as error:
+                error.message = f"{unit} was stopped and does not start again"
+                self._warnings.append(str(error))
+            self._write(tuple(one for one in self._left() if one != unit))
+        atexit.unregister(self.end)
+
+    def end(self) -> None:
+        """Start what is still stopped."""
+        self.start(tuple(reversed(self._left())))
+
+    def forget(self) -> None:
+        """Remove what is written down of services that a boot has started or not since."""
+        if not self._left():
+            self._host.remove(RECORD)
+
+    def _write(self, units: t.Tuple[str, ...]) -> None:
+        if units:
+            self._host.write(RECORD, services.dump(Stopped(units, self._boot())), mode=0o644)
+        else:
+            self._host.remove(RECORD)

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Services that make way for a change: which may, what is written down of them, and the steps around the change."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing as t
+
+from ..._base.boot import BEFORE
+from ..._base.errors import InputError, readable
+from ..._base.services.driver import FABRIC_SERVICE, SERVICE
+from ..._base.steps import IDLE_GPU, Plan, Step
+from ..._base.text import json_data
+from .holders import OURS
+
+RECORD = "/var/lib/gpu-node/stopped-services.json"
+STOP, START = "stop_services", "start_services"
+NAME = re.compile(r"[A-Za-z0-9:_.@][A-Za-z0-9:_.@\\-]*\.service")
+OUR_UNITS = frozenset(
+    f"gpu-{name}.service"
+    for name in ("node-labels", "mig", "cdi", "device-nodes", "mps", "dra", "dcgm-exporter")
+) | {OURS}
+PODS = frozenset(one for one in BEFORE.split() if one not in OUR_UNITS)
+NODES_OWN = re.compile(r"(systemd-.*|dbus|dbus-broker|ssh|sshd|NetworkManager)\.service")
+HINT = "start what is stopped of nvidia-dcgm, nvsm and the like by hand, then remove it"
+
+
+class Service(t.NamedTuple):
+    """A service by systemd's own name for it, and whether it is there and runs."""
+
+    unit: str
+    there: bool
+    runs: bool
+
+
+class Stopped(t.NamedTuple):
+    """What was stopped, in that order, since a boot."""
+
+    units: t.Tuple[str, ...] = ()
+    boot: str = ""
+
+
+def parse(names: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return the services that the user names; InputError says which may not be stopped, and why."""
+    found = [name if "." in name else f"{name}.service" for name in names]
+    for unit in found:
+        why = _why_not(unit)
+        if why:
+            raise InputError.of("stop_services", unit, why)
+    return tuple(dict.fromkeys(found))
+
+
+def _why_not(unit: str) -> str:
+    if not NAME.fullmatch(unit):
+        return "the name of a service of systemd, such as nvsm.service"
+    if unit in OUR_UNITS:
+        return "a service of others: gpu.node stops and starts its own"
+    if unit in (SERVICE, FABRIC_SERVICE):
+        return (
+            "another service: this one is stopped and started where the kernel modules are reloaded"
+        )
+    if unit in PODS:
+        return "another service: to stop this one ends no container; drain the node"
+    if NODES_OWN.fullmatch(unit):
+        return "another service: without this one the node cannot be reached or does not work"
+    return ""
+
+
+def check(unit: str, dependent: str) -> None:
+    """Refuse a service that would take another one down with it which must stay."""
+    if _why_not(dependent):
+        raise InputError.of(
+            "stop_services",
+            unit,
+            f"a service that {dependent} does not stop with, as it needs this one",
+        )
+
+
+def dump(stopped: Stopped) -> str:
+    """Return the record's text."""
+    return json.dumps({"units": list(stopped.units), "boot": stopped.boot}) + "\n"
+
+
+def load(text: t.Optional[str]) -> Stopped:
+    """Return what was stopped and not started again; NodeError where the file is damaged."""
+    if not text:
+        return Stopped()
+    with readable(RECORD, HINT):
+        found = json_data.loads(text)
+        return Stopped(tuple(map(str, found["units"])), str(found["boot"]))
+
+
+def around(found: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan:
+    """Return a plan that stops what runs before the first step that needs idle GPUs, and starts it at the end.
+
+    ``left`` is what was stopped before, by this run or one that was interrupted.
+    """
+    steps, taking = list(found.steps), [IDLE_GPU in one.needs for one in found.steps]
+    stops = list(running) if any(taking) else []
+    if stops:
+        words = f"stop {', '.join(stops)}, to be started again"
+        steps.insert(taking.index(True), Step(STOP, words, {"units": stops}))
+    starts = list(reversed(list(dict.fromkeys((*left, *stops)))))
+    if starts and not found.more:
+        steps.append(Step(START, f"start {', '.join(starts)} again", {"units": starts}))
+    return dataclasses.replace(found, steps=tuple(steps))

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A process that has a GPU open, and what runs it: a pod, a container, or a service."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._base.text import json_data
+from ..._base.text.shown import printable
+
+# Nobody but root makes cgroups outside of users' slices.
+UNIT = re.compile(r"/(?!user\.slice/)(?:[^/]+\.slice/)*([^/]+\.service)(?:/|$)")
+# Scopes of runc and crun under systemd, folders without it, and containerd's names where systemd is only asked.
+CONTAINER = re.compile(
+    r"(?:^|[/:])(?:(docker|libpod|crio|cri-containerd|nerdctl)[-:])?([0-9a-f]{64})(?:\.scope)?(?:/|$)"
+)
+ENGINES = {"docker": "docker", "libpod": "podman"}
+SHORT = 12  # characters of an id, as the field shows it
+KERNELS = 15  # characters of a program's name that the kernel keeps
+
+
+class Container(t.NamedTuple):
+    """A container: its id, the program that manages it where that is known, and its name."""
+
+    id: str
+    engine: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or self.id[:SHORT]
+
+
+class User(t.NamedTuple):
+    """A process with what runs it; ``unit`` is a service of systemd."""
+
+    pid: int
+    program: str
+    unit: str = ""
+    container: t.Optional[Container] = None
+    pod: str = ""
+
+    @property
+    def where(self) -> str:
+        """Return what runs it, in words."""
+        container = f"container {self.container}" if self.container else ""
+        return printable((f"pod {self.pod}" if self.pod else "") or container or self.unit)
+
+    def __str__(self) -> str:
+        """Return it as users are told of it."""
+        words = filter(None, (printable(self.program) or "unknown", self.where))
+        return f"{self.pid} ({', '.join(words)})"
+
+
+def unit_of(paths: t.Iterable[str]) -> str:
+    """Return the service that a process belongs to, from its paths among the cgroups; empty for none."""
+    found = (UNIT.match(path) for path in paths)
+    return next((match[1] for match in found if match), "")
+
+
+def container_of(paths: t.Iterable[str]) -> t.Optional[Container]:
+    """Return the container that a process is in, without its name."""
+    for path in paths:
+        match = CONTAINER.search(path)
+        if match:
+            return Container(match[2], ENGINES.get(match[1] or "", ""))
+    return None
+
+
+def docker_name(config: t.Optional[str]) -> str:
+    """Return a container's name from the file that Docker keeps of it, empty where it has none."""
+    try:
+        return str(json_data.loads(config or "{}").get("Name", "")).lstrip("/")
+    except (ValueError, AttributeError):
+        return ""
+
+
+def podman_name(listed: t.Optional[str], container: str) -> str:
+    """Return a container's name from the list that podman keeps, empty where it is not there."""
+    try:
+        found = [one for one in json_data.loads(listed or "[]") if one["id"] == container]
+        return str(found[0]["names"][0]) if found else ""
+    except json_data.MISREAD:
+        return ""

@@ -1,0 +1,362 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.container_runtime."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from .._base import toolkit as toolkit_version
+from .._base.errors import InputError, NodeError
+from .._base.steps import Plan, Step
+from .._base.text.masking import excerpts, masked_text
+from .._machine.host import Host
+from .._machine.own_files import OwnFiles
+from . import ended
+from .common import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
+from .edits import Change
+from .imports import DROP_IN, EARLIER_DROP_INS
+from .machine.engine import Runtime
+from .machine.engines import choose
+from .machine.record import RECORD, File, Records, Written
+
+OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
+LIVE_RESTORE = (
+    ", or set live-restore in daemon.json and reload docker, which then leaves them alone"
+)
+
+
+class State(t.NamedTuple):
+    """A runtime, how it is, and what has to change."""
+
+    runtime: Runtime
+    view: View
+    path: str
+    files: t.Tuple[File, ...]
+    stale: bool
+    stale_live: bool
+    ended: t.Tuple[str, ...] = ()  # containers that a restart would end
+    changed: t.Tuple[str, ...] = ()  # files that it has not read since somebody changed them
+    down: str = ""  # why it starts no containers
+
+    def restarts(self) -> bool:
+        """Tell whether the runtime has to start again."""
+        if self.stale or self.changed:
+            return True
+        return not all(one.is_live(self.runtime.kind.live) for one in self.files)
+
+    def reloads(self) -> bool:
+        """Tell whether it is enough that the runtime reloads its files."""
+        return (bool(self.files) or self.stale_live) and not self.restarts()
+
+
+class Observed(t.NamedTuple):
+    """All runtimes that are wanted."""
+
+    states: t.Tuple[State, ...]
+    warnings: t.Tuple[str, ...]
+
+
+class RuntimeCapability:
+    """Enables GPUs (CDI) in container runtimes, or reverts that."""
+
+    name = "container_runtime"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
+        self._host = host
+        self._present: bool = params["state"] == "present"
+        self._runtime: str = params["name"]
+        self._config_path: t.Optional[str] = params["config_path"]
+        mode = params["mode"] if self._present else ""
+        self._wanted = Wanted(
+            mode, params["handler"], params["handler_path"], tuple(params["spec_dirs"])
+        )
+        check_wanted(self._wanted, self._config_path)
+        self._restart: str = params["restart"]
+        self._keep: bool = params["backup"]
+        self._backup: t.Optional[str] = None
+        self._records = Records(host)
+        self._states: t.Dict[str, State] = {}
+        self._texts: t.Dict[str, t.Optional[str]] = {}  # what files become, by path
+        if self._config_path and self._runtime in ("auto", "podman"):
+            raise InputError.of("config_path", self._config_path, "one runtime that has a file")
+
+    # --- observe ---
+
+    def observe(self) -> Observed:
+        """Read versions, files, effective configurations and services."""
+        chosen = choose(self._host, self._runtime)
+        warnings = self._check_program(chosen)
+        states, refused = [], []
+        for runtime in chosen:
+            try:
+                states.append(self._observe(runtime))
+            except (InputError, Unfit) as error:
+                refused.append(error)
+        if not states:
+            raise refused[0]
+        warnings += [f"left out: {error}" for error in refused]
+        for one in states:
+            warnings += one.view.warnings
+        self._states = {one.runtime.kind.name: one for one in states}
+        return Observed(tuple(states), tuple(warnings))
+
+    def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
+        """Refuse a wrapper that is not there or that containers can break out of."""
+        path = self._wanted.runtime_path
+        if not self._present or self._wanted.mode == CDI or not any(one.unit for one in chosen):
+            return []
+        if not self._host.exists(path):
+            raise NodeError(
+                f"{path} is not on the node, and mode {self._wanted.mode} needs it",
+                hint="install the NVIDIA container toolkit, or use mode cdi, which needs no program",
+            )
+        text = self._host.run([path, "--version"], check=False).out
+        if toolkit_version.number(text) is None:
+            return [
+                f"whether {path} is safe to use is not known: it did not report its version "
+                f"({text.strip() or 'no output'})"
+            ]
+        if not toolkit_version.is_safe(text):
+            raise NodeError(
+                f"{path} has version {toolkit_version.described(text)}",
+                cause=f"before {toolkit_version.MINIMUM_TEXT} containers could break out through it",
+                hint="upgrade the NVIDIA container toolkit (gpu.node.container_toolkit)",
+            )
+        return []
+
+    def _observe(self, runtime: Runtime) -> State:
+        path = self._config_path or runtime.kind.config_path
+        records = self._records.all()
+        view = runtime.view(path, self._known(runtime, path, records))
+        changes = view.changes()
+        keep = [(*view.prefix, *key) for key, _value in view.settings]
+        files = []
+        for name in self._others(runtime, view, records):
+            moved = posixpath.basename(name) in EARLIER_DROP_INS
+            changes += self._moved(view, records[name], changes) if moved else []
+            files.append(self._planned(runtime, view, name, [], [] if moved else keep))
+        files = [self._planned(runtime, view, view.file, changes, keep), *files]
+        stale = self._records.stale(runtime.unit)
+        stale_live = self._records.stale(runtime.unit, live=True)
+        found = tuple(one for one in files if one)
+        read = runtime.reads(view, path) if self._present and not stale else ()
+        changed = self._records.changed(runtime, read)
+        down = runtime.down() if self._present else ""
+        state = State(runtime, view, path, found, stale, stale_live, changed=changed, down=down)
+        asks = state.restarts() and self._restart == ended.WHEN_IDLE
+        return state._replace(ended=runtime.ended(path)) if asks else state
+
+    def _known(self, runtime: Runtime, path: str, records: t.Mapping[str, Written]) -> Wanted:
+        """Return what is wanted, with the default runtime that our handler has taken the place of."""
+        for one in records[path].entries if path in records else ():
+            default = one.path[-1:] == runtime.kind.default[-1:]
+            if default and one.value == self._wanted.handler and one.had:
+                return self._wanted._replace(instead=str(one.had[0]))
+        return self._wanted
+
+    def _others(
+        self, runtime: Runtime, view: View, records: t.Mapping[str, Written]
+    ) -> t.List[str]:
+        """Return the files besides the one to edit that may have something of ours in them."""
+        every = not self._present and not self._config_path
+        return [
+            name
+            for name, one in records.items()
+            if name != view.file
+            and one.runtime == runtime.kind.name
+            and (every or name in view.loaded)
+        ]
+
+    def _moved(self, view: View, written: Written, changes: t.List[Change]) -> t.List[Change]:
+        """Return what is set in a file of an earlier release and goes to the one of this release."""
+        before = {one.path for one in written.entries}
+        wanted = [((*view.prefix, *key), value) for key, value in view.settings]
+        return [one for one in wanted if one[0] in before and one not in changes]
+
+    def _planned(
+        self,
+        runtime: Runtime,
+        view: View,
+        name: str,
+        changes: t.Sequence[Change],
+        keep: t.Container[t.Tuple[str, ...]],
+    ) -> t.Optional[File]:
+        written = self._records.all().get(name)
+        there = File(name, self._host.read(name), view.fresh, written=written)
+        return there.planned(runtime, changes, keep)
+
+    # --- plan ---
+
+    def plan(self, state: Observed) -> Plan:
+        """Plan the edits; the restarts are the caller's."""
+        steps, before, after, restart = [], [], [], []
+        for one in state.states:
+            unit = one.runtime.unit
+            self._try(one)
+            for file in one.files:
+                params = {"runtime": one.runtime.kind.name, "file": file}
+                need = "reload" if one.reloads() else "restart"
+                steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
+                old, new = self._diff(file)
+                before.append(old)
+                after.append(new)
+            if one.changed:
+                verb = "note that {} has to be restarted" if self._waits(one) else "restart {}"
+                words = f"{verb.format(unit)}: {', '.join(one.changed)} was changed after it had started"
+                steps.append(Step("stale", words, {"unit": unit}, (f"restart:{unit}",)))
+            if one.restarts() and not self._waits(one):
+                restart.append(unit)
+        down = [one.down for one in state.states if one.down and one.runtime.unit not in restart]
+        if not self._present and not steps and self._host.read(RECORD) is not None:
+            # Files that have nothing of ours any more.
+            names = {one.runtime.kind.name for one in state.states}
+            for path, written in self._records.all().items():
+                if written.runtime in names:
+                    summary = f"remove the saved copy of {path}"
+                    steps.append(Step("forget", summary, {"path": path}))
+        return Plan(
+            tuple(steps),
+            "".join(before),
+            "".join(after),
+            restart_required=tuple(restart),
+            blocked_by=tuple(name for one in state.states for name in one.ended),
+            warnings=(*state.warnings, *map(self._waiting, self._deferred(state)), *down),
+        )
+
+    def _waits(self, state: State) -> bool:
+        """Tell whether a restart is left to somebody else, or to a later run."""
+        return self._restart == ended.NEVER or bool(state.ended)
+
+    def _deferred(self, state: Observed) -> t.List[State]:
+        return [one for one in state.states if one.restarts() and self._waits(one)]
+
+    def _waiting(self, state: State) -> str:
+        unit = state.runtime.unit
+        if not state.ended:
+            return f"{unit} has to be restarted before what was set holds. Next step: restart it"
+        return (
+            f"{unit} has to be restarted before what was set holds, and that would end "
+            f"{ended.listed(state.ended)}. Next step: run again once they have ended, or with restart=always"
+            f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
+        )
+
+    def _diff(self, file: File) -> t.Tuple[str, str]:
+        after = self._texts[file.path] or ""
+        return excerpts(masked_text(file.text or ""), masked_text(after))
+
+    def _try(self, state: State) -> None:
+        """Have a runtime check all of its edits, and see that they give it what it must have."""
+        runtime, view = state.runtime, state.view
+        texts = {one.path: one.edited(runtime) for one in state.files}
+        self._texts.update(texts)
+        if texts:
+            effective = runtime.trial(view, state.path, texts)
+            self._check(state, view.lacking(effective), "would still not have")
+
+    def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
+        if lacking and self._present:
+            runtime, view = state.runtime, state.view
+            other = runtime.setting_file(view, lacking)
+            raise NodeError(
+                f"{runtime.kind.name} {words} {describe(lacking)}",
+                cause=f"{other or 'a file'} sets it otherwise, and is read later than {view.file}",
+                hint="change or remove the setting there; nothing was changed",
+            )
+
+    def own(self, state: Observed) -> OwnFiles:
+        """Return what is root's alone."""
+        files = (one.view.file for one in state.states)
+        proof = tuple(one for one in files if posixpath.splitext(one)[0].endswith(OWN_NAME))
+        return OwnFiles(
+            self._host, {RECORD: 0o600} if self._present else {}, record=RECORD, proof=proof
+        )
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Write a file, and undo that where its runtime does not do what it did on the trial."""
+        if step.action == "forget":
+            self._records.put(step.params["path"], None)
+            return
+        if step.action == "stale":
+            self._records.mark(step.params["unit"])
+            return
+        state = self._states[step.params["runtime"]]
+        file: File = step.params["file"]
+        saved = self._records.saved()
+        try:
+            self._write(state, file)
+            self._verify(state)
+        except NodeError as error:
+            self._undo(file, saved, error)
+            raise
+
+    def _write(self, state: State, file: File) -> None:
+        runtime = state.runtime
+        text = self._texts[file.path]
+        record = None
+        if text is not None and self._present and not file.restored:
+            record = file.record(runtime, text)
+            self._records.put(file.path, record)
+        self._records.mark(runtime.unit, live=state.reloads())
+        self._put(file.path, text, backup=self._keep)
+        self._records.wrote(file.path)
+        if record is None:
+            self._records.put(file.path, None)
+
+    def _put(self, path: str, text: t.Optional[str], *, backup: bool = False) -> None:
+        if text is not None:
+            self._backup = self._host.write(path, text, backup=backup) or self._backup
+            return
+        target = self._host.readlink(path)
+        self._host.remove(
+            path if target is None else posixpath.join(posixpath.dirname(path), target)
+        )
+
+    def _undo(
+        self, file: File, saved: t.Tuple[t.Optional[str], t.Optional[str]], error: NodeError
+    ) -> None:
+        """Make a file and what is remembered of it what they were; the error says so where that fails."""
+        try:
+            if self._host.read(file.path) != file.text:
+                self._put(file.path, file.text)
+            self._records.restore(saved)
+            self._records.wrote(file.path)
+        except NodeError as second:
+            error.details["changed"] = True
+            error.hint = f"restore {file.path}, which is left changed: {second}"
+
+    def _verify(self, state: State) -> None:
+        """See that the runtime now has what it must have, and whether that is new to it."""
+        runtime = state.runtime
+        view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
+        stale = state.stale or state.stale_live
+        if view.effective == state.view.effective and not stale:
+            self._records.unmark(runtime.unit)
+        self._check(state, view.lacking(view.effective), "did not take")
+
+    # --- report ---
+
+    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report the runtimes; with several of them, the first one where there is room for one."""
+        first = state.states[0]
+        return {
+            "runtime": first.runtime.kind.name,
+            "runtime_version": version_text(first.view.version),
+            "config_path": first.path,
+            "backup_file": self._backup,
+            "restart_deferred": [one.runtime.unit for one in self._deferred(state)],
+            "reload_required": [one.runtime.unit for one in state.states if one.reloads()],
+            "runtimes": [
+                {
+                    "name": one.runtime.kind.name,
+                    "version": version_text(one.view.version),
+                    "config_path": one.path,
+                    "unit": one.runtime.unit,
+                }
+                for one in state.states
+            ],
+        }

@@ -1,0 +1,250 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the configuration of a container runtime must have, whichever it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from .._base.errors import InputError, NodeError
+from .._base.text.shown import cut
+from .edits import Change, Path, find, lookup
+
+CDI = "cdi"
+DEFAULT_RUNTIME = "default_runtime"
+MODES = (CDI, "runtime_class", DEFAULT_RUNTIME)
+
+HANDLER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")  # as in a RuntimeClass
+# Names that runtimes have for what starts containers that name no handler.
+RESERVED = ("runc", "crun", "default")
+SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
+Version = t.Tuple[int, ...]
+
+
+class Unfit(NodeError):
+    """A runtime that cannot do what is wanted of it."""
+
+
+class Wanted(t.NamedTuple):
+    """How GPUs are to reach containers; without a mode, they are not.
+
+    ``instead`` is the runtime that was the default one before the handler.
+    """
+
+    mode: str = CDI
+    handler: str = "nvidia"
+    runtime_path: str = "/usr/bin/nvidia-container-runtime"
+    spec_dirs: t.Tuple[str, ...] = SPEC_DIRS
+    instead: str = ""
+
+
+class Kind(t.NamedTuple):
+    """What sets a runtime apart: its program, units (one of them runs on a node) and file, and since when it knows CDI.
+
+    ``types`` are what keys of its file must be; ``on`` is what turns CDI on; ``spec_dirs``,
+    ``handler`` (of a handler, its program), ``other`` (of a handler, what one of another kind has)
+    and ``default`` are keys. All keys are below ``prefix``. ``live`` are those that the running
+    daemon takes over on a reload; all others take a restart.
+    """
+
+    name: str
+    program: str
+    units: t.Tuple[str, ...]
+    config_path: str
+    minimum: Version
+    types: t.Tuple[t.Tuple[Path, type], ...] = ()
+    on: t.Tuple[Change, ...] = ()
+    spec_dirs: Path = ()
+    handler: str = ""
+    other: t.Tuple[str, ...] = ()
+    default: Path = ()
+    prefix: Path = ()
+    live: t.Tuple[Path, ...] = ()
+    toml: bool = True
+    newer: str = ""  # where a version that knows CDI is to be had
+
+    def settings(
+        self,
+        effective: t.Mapping[str, t.Any],
+        wanted: Wanted,
+        cdi: bool,
+        handler: t.Optional[t.Iterable[Change]] = None,
+    ) -> t.List[Change]:
+        """Return what the effective configuration must have; ``handler`` where a program is not all of it."""
+        found: t.List[Change] = []
+        if cdi:
+            there = lookup(effective, self.spec_dirs)
+            folders = there if isinstance(there, list) else []
+            more = [one for one in wanted.spec_dirs if one not in folders]
+            found += [*self.on, (self.spec_dirs, [*folders, *more])]
+        if wanted.mode != CDI:
+            at = ("runtimes", wanted.handler)
+            program = (*at, self.handler), wanted.runtime_path
+            own = [program, *(((*at, key), None) for key in self.other)]
+            found += own if handler is None else handler
+        if wanted.mode == DEFAULT_RUNTIME:
+            found.append((self.default, wanted.handler))
+        return found
+
+
+class View(t.NamedTuple):
+    """A runtime as it is, and what it must have.
+
+    ``file`` is the one to edit, ``fresh`` what a file without keys begins with; ``loaded`` are all
+    files that the runtime reads. ``effective`` is what it makes of them, from ``prefix`` on;
+    ``settings`` are what it must have, from there too. None as a value: the key is not to be there.
+    """
+
+    version: Version
+    file: str = ""
+    fresh: str = ""
+    prefix: Path = ()
+    effective: t.Mapping[str, t.Any] = {}
+    settings: t.Tuple[Change, ...] = ()
+    warnings: t.Tuple[str, ...] = ()
+    loaded: t.Tuple[str, ...] = ()
+
+    def changes(self) -> t.List[Change]:
+        """Return what the runtime lacks, as changes of the file."""
+        return [((*self.prefix, *path), value) for path, value in self.lacking(self.effective)]
+
+    def lacking(self, effective: t.Mapping[str, t.Any]) -> t.List[Change]:
+        """Return the settings that a configuration does not have."""
+        return [(path, value) for path, value in self.settings if lookup(effective, path) != value]
+
+
+DOCKER = Kind(
+    "docker",
+    "dockerd",
+    ("docker.service",),
+    "/etc/docker/daemon.json",
+    (25,),
+    types=((("features",), dict), (("runtimes",), dict), (("cdi-spec-dirs",), list)),
+    on=((("features", "cdi"), True),),
+    spec_dirs=("cdi-spec-dirs",),
+    handler="path",
+    other=("runtimeType", "options"),  # dockerd starts with neither beside a path
+    default=("default-runtime",),
+    # On SIGHUP, and provided that they have a value: that a key is gone goes unnoticed.
+    live=(("runtimes",), ("default-runtime",)),
+    toml=False,
+)
+DOCKER_CHECKS = (23,)  # from it on, dockerd has --validate
+CRIO = Kind(  # CDI itself is always on
+    "cri-o",
+    "crio",
+    ("crio.service",),
+    "/etc/crio/crio.conf.d/zz-gpu-node.conf",  # a later file replaces the entry of a runtime
+    (1, 23),
+    types=((("crio",), dict), (("crio", "runtime"), dict)),
+    spec_dirs=("cdi_spec_dirs",),
+    handler="runtime_path",
+    default=("default_runtime",),
+    prefix=("crio", "runtime"),
+)
+PODMAN = Kind("podman", "podman", (), "", (4, 1), toml=False)
+
+
+def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
+    """Refuse values that cannot be meant; InputError names the key."""
+    if not HANDLER.fullmatch(wanted.handler):
+        raise InputError.of(
+            "handler",
+            wanted.handler,
+            "up to 63 lower-case letters, digits and hyphens, as the handler of a RuntimeClass",
+        )
+    if wanted.handler in RESERVED:
+        raise InputError.of(
+            "handler",
+            wanted.handler,
+            "a name of its own: containers that ask for nothing use this one",
+        )
+    paths = [("handler_path", wanted.runtime_path), ("config_path", config_path or "/")]
+    for key, path in paths + [("spec_dirs", one) for one in wanted.spec_dirs]:
+        if not path.startswith("/"):
+            raise InputError.of(key, path, "an absolute path")
+
+
+def parse_version(text: str, program: str) -> Version:
+    """Return the version that a program tells of itself."""
+    match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
+    if match is None:
+        raise NodeError(
+            f"{program} did not report its version", cause=cut(text.strip()) or "no output"
+        )
+    return tuple(int(part) for part in match.groups())
+
+
+def version_text(version: Version) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
+def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
+    """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
+    if version >= kind.minimum:
+        return True
+    if wanted.mode == CDI:
+        raise Unfit(
+            f"{kind.name} {version_text(version)} does not support CDI",
+            cause=f"that came with {kind.name} {version_text(kind.minimum)}",
+            hint=f"upgrade {kind.name}{kind.newer}",
+        )
+    return False
+
+
+TYPES = {int: "a whole number", list: "a list"}
+
+
+def check_types(kind: Kind, config: t.Mapping[str, t.Any], place: t.Callable[[Path], str]) -> None:
+    """Refuse a file with values that the runtime could not take; ``place`` tells where in it a key is."""
+    for path, expected in kind.types:
+        found, _depth = find(config, path)
+        if found and (not isinstance(found[0], expected) or isinstance(found[0], bool)):
+            value = cut(json.dumps(found[0], default=str))
+            table = "a table" if kind.toml else "an object"
+            raise NodeError(
+                f"{place(path)}: {'.'.join(path)}: {value} is not valid",
+                cause=f"expected {TYPES.get(expected, table)}",
+                hint="fix the file; it was left as it is",
+            )
+
+
+def describe(changes: t.Iterable[Change]) -> str:
+    """Return changes in words."""
+    return ", ".join(
+        f"no {path[-1]}"
+        if value is None
+        else f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
+        for path, value in changes
+    )
+
+
+def about_default(default: t.Any, wanted: Wanted) -> t.Tuple[str, ...]:
+    """Warn where every container would get what only some ask for."""
+    if default != wanted.handler or wanted.mode in ("", DEFAULT_RUNTIME):
+        return ()
+    return (
+        f"{wanted.handler} is the default runtime: containers that ask for no GPU may see all of them. "
+        "Next step: make another one the default",
+    )
+
+
+def docker(config: t.Mapping[str, t.Any], version: Version) -> t.Dict[str, t.Any]:
+    """Return Docker's configuration with the defaults that matter here."""
+    features = {"cdi": version >= (28, 2), **(config.get("features") or {})}
+    return {"cdi-spec-dirs": list(SPEC_DIRS), **config, "features": features}
+
+
+def podman(wanted: Wanted) -> t.Tuple[str, ...]:
+    """Name folders that podman does not look into by itself; refuse what its command line is for."""
+    if wanted.mode not in ("", CDI):
+        raise InputError.of("mode", wanted.mode, "cdi for podman; --runtime names another runtime")
+    return tuple(
+        f"podman reads no CDI specifications in {folder}. Next step: name it with --cdi-spec-dir"
+        for folder in wanted.spec_dirs
+        if folder not in SPEC_DIRS
+    )

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What all container runtimes of a node have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._machine.host import Host, properties
+from .. import common, ended, json_text, toml_text
+from ..common import Version, View, Wanted, about_default, has_cdi
+from ..edits import Change, Config, Removal, lookup
+from . import toml
+
+Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by path; None: no file
+CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, version 1
+
+
+class Runtime:
+    """One container runtime of a ``kind``; ``unit`` is the one that runs it."""
+
+    kind: common.Kind
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.unit = self.kind.units[0] if self.kind.units else ""
+
+    def view(self, path: str, wanted: Wanted) -> View:
+        """Read version and configuration, and compute what it must have."""
+        kind, version = self.kind, self._version()
+        cdi = has_cdi(kind, version, wanted)
+        effective = self._effective(path, version)
+        return View(
+            version,
+            path,
+            prefix=kind.prefix,
+            effective=effective,
+            settings=tuple(kind.settings(effective, wanted, cdi)) if wanted.mode else (),
+            warnings=about_default(lookup(effective, kind.default), wanted),
+        )
+
+    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+        """Return the files that it has read when it started, but for those that it writes itself."""
+        return view.loaded or (path,)
+
+    def state(self) -> str:
+        """Return what systemd says of its service, empty where it does not answer; "active" where it needs none."""
+        if not self.unit:
+            return "active"
+        return properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
+
+    def down(self) -> str:
+        """Say that its service does not run, empty where it does or that is not known."""
+        state = self.state()
+        words = f"{self.unit} is {state}, so no container starts"
+        step = f"systemctl start {self.unit}"
+        return f"{words}. Next step: {step}" if state in ("inactive", "failed") else ""
+
+    def check(self, wanted: Wanted) -> None:
+        """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
+        has_cdi(self.kind, self._version(), wanted)
+
+    def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
+        """Return what the runtime makes of its files."""
+        raise NotImplementedError
+
+    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+        """Return what the runtime would make of its files with these texts; NodeError where it refuses them."""
+        raise NotImplementedError
+
+    def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
+        """Return the file, if it is known, that sets otherwise what the edited file has."""
+        return ""
+
+    def ended(self, path: str) -> t.Tuple[str, ...]:
+        """Return the containers that a restart of the unit would end, by their names."""
+        state = properties(self._host, self.unit, "ActiveState", "KillMode", "ControlGroup")
+        if state.get("ActiveState") != "active" or state.get("KillMode", "") in ended.SPARING:
+            return ()
+        found = []
+        for root in CGROUPS:
+            pids = (
+                self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
+            ).split()
+            found += [ended.watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids]
+        return tuple(sorted({one for one in found if one}))
+
+    def left_out(self, others: t.Container[str]) -> bool:
+        """Tell whether nothing on this node uses it, given the other runtimes that are there."""
+        return False
+
+    def parse(self, text: str, path: str) -> Config:
+        """Return the content of a file; NodeError names the line and what was expected."""
+        config = toml.parse(text, path) if self.kind.toml else json_text.parse(text, path)
+        line = toml_text.line if self.kind.toml else json_text.line
+        common.check_types(self.kind, config, lambda key: f"{path}, line {line(text, key)}")
+        return config
+
+    def edit(
+        self, text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] = ()
+    ) -> str:
+        """Return the text of a file after an edit."""
+        return (toml.edit if self.kind.toml else json_text.edit)(text, changes, removals)
+
+    def _version(self) -> Version:
+        return common.parse_version(
+            self._host.run([self.kind.program, "--version"]).out, self.kind.name
+        )
+
+    @contextlib.contextmanager
+    def _trial(
+        self, folder: str, files: t.Mapping[str, str], tried: t.Mapping[str, str]
+    ) -> t.Iterator[None]:
+        """Have files in a folder for the time of a with statement; ``tried`` is which path stands for which."""
+        self._host.remove(folder)
+        try:
+            for name, text in files.items():
+                self._host.write(name, text, mode=0o600)
+            yield
+        except NodeError as error:
+            cause = error.cause
+            for path, stand_in in tried.items():
+                cause = cause.replace(stand_in, path)
+            raise NodeError(
+                f"{self.kind.name} refuses what {', '.join(tried)} would be",
+                cause=cause,
+                hint="fix what it names; nothing was changed",
+            ) from error
+        finally:
+            self._host.remove(folder)

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The container runtimes on a node: which there are, and Docker and podman."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._machine.host import Host, properties
+from .. import common, ended
+from ..common import Version, View, Wanted, has_cdi
+from .containerd import Containerd, K3s, Rke2
+from .crio import Crio
+from .engine import Runtime, Texts
+
+TRIAL = "/run/gpu-node/runtime-trial"
+
+
+class Docker(Runtime):
+    """Docker's daemon."""
+
+    kind = common.DOCKER
+
+    def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
+        return common.docker(self.parse(self._host.read(path) or "", path), version)
+
+    def ended(self, path: str) -> t.Tuple[str, ...]:
+        # It is the daemon that ends them: what it does is what it was started or reloaded with.
+        if properties(self._host, self.unit, "ActiveState").get("ActiveState") != "active":
+            return ()
+        socket = ended.docker_socket(self.parse(self._host.read(path) or "", path))
+        info = self._host.ask(socket, "/info")
+        return ended.docker_names(info, self._host.ask(socket, "/containers/json"))
+
+    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+        text = texts[path]
+        if text is not None and view.version >= common.DOCKER_CHECKS:
+            name = f"{TRIAL}/daemon.json"
+            with self._trial(TRIAL, {name: text}, {path: name}):
+                self._host.run([self.kind.program, "--validate", "--config-file", name])
+        return common.docker(self.parse(text or "", path), view.version)
+
+
+class Podman(Runtime):
+    """podman, which has no daemon and reads CDI specifications by itself."""
+
+    kind = common.PODMAN
+
+    def view(self, path: str, wanted: Wanted) -> View:
+        warnings = common.podman(wanted)
+        version = self._version()
+        has_cdi(self.kind, version, wanted)
+        return View(version, warnings=warnings)
+
+
+KINDS: t.Tuple[t.Type[Runtime], ...] = (Containerd, Docker, Crio, Podman, K3s, Rke2)
+NAMES = tuple(one.kind.name for one in KINDS)
+
+
+def choose(host: Host, name: str) -> t.List[Runtime]:
+    """Return the runtime of a name, or with auto all that are in use on the node."""
+    found = [make(host) for make in KINDS if name in ("auto", make.kind.name)]
+    there = [one for one in found if host.which(one.kind.program) is not None]
+    if not there:
+        raise NodeError(
+            "no container runtime is installed"
+            if name == "auto"
+            else f"{found[0].kind.name} is not installed",
+            hint="install it, as for any Kubernetes node",
+        )
+    if name == "auto":
+        names = {one.kind.name for one in there}
+        there = [one for one in there if not one.left_out(names)]
+    return there

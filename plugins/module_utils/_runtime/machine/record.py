@@ -1,0 +1,204 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What gpu.node.container_runtime remembers: how files were before, and which runtime has to start again."""
+
+from __future__ import annotations
+
+import json
+import time
+import typing as t
+
+from ..._base.errors import readable
+from ..._machine.host import Host, properties
+from .. import edits
+from ..common import describe
+from .engine import Runtime
+
+RECORD = "/var/lib/gpu-node/container_runtime.json"
+MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
+
+NOTHING = ("", "{}")  # what is left of a file
+
+
+class Written(t.NamedTuple):
+    """A file that we wrote: whose it is, what it was before (None: not there), and what is in it."""
+
+    runtime: str
+    base: t.Optional[str]
+    text: str
+    entries: t.Tuple[edits.Entry, ...]
+
+
+class Records:
+    """The files that we wrote, by their paths."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def all(self) -> t.Dict[str, Written]:
+        """Return all of them."""
+        with readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
+            return {
+                path: Written(**{**one, "entries": tuple(map(edits.Entry.of, one["entries"]))})
+                for path, one in json.loads(self._host.read(RECORD) or "{}").items()
+            }
+
+    def put(self, path: str, written: t.Optional[Written]) -> None:
+        """Remember a file, or with None forget it."""
+        known = {**self.all(), path: written}
+        # Configurations of runtimes may hold passwords of registries.
+        self._store(RECORD, {name: one._asdict() for name, one in known.items() if one}, 0o600)
+
+    def _store(self, path: str, data: t.Mapping[str, t.Any], mode: int) -> None:
+        if data:
+            self._host.write(path, json.dumps(data) + "\n", mode=mode)
+        else:
+            self._host.remove(path)
+
+    def saved(self) -> t.Tuple[t.Optional[str], t.Optional[str]]:
+        """Return all that is remembered, for ``restore``."""
+        return self._host.read(RECORD), self._host.read(MARK)
+
+    def restore(self, saved: t.Tuple[t.Optional[str], t.Optional[str]]) -> None:
+        """Remember what was remembered, and nothing else."""
+        record, mark = saved
+        for path, mode, text in ((RECORD, 0o600, record), (MARK, 0o644, mark)):
+            if text is None:
+                self._host.remove(path)
+            else:
+                self._host.write(path, text, mode=mode)
+
+    def _marks(self) -> t.Dict[str, float]:
+        with readable(MARK, "remove the file, and restart the container runtime once"):
+            marks = json.loads(self._host.read(MARK) or "{}")
+            return {str(unit): float(since) for unit, since in marks.items()}
+
+    def mark(self, unit: str, *, live: bool = False) -> None:
+        """Remember that a unit has to start again, or if ``live`` to reload its files."""
+        self._store(MARK, {**self._marks(), _key(unit, live): time.time()}, 0o644)
+
+    def unmark(self, unit: str) -> None:
+        """Forget that: the edit came to nothing."""
+        ours = (_key(unit, False), _key(unit, True))
+        marks = {key: since for key, since in self._marks().items() if key not in ours}
+        self._store(MARK, marks, 0o644)
+
+    def stale(self, unit: str, *, live: bool = False) -> bool:
+        """Tell whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
+        edited_at = self._marks().get(_key(unit, live))
+        if edited_at is None:
+            return False
+        started = self._started(unit, live=live)
+        return started is not None and edited_at > started
+
+    def wrote(self, path: str) -> None:
+        """Remember that a file is as we wrote it, so that its time says nothing: marks do."""
+        changed_at = self._host.mtime(path)
+        if changed_at is not None:
+            self._store(MARK, {**self._marks(), path: changed_at}, 0o644)
+
+    def changed(self, runtime: Runtime, paths: t.Iterable[str]) -> t.Tuple[str, ...]:
+        """Return the files that somebody has changed since their runtime was started, or reloaded if it can be."""
+        ours, now = self._marks(), time.time()
+        times = {path: self._host.mtime(path) or 0.0 for path in paths}
+        # systemd is asked only where something is newer than the last boot.
+        new = {
+            path: at
+            for path, at in times.items()
+            if now - time.monotonic() < at <= now and at != ours.get(path)
+        }
+        started = self._started(runtime.unit, live=bool(runtime.kind.live)) if new else None
+        return tuple(path for path, at in new.items() if started is not None and at > started)
+
+    def _started(self, unit: str, *, live: bool) -> t.Optional[float]:
+        """Return when a unit was started, or with ``live`` last reloaded, None where it does not run."""
+        # A reload leaves the time of the start as it is, and is a change of the state.
+        since = "StateChangeTimestampMonotonic" if live else "ActiveEnterTimestampMonotonic"
+        service = properties(self._host, unit, "ActiveState", since) if unit else {}
+        if service.get("ActiveState") != "active":
+            return None
+        return time.time() - time.monotonic() + int(service.get(since) or 0) / 1e6
+
+
+def _key(unit: str, live: bool) -> str:
+    return f"{unit} (reload)" if live else unit
+
+
+class File(t.NamedTuple):
+    """A file of a runtime: its text, None where there is none, what is known of it, and the edit."""
+
+    path: str
+    text: t.Optional[str]
+    fresh: str
+    changes: t.Tuple[edits.Change, ...] = ()
+    reverts: t.Tuple[edits.Change, ...] = ()
+    removals: t.Tuple[edits.Removal, ...] = ()
+    written: t.Optional[Written] = None
+    restored: bool = False
+
+    def is_live(self, live: t.Sequence[edits.Path]) -> bool:
+        """Tell whether a reload, which takes over keys below ``live``, is enough; what goes away takes a start."""
+        gone = bool(self.reverts or self.removals or self.restored)
+        keys = [path for path, _value in self.changes]
+        return not gone and all(any(key[: len(one)] == one for one in live) for key in keys)
+
+    def summary(self) -> str:
+        """Return the edit as text."""
+        if self.restored:
+            verb = "remove" if self.written and self.written.base is None else "restore"
+            return f"{verb} {self.path}"
+        parts = [f"set {describe(self.changes)}"] if self.changes else []
+        back = [(path, None) for path, _depth in self.removals] + list(self.reverts)
+        parts += [f"revert {', '.join(path[-1] for path, _value in back)}"] if back else []
+        return f"{' and '.join(parts)} in {self.path}"
+
+    def planned(
+        self, runtime: Runtime, changes: t.Sequence[edits.Change], keep: t.Container[edits.Path]
+    ) -> t.Optional[File]:
+        """Return the file with its edit, None where it needs none: changes, and what of ours is not to be kept."""
+        entries = self.written.entries if self.written else ()
+        idle = [one for one in entries if one.path not in keep]
+        reverts, removals = edits.revert(runtime.parse(self.text or "", self.path), idle)
+        if not (changes or reverts or removals):
+            return None
+        untouched = self.written is not None and self.text == self.written.text
+        restored = untouched and not changes and len(idle) == len(entries)
+        return self._replace(
+            changes=tuple(changes),
+            reverts=tuple(reverts),
+            removals=tuple(removals),
+            restored=restored,
+        )
+
+    def edited(self, runtime: Runtime) -> t.Optional[str]:
+        """Return the text after the edit, None where no file is left."""
+        if self.restored and self.written:
+            return self.written.base
+        changes = [*self.reverts, *self.changes]
+        text = self.text or ""
+        if self.changes and not runtime.parse(text, self.path):
+            text = self.fresh + text
+        text = runtime.edit(text, changes, self.removals)
+        return text if self.changes else self._without_us(runtime, text)
+
+    def _without_us(self, runtime: Runtime, text: str) -> t.Optional[str]:
+        """Return a text without what we began a file with that had no keys, None where we made the file."""
+        if self.written is None or runtime.parse(self.written.base or "", self.path):
+            return text
+        if runtime.parse(text, self.path) not in ({}, runtime.parse(self.fresh, self.path)):
+            return text
+        rest = text.replace(self.fresh, "", 1) if self.fresh else text
+        return None if self.written.base is None and rest.strip() in NOTHING else rest
+
+    def record(self, runtime: Runtime, text: str) -> Written:
+        """Return what to remember of the file once it has this text: how it would be without us."""
+        old, base = self.written, self.text
+        config = runtime.parse(self.text or "", self.path)
+        entries = old.entries if old else ()
+        if old is not None and self.text is not None:
+            others = runtime.edit(self.text, *edits.revert(config, entries))
+            base = old.base if self.text == old.text else self._without_us(runtime, others)
+        gone = {path for path, _rest in (*self.removals, *self.reverts)}
+        kept = [one for one in entries if one.path not in gone]
+        return Written(runtime.kind.name, base, text, tuple(edits.note(config, self.changes, kept)))

@@ -1,0 +1,335 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""TOML files: edited in place, so that comments, order, indentation and all other keys stay as they are."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import typing as t
+
+from .._base.errors import NodeError
+from .._base.text import toml_scan
+from .._base.text.toml_data import DOTTED, Document, Entry, Heading
+from .edits import Change, Path, Removal, lookup
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+STEP = "  "
+LOOKED_BACK = 200  # characters
+Splice = t.Tuple[int, int, str]  # what stands between two places becomes a text
+
+
+def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] = ()) -> str:
+    """Return the text with values set at paths of keys, and keys removed. ValueError: it is no TOML."""
+    if changes:
+        text = _Setting(Document(text), changes).after()
+    return _without(text, removals) if removals else text
+
+
+def line(text: str, path: Path) -> int:
+    """Return the line of a key or of a table's heading, or of the nearest one around it; 1 where there is none."""
+    document = Document(text)
+    places = {one.path: one.start for one in document.headings}
+    places.update((one.path, one.start) for one in document.entries.values())
+    known = (places[path[:size]] for size in range(len(path), -1, -1) if path[:size] in places)
+    return text.count("\n", 0, next(known)) + 1
+
+
+def key_text(parts: t.Iterable[str]) -> str:
+    """Return a key as files have it."""
+    return ".".join(one if BARE.fullmatch(one) else value_text(one) for one in parts)
+
+
+def value_text(value: t.Any) -> str:
+    """Return a value as files have it, in one line."""
+    if isinstance(value, t.Mapping):
+        inner = ", ".join(f"{key_text([key])} = {value_text(one)}" for key, one in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(value_text, value))}]"
+    # What JSON writes for a text, a number, true and false is what TOML has for them.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def no_table(path: Path, key: str) -> NodeError:
+    """Return the error where a table is needed and something else is there."""
+    return NodeError(
+        f"{'.'.join(path)} is not a table",
+        cause=f"{key} has to be set in it",
+        hint="fix the file; it was left as it is",
+    )
+
+
+class _Setting:
+    """Values set in a document: where each of them goes."""
+
+    def __init__(self, document: Document, changes: t.Sequence[Change]) -> None:
+        self._document = document
+        self._newline = "\r\n" if "\r\n" in document.text else "\n"
+        self._splices: t.List[Splice] = []
+        self._headings = {one.path: one for one in document.headings}
+        self._last = self._ends()
+        self._indents = {one.path: self._indent(one.start) for one in document.headings[1:]}
+        lines: t.Dict[Path, t.List[t.Tuple[Path, t.Any]]] = {}  # of a table that has its heading
+        tables: t.Dict[Path, t.List[t.Tuple[Path, t.Any]]] = {}  # that get one
+        inline: t.Dict[Entry, t.Dict[Path, t.Any]] = {}
+        for path, value in changes:
+            around = self._around(path)
+            if around is None:
+                at = self._table_of(path)
+                group = lines if at in self._headings else tables
+                group.setdefault(at, []).append((path[len(at) :], value))
+            elif around.path == path:
+                self._splices.append((around.value, around.end, value_text(value)))
+            else:
+                inline.setdefault(around, {})[path[len(around.path) :]] = value
+        for at, found in lines.items():
+            self._add_lines(self._headings[at], found)
+        for at, found in tables.items():
+            self._add_table(at, found)
+        for entry, values in inline.items():
+            self._splices.append((entry.value, entry.end, self._inline(entry, values)))
+
+    def after(self) -> str:
+        """Return the text after all of them."""
+        text = self._document.text
+        # From the end on; what is put at the same place keeps its order.
+        for _number, (start, end, new) in sorted(
+            enumerate(self._splices), key=lambda one: (one[1][0], one[0]), reverse=True
+        ):
+            text = text[:start] + new + text[end:]
+        return text
+
+    def _ends(self) -> t.Dict[int, Entry]:
+        """Return the last key of each table, by the number of its heading."""
+        return {one.heading: one for one in self._document.entries.values()}
+
+    def _around(self, path: Path) -> t.Optional[Entry]:
+        """Return the key that is the path's, or whose inline table the path leads into."""
+        entries = self._document.entries
+        for size in range(1, len(path) + 1):
+            found = entries.get(path[:size])
+            if found is not None and size < len(path) and self._document.text[found.value] != "{":
+                raise no_table(path[:size], path[-1])
+            if found is not None:
+                return found
+        if path in self._document.kinds:
+            raise NodeError(
+                f"{'.'.join(path)} is a table",
+                cause="a value has to be set there",
+                hint="fix the file; it was left as it is",
+            )
+        return None
+
+    def _table_of(self, path: Path) -> Path:
+        """Return the path of the table under whose heading a key goes."""
+        kinds = self._document.kinds
+        for size in range(len(path) - 1, 0, -1):
+            kind = kinds.get(path[:size])
+            if kind == "array":
+                raise no_table(path[:size], path[-1])
+            if kind == DOTTED:  # no heading may open it again
+                return self._dotted(path[:size])
+            if kind is not None:
+                break
+        return path[:-1]
+
+    def _dotted(self, path: Path) -> Path:
+        """Return the table whose keys with dots made another one."""
+        for one in self._document.entries.values():
+            if one.path[: len(path)] == path:
+                return self._document.headings[one.heading].path
+        return ()
+
+    def _add_lines(self, heading: Heading, found: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
+        document = self._document
+        last = self._last.get(document.headings.index(heading))
+        at = last.line_end if last else heading.end
+        if last:
+            indent = self._indent(last.start)
+        else:
+            indent = self._indent(heading.start) + (self._step() if heading.path else "")
+            at = at or self._first()
+        lines = [f"{indent}{key_text(key)} = {value_text(value)}" for key, value in found]
+        self._put(at, lines)
+
+    def _first(self) -> int:
+        """Return where the file's first key goes: before all tables, after what is said of the file."""
+        headings = self._document.headings
+        if len(headings) == 1:
+            return len(self._document.text)
+        text = self._document.text[: headings[1].start]
+        blank = re.search(r"\A(?:[ \t]*#[^\n]*\n)*(?=[ \t]*\r?\n)", text)
+        return blank.end() if blank else 0
+
+    def _add_table(self, path: Path, found: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
+        near = self._near(path)
+        self._indents[path] = indent = self._table_indent(path)
+        inner = indent + self._step()
+        lines = [f"{indent}[{key_text(path)}]"]
+        lines += [f"{inner}{key_text(key)} = {value_text(value)}" for key, value in found]
+        below = near.path[: len(path)] == path
+        at = near.start if below else self._end(near)
+        before = self._document.text[:at].rstrip(" \t")
+        if before and not before.endswith(("\n\n", "\n\r\n")) and not self._is_dense():
+            lines.insert(0, "")
+        self._put(at, [*lines, ""] if below and not self._is_dense() else lines)
+
+    def _table_indent(self, path: Path) -> str:
+        """Return how far a new table is indented: as its siblings, or a step further than the one around it."""
+        for other, indent in self._indents.items():
+            if other[:-1] == path[:-1] and other:
+                return indent
+        around = (path[:size] for size in range(len(path) - 1, 0, -1))
+        near = next((one for one in around if one in self._indents), None)
+        if near is None:
+            return ""
+        return self._indents[near] + (STEP if any(self._indents.values()) else "")
+
+    def _near(self, path: Path) -> Heading:
+        """Return the heading that a new table goes to: its first child's, or the last one that shares the most."""
+        best, most = self._document.headings[0], -1
+        for one in self._document.headings:
+            if one.path[: len(path)] == path:
+                return one
+            shared = _shared(one.path, path)
+            if shared >= most:
+                best, most = one, shared
+        return best if most else self._document.headings[-1]
+
+    def _end(self, heading: Heading) -> int:
+        if not heading.path:  # the only one
+            return len(self._document.text)
+        last = self._last.get(self._document.headings.index(heading))
+        return last.line_end if last else heading.end
+
+    def _put(self, at: int, lines: t.Sequence[str]) -> None:
+        text = self._document.text
+        new = self._newline.join(lines) + self._newline
+        if at and text[at - 1] != "\n":
+            new = self._newline + new
+        self._splices.append((at, at, new))
+
+    def _indent(self, at: int) -> str:
+        return self._document.text[at : toml_scan.after(toml_scan.BLANK, self._document.text, at)]
+
+    def _step(self) -> str:
+        """Return how much further than its heading the file indents a key."""
+        document = self._document
+        for one in document.entries.values():
+            if one.heading:
+                heading = document.headings[one.heading]
+                return self._indent(one.start)[len(self._indent(heading.start)) :]
+        return ""
+
+    def _is_dense(self) -> bool:
+        """Tell whether the file's tables follow each other without blank lines."""
+        text, headings = self._document.text, self._document.headings[2:]
+        return bool(headings) and not any(
+            re.search(r"\n[ \t]*\r?\n\Z", text[: one.start][-LOOKED_BACK:]) for one in headings
+        )
+
+    def _inline(self, entry: Entry, values: t.Mapping[Path, t.Any]) -> str:
+        text = self._document.text[entry.value : entry.end]
+        for path, value in values.items():
+            text = _inline_set(text, 0, path, value, entry.path)
+        return text
+
+
+def _shared(one: Path, other: Path) -> int:
+    """Return how many keys two paths begin with alike."""
+    return len(posixpath.commonprefix([one, other]))
+
+
+def _inline_set(text: str, at: int, path: Path, value: t.Any, where: Path) -> str:
+    """Return a text with a value set in the inline table that begins at a place."""
+    found, end = toml_scan.members(text, at)
+    for one, _data in found:
+        size = len(one.keys)
+        if one.keys == path[:size]:
+            if size == len(path):
+                return text[: one.value] + value_text(value) + text[one.end :]
+            if text[one.value] != "{":
+                raise no_table((*where, *one.keys), path[-1])
+            return _inline_set(text, one.value, path[size:], value, (*where, *one.keys))
+    # A table that keys with dots made takes more of them, and nothing else.
+    dotted = any(_shared(one.keys, path) for one, _data in found)
+    keys, held = (path, value) if dotted else (path[:1], value)
+    for name in reversed(path[len(keys) :]):
+        held = {name: held}
+    new = f"{key_text(keys)} = {value_text(held)}"
+    if found:
+        last = found[-1][0].end
+        return f"{text[:last]}, {new}{text[last:]}"
+    return f"{text[: at + 1]} {new} {text[end:]}"
+
+
+def _without(text: str, removals: t.Sequence[Removal]) -> str:
+    """Return a text without keys, and without the tables around them that are empty then, down to a depth."""
+    document = Document(text)
+    lines: t.Dict[Path, int] = {}
+    for path, depth in removals:
+        entry = _entry(document, path)
+        if entry is not None and entry.path != path:
+            inline = _inline_without(document, entry, path, depth)
+            if inline:
+                text = text[: entry.value] + inline + text[entry.end :]
+                document = Document(text)
+                continue
+        if entry is not None:
+            lines.setdefault(entry.path, depth)
+    gone = [(one.start, one.line_end) for one in map(document.entries.__getitem__, lines)]
+    gone += [(_blank_before(text, one.start), one.end) for one in _empty(document, lines)]
+    for start, end in sorted(gone, reverse=True):
+        text = text[:start] + text[end:]
+    return text
+
+
+def _entry(document: Document, path: Path) -> t.Optional[Entry]:
+    """Return the key that is the path's, or whose inline table it is in."""
+    sizes = range(1, len(path) + 1)
+    return next((document.entries[path[:n]] for n in sizes if path[:n] in document.entries), None)
+
+
+def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
+    """Return the headings of tables that hold nothing once keys go one by one; each key has its depth that stays."""
+    entries = dict.fromkeys(document.entries)
+    headings = document.headings[1:]
+    gone: t.List[Heading] = []
+    for path, depth in lines.items():
+        del entries[path]
+        for level in range(len(path) - 1, depth, -1):
+            table = path[:level]
+            below = [one for one in headings if one.path[:level] == table]
+            if any(one.path != table for one in below) or any(
+                one[:level] == table for one in entries
+            ):
+                break
+            gone += below
+            headings = [one for one in headings if one not in below]
+    return gone
+
+
+def _blank_before(text: str, at: int) -> int:
+    """Return where the blank line before a line begins, or the line where there is none."""
+    blank = re.search(r"(?<=\n)[ \t]*\r?\n\Z", text[max(at - LOOKED_BACK, 0) : at])
+    return at - len(blank[0]) if blank else at
+
+
+def _inline_without(document: Document, entry: Entry, path: Path, depth: int) -> str:
+    """Return an inline table without a key; empty where nothing of it is left to stay."""
+    path, depth = path[len(entry.path) :], depth - len(entry.path)
+    data = toml_scan.value(document.text, entry.value).data
+    if lookup(data, path) is None:
+        return document.text[entry.value : entry.end]
+    tables = [data]
+    for name in path[:-1]:
+        tables.append(tables[-1][name])
+    del tables[-1][path[-1]]
+    for level in range(len(path) - 1, max(depth, 0), -1):
+        if tables[level]:
+            break
+        del tables[level - 1][path[level - 1]]
+    return value_text(data) if data or depth >= 0 else ""

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The steps to DCGM as it is wanted: its packages, its service, its exporter; and the way back."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import InputError
+from ..._base.packages.apt import upstream
+from ..._base.steps import Plan, Step
+from ..._driver.components.packages import ALL_DCGM, DCGM
+from ..plan import Diff, Planner, Targets, Way, common
+from . import serving
+from .desired import Desired
+from .exporter import DCGM_UNIT, PROGRAM, UNIT
+from .state import Observed
+
+EVERY = (*ALL_DCGM, f"{DCGM}-cuda-all")
+
+
+def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
+    """Return the plan; NodeError where the node cannot be brought there."""
+    names = (*desired.packages(observed.driver), *desired.exporters_package)
+    planner = _Planner(observed, desired, names, check_mode=check_mode)
+    if desired.state == "absent":
+        return planner.absent()
+    serving.check(observed, desired)
+    return planner.present()
+
+
+class _Planner(Planner[Observed, Desired]):
+    added = "exporter"
+    on_hold = (
+        "NAMES must change, but is on hold, and not by this module",
+        "",
+        "release the hold, or ask for the version that is installed",
+    )
+    not_offered = (
+        "the sources do not offer NAMES in one version",
+        "no distribution has DCGM, NVIDIA's repositories do; the lists were refreshed",
+        "make the node know NVIDIA's repository, as nvidia_driver_repository does with nvidia_driver_source: "
+        "repository, or leave dcgm_state out",
+    )
+
+    def describe(self) -> Diff:
+        return describe(self.observed)
+
+    def choose(self) -> t.Optional[Targets]:
+        names = self.desired.packages(self.observed.driver)
+        version = self._choose(names, self.desired.version, "version")
+        found: t.Dict[str, t.Optional[str]] = dict.fromkeys(names, version)
+        exporter = self.desired.exporter
+        if version and exporter and exporter.package:
+            named = exporter.package
+            found[named] = self._choose((named,), exporter.version, "exporter.version")
+        targets = {name: one for name, one in found.items() if one}
+        return targets if len(targets) == len(found) else None
+
+    def _choose(self, names: t.Sequence[str], wanted: str, option: str) -> t.Optional[str]:
+        """Return the version for all of some packages: what is there, else the newest. InputError: not the wanted."""
+        versions = common(names, self.observed.versions)
+        have = [one for one in map(self.observed.version, names) if one in versions]
+        for one in (*have, *versions):
+            if one and wanted in ("", one, upstream(one)):
+                return one
+        if not versions:
+            return None
+        expected = f"a version that the sources offer for {', '.join(names)}: {', '.join(versions)}"
+        raise InputError.of(option, wanted, expected)
+
+    def known(self, targets: Targets) -> Way:
+        install, exporter = self._install(targets), self.desired.exporter
+        serve = serving.plan(self.observed, self.desired, changed=bool(install))
+        address = exporter.address if exporter else None
+        after = {"packages": targets, "service": "active", "exporter": address}
+        return [*install, *self._holds(targets), *serve], {**self.describe(), **after}
+
+    def unknown(self) -> Way:
+        what = self.desired.version or "the newest that is offered"
+        install = Step("install", f"install {', '.join(self.names)} ({what})")
+        serve = serving.plan(self.observed, self.desired, changed=True)
+        return [install, *serve], self.describe()
+
+    def _install(self, targets: Targets) -> t.List[Step]:
+        missing, drop = self.missing(targets), self.surplus(targets)
+        named = ", ".join(f"{name} ({one})" for name, one in missing.items())
+        parts = [*([f"install {named}"] if missing else [])]
+        parts += [f"remove {', '.join(drop)}"] if drop else []
+        # All are named, also those that fit: what one of them pulls in is of the same version.
+        params = {"packages": targets if missing else {}, "remove": drop}
+        return [Step("install", "; ".join(parts), params)] if parts else []
+
+    def _holds(self, targets: Targets) -> t.List[Step]:
+        observed = self.observed
+        ours = {name for name in observed.record.holds if observed.held(name)}
+        wanted = set(targets) if self.desired.hold else set()
+        changed = self.missing(targets)
+        hold = sorted(name for name in wanted if name in changed or not observed.held(name))
+        release = sorted(ours - wanted)
+        parts = [f"hold {', '.join(hold)} at their version"] if hold else []
+        parts += [f"release the hold on {', '.join(release)}"] if release else []
+        params = {"hold": hold, "release": release}
+        return [Step("hold", "; ".join(parts), params)] if parts else []
+
+    def parts(self, removed: t.List[str]) -> t.List[str]:
+        record = self.observed.record
+        parts = [f"stop, disable and remove {UNIT}"] if record.exporter else []
+        parts += [f"stop and disable {DCGM_UNIT}"] if DCGM_UNIT in record.enabled else []
+        return [*parts, *removed]
+
+
+def describe(observed: Observed) -> Diff:
+    """Return the node for the diff."""
+    listen = "Environment=DCGM_EXPORTER_LISTEN="
+    lines = "\n".join(observed.files.values()).split("\n")
+    names = [name for name in sorted(observed.packages) if name in EVERY or "exporter" in name]
+    return {
+        "packages": observed.there(names),
+        "service": observed.services.get(DCGM_UNIT, {}).get("ActiveState"),
+        "exporter": next((one[len(listen) :] for one in lines if one.startswith(listen)), None),
+        "program": f"{PROGRAM} {observed.digest}" if observed.digest else None,
+    }

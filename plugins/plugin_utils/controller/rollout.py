@@ -1,0 +1,138 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How a roll-out goes over its nodes: how many change at a time, and when it ends as too many have failed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+
+SERIAL, UNAVAILABLE = "gpu_nodes_serial", "gpu_nodes_max_unavailable"
+FAIL_PERCENTAGE = "gpu_nodes_max_fail_percentage"
+FAILED, BEGUN = "failed", "begun"
+Values = t.Mapping[str, t.Mapping[str, t.Any]]
+Sizes = t.List[t.Union[int, str]]
+
+
+class Settings(t.NamedTuple):
+    """Batches as Ansible's serial has them, and the two limits, None where they are not given."""
+
+    serial: t.Tuple[t.Union[int, str], ...] = (1,)
+    max_unavailable: t.Union[int, str, None] = None
+    max_fail_percentage: t.Optional[float] = None
+
+
+class Node(t.NamedTuple):
+    """What became of a node: one of the words above or another, and the nodes of its batch."""
+
+    state: str = ""
+    batch: t.Tuple[str, ...] = ()
+
+
+def settings(values: Values, aliases: t.Sequence[str] = ()) -> t.Tuple[Settings, t.List[str]]:
+    """Return what the nodes' variables say, by name and node, and the older names that they use.
+
+    InputError: a value is not valid, or nodes disagree.
+    """
+    old = [one for one in aliases if values.get(one) and not values.get(SERIAL)]
+    name = old[0] if old else SERIAL
+    found = Settings(
+        tuple(_agreed(values, name, _serial) or (1,)),
+        _agreed(values, UNAVAILABLE, _unavailable),
+        _agreed(values, FAIL_PERCENTAGE, _fail_percentage),
+    )
+    return found, [one for one in aliases if values.get(one)]
+
+
+def _agreed(values: Values, name: str, parse: t.Callable[[str, t.Any], t.Any]) -> t.Any:
+    """Return the one value that the nodes have, None where none has any."""
+    by_node = values.get(name) or {}
+    found: t.Dict[str, t.List[str]] = {}
+    for node, value in by_node.items():
+        found.setdefault(repr(parse(f"{name} of {node}", value)), []).append(node)
+    if len(found) > 1:
+        said = ", ".join(f"{by_node[some[0]]!r} for {_few(some)}" for some in found.values())
+        raise InputError(
+            f"{name}: nodes of one roll-out disagree: {said}",
+            hint=f"give {name} once for all of them, in the group's variables or with -e",
+        )
+    return parse(name, next(iter(by_node.values()))) if by_node else None
+
+
+def _few(nodes: t.Sequence[str]) -> str:
+    more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+    return ", ".join(nodes[:3]) + more
+
+
+def _serial(name: str, value: t.Any) -> Sizes:
+    sizes = value if isinstance(value, (list, tuple)) else [value]
+    if not sizes:
+        raise InputError.of(name, value, "a number of nodes, a percentage, or a list of these")
+    return [_size(name, one) for one in sizes]
+
+
+def _unavailable(name: str, value: t.Any) -> t.Union[int, str]:
+    return _size(name, value)
+
+
+def _size(name: str, value: t.Any) -> t.Union[int, str]:
+    """Return a number of nodes from 1 on, or a percentage as text."""
+    number, sign = _number(value)
+    if number is None or number < 1 or not number.is_integer() or (sign and number > 100):
+        raise InputError.of(name, value, "a number from 1 on, or a percentage from 1% to 100%")
+    return f"{int(number)}%" if sign else int(number)
+
+
+def _fail_percentage(name: str, value: t.Any) -> float:
+    number, _sign = _number(value)
+    if number is None or not 0 <= number <= 100:
+        raise InputError.of(name, value, "a percentage from 0 to 100")
+    return number
+
+
+def _number(value: t.Any) -> t.Tuple[t.Optional[float], bool]:
+    """Return a number that may be text, and whether a percent sign follows it; no number where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None, False
+    text = str(value).strip()
+    sign = text.endswith("%")
+    try:
+        return float(text[:-1] if sign else text), sign
+    except ValueError:
+        return None, sign
+
+
+def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[str] = ()) -> str:
+    """Say why no other batch may begin, nothing where one may; ``batch`` is the one that would."""
+    gone = [name for name, one in nodes.items() if _is_gone(name, one, batch)]
+    if not gone:
+        return ""
+    said = f"{len(gone)} of {len(nodes)} nodes failed ({_few(gone)})"
+    if limits.max_unavailable is None and limits.max_fail_percentage is None:
+        return f"{said}, and neither {UNAVAILABLE} nor {FAIL_PERCENTAGE} allows for any"
+    most = _most(limits.max_unavailable, len(nodes))
+    if most is not None and len(gone) >= most:
+        return f"{said}, and {UNAVAILABLE} is {limits.max_unavailable}"
+    for one in _batches(nodes):
+        share = 100 * len(set(gone) & set(one)) / len(one)
+        if limits.max_fail_percentage is not None and share > limits.max_fail_percentage:
+            allowed = f"{limits.max_fail_percentage:g}"
+            return f"{said}, {share:.0f} % of a batch, and {FAIL_PERCENTAGE} is {allowed}"
+    return ""
+
+
+def _is_gone(name: str, node: Node, batch: t.Collection[str]) -> bool:
+    """Tell whether a node failed, or was lost in the middle of its change."""
+    return node.state == FAILED or (node.state == BEGUN and name not in batch)
+
+
+def _batches(nodes: t.Mapping[str, Node]) -> t.List[t.Tuple[str, ...]]:
+    return sorted({one.batch for one in nodes.values() if one.batch})
+
+
+def _most(limit: t.Union[int, str, None], count: int) -> t.Optional[int]:
+    if isinstance(limit, str):
+        return max(1, count * int(limit[:-1]) // 100)
+    return limit
