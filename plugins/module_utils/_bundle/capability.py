@@ -22,7 +22,7 @@ from .collection import Collection
 from .machine import engines, pip, tarball
 from .manifest import LINK, LIST, SUMS, File, Manifest
 from .plan import Observed, plan
-from .values import wanted
+from .state import wanted
 
 # The folder of the wheels of each list.
 LISTS = {"requirements": "wheels", "webhook_requirements": "webhook-wheels"}

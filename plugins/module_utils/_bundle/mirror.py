@@ -12,8 +12,8 @@ from .._driver.branches import Version
 from .._driver.components.packages import cuda, dcgm
 from .._driver.distributions import SUPPORTED, Distribution
 from .._driver.names import Names, Offer, Wanted
-from .._runtime.common import CRIO, DOCKER, PODMAN
 from .._runtime.containerd import CONTAINERD
+from .._runtime.state import CRIO, DOCKER, PODMAN
 from .._software.toolkit.plan import ALL as TOOLKIT
 
 KERNEL = "<kernel>"

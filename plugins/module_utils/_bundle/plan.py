@@ -11,7 +11,7 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.steps import Plan, Step
 from .manifest import Files, Manifest, differences, extra
-from .values import Desired
+from .state import Desired
 
 NAMED = 5  # of files that differ
 AGAIN = "fetch the bundle again from where it was made, and use nothing of this one"

@@ -24,9 +24,7 @@ from .._machine.units import failure, systemctl
 from .._node.machine.facts import environment
 from .._node.machine.mps import mps_daemons
 from .._node.machine.recorded import existing
-from .deployment import LABELS_UNIT, UNIT, Observed, Service, plan, serving
-from .desired import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
-from .machine import dra, registration, sole
+from .machine import dra, instance_lock, registration
 from .machine.checking import check_config
 from .machine.environment import complete, damage, replacing
 from .machine.packages import VENV, Packages
@@ -34,10 +32,12 @@ from .machine.python import find, missing, wheels
 from .machine.release import checked, fill, linked, publish, retract
 from .machine.rollback import Rollback, tries
 from .machine.status import STATUS, told
+from .plan import LABELS_UNIT, UNIT, Observed, Service, plan, serving
 from .python import Missing
 from .registration import KUBELET, warning
 from .registration import missing as missing_registration
 from .resources import count
+from .state import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
 
 # What the daemon keeps for the next process of its own.
 KEPT = (
@@ -106,7 +106,7 @@ class DevicePluginCapability:
             manager=self._service(mps_units.UNIT),
             mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
             removal=packages.removal() if desired.state == "absent" else None,
-            pod=sole.pod(host),
+            pod=instance_lock.pod(host),
             **dra.observe(host, desired, self._service),
         )
         self._first = self._first or observed

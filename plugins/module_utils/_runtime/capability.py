@@ -14,13 +14,13 @@ from .._base.steps import Plan, Step
 from .._base.text.masking import excerpts, masked_text
 from .._machine.host import Host
 from .._machine.own_files import OwnFiles
-from . import ended
-from .common import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
 from .edits import Change
 from .imports import DROP_IN, EARLIER_DROP_INS
 from .machine.engine import Runtime
 from .machine.engines import choose
 from .machine.record import RECORD, File, Records, Written
+from .restart import NEVER, WHEN_IDLE, listed
+from .state import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
 
 OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
 LIVE_RESTORE = (
@@ -146,7 +146,7 @@ class RuntimeCapability:
         changed = self._records.changed(runtime, read)
         down = runtime.down() if self._present else ""
         state = State(runtime, view, path, found, stale, stale_live, changed=changed, down=down)
-        asks = state.restarts() and self._restart == ended.WHEN_IDLE
+        asks = state.restarts() and self._restart == WHEN_IDLE
         return state._replace(ended=runtime.ended(path)) if asks else state
 
     def _known(self, runtime: Runtime, path: str, records: t.Mapping[str, Written]) -> Wanted:
@@ -228,7 +228,7 @@ class RuntimeCapability:
 
     def _waits(self, state: State) -> bool:
         """Tell whether a restart is left to somebody else, or to a later run."""
-        return self._restart == ended.NEVER or bool(state.ended)
+        return self._restart == NEVER or bool(state.ended)
 
     def _deferred(self, state: Observed) -> t.List[State]:
         return [one for one in state.states if one.restarts() and self._waits(one)]
@@ -239,7 +239,7 @@ class RuntimeCapability:
             return f"{unit} has to be restarted before what was set holds. Next step: restart it"
         return (
             f"{unit} has to be restarted before what was set holds, and that would end "
-            f"{ended.listed(state.ended)}. Next step: run again once they have ended, or with restart=always"
+            f"{listed(state.ended)}. Next step: run again once they have ended, or with restart=always"
             f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
         )
 

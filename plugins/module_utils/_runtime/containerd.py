@@ -11,8 +11,8 @@ from __future__ import annotations
 import typing as t
 
 from .._base.errors import NodeError
-from .common import CDI, Kind, Version, Wanted, version_text
 from .edits import Change, lookup
+from .state import CDI, Kind, Version, Wanted, version_text
 
 # Debian 12 has 1.6.20 and nothing newer in its backports (deb.debian.org, November 2026), Debian 13 has 1.7.24.
 NEWER = (

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .common import CDI, CRIO, SPEC_DIRS, Wanted
 from .edits import Change, lookup
+from .state import CDI, CRIO, SPEC_DIRS, Wanted
 
 DEFAULT_RUNTIMES = ("crun", "runc")  # one of them is the default one where no file names one
 INHERITED = (

@@ -9,8 +9,8 @@ import fnmatch
 import posixpath
 import typing as t
 
-from .common import Version
 from .edits import Config
+from .state import Version
 
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
 DROP_IN = "zz-gpu-node.toml"  # read last: what is read later wins

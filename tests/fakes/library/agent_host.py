@@ -13,18 +13,15 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
-    LABELS_UNIT,
-    UNIT,
-)
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import LABELS_UNIT, UNIT
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     SETTINGS,
     UNITS,
     env_variables,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.fakes import FakeHost

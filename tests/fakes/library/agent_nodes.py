@@ -9,13 +9,13 @@ import dataclasses
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     LABELS_UNIT,
     UNIT,
     Observed,
     Service,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     UNITS,
     Desired,

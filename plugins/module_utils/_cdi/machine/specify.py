@@ -15,8 +15,8 @@ from .. import lost
 from .. import specification as cdi
 from ..boot import Options
 from ..capabilities import chosen, draws
+from ..conflicts import rivals
 from ..generated import NVIDIA_CTK, arguments, check_program, parse, unchecked
-from ..rivals import rivals
 from ..rules import HOOK_PROGRAMS, check
 from .driver_files import DriverFiles
 

@@ -13,7 +13,7 @@ import typing as t
 from ..._base.dra.names import DEVICE_PLUGIN
 from ..._base.dra.versions import OLDEST, RECOMMENDED, parse, refusal
 from ..._base.dra.versions import text as shown
-from ..._runtime.common import CDI
+from ..._runtime.state import CDI
 from .problems import Problem
 
 VARIABLE = "gpu_nodes_allocation"

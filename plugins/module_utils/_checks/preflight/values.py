@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.text.json_data import is_whole
 from ..._cdi.specification import resolved
-from ..._runtime.common import SPEC_DIRS
+from ..._runtime.state import SPEC_DIRS
 from .problems import Problem
 
 Values = t.Mapping[str, t.Any]

@@ -14,9 +14,9 @@ from ..._base.dra.allocation import owners_in
 from ..._base.errors import InputError, NodeError
 from ..._base.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
 from ..._base.steps import Plan, Step
-from ..._device_plugin.desired import CONFIG
 from ..._device_plugin.machine.dra import status
 from ..._device_plugin.machine.status import ask
+from ..._device_plugin.state import CONFIG
 from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, within

@@ -11,8 +11,8 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._machine.host import Host
 from .. import held
-from ..desired import Desired
 from ..failures import of_check_config
+from ..state import Desired
 
 SOURCE = "standard input"  # as the program calls it
 

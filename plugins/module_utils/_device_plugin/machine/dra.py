@@ -20,9 +20,9 @@ from ..._machine.units import systemctl
 from ..._node.users import handover
 from ..._node.users.allocated import Devices
 from ..._node.users.machine import allocated
-from ..deployment import Service
-from ..desired import CONFIG, DRA_SETTINGS, UNITS, Desired
+from ..plan import Service
 from ..registration import KUBELET
+from ..state import CONFIG, DRA_SETTINGS, UNITS, Desired
 
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
 FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes

@@ -9,7 +9,7 @@ import time
 import typing as t
 
 from .. import registration
-from ..deployment import Observed
+from ..plan import Observed
 
 
 def wait(

@@ -15,8 +15,8 @@ from ..._base.services import mps as mps_units
 from ..._base.steps import Step
 from ..._base.text import json_data
 from ..._machine.host import Host
-from ..deployment import UNIT, Observed, serving
-from ..desired import UNITS, Desired
+from ..plan import UNIT, Observed, serving
+from ..state import UNITS, Desired
 
 MANAGER, DRA = f"{UNITS}/{mps_units.UNIT}", f"{UNITS}/{DRA_UNIT}"
 

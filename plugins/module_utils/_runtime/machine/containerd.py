@@ -11,9 +11,9 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from .. import common, containerd, imports
-from ..common import Unfit, Version, View, Wanted, about_default, has_cdi
+from .. import containerd, imports
 from ..edits import Change, Config, lookup
+from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
 from .engine import Runtime, Texts
 
 TRIAL = "/run/gpu-node/containerd-trial"
@@ -196,10 +196,10 @@ class K3s(Containerd):
         name, folder = self.kind.name, posixpath.dirname(self.kind.config_path)
         base = "config.toml" if form == 2 else "config-v3.toml"
         raise NodeError(
-            f"{name} needs {common.describe(view.changes())}, and {self.kind.config_path} is regenerated "
+            f"{name} needs {describe(view.changes())}, and {self.kind.config_path} is regenerated "
             "at each of its starts",
-            cause=f"a drop-in file takes containerd {common.version_text(imports.MERGES)} or later "
-            f"(this is {common.version_text(view.version)}) and "
+            cause=f"a drop-in file takes containerd {version_text(imports.MERGES)} or later "
+            f"(this is {version_text(view.version)}) and "
             f'a file that imports "{folder}/{base}.d/*.toml"',
             hint=f"upgrade {name}, or write {folder}/{base}.tmpl with these settings in it and "
             f"restart {name}",

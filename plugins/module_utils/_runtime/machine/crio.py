@@ -11,9 +11,9 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.visible_devices import TOOLKIT_CONFIG
-from .. import common, crio
-from ..common import CDI, View, Wanted, about_default, has_cdi
+from .. import crio
 from ..edits import Change, lookup
+from ..state import CDI, CRIO, View, Wanted, about_default, has_cdi
 from . import toml
 from .engine import Runtime, Texts
 
@@ -23,7 +23,7 @@ TRIAL = "/run/gpu-node/crio-trial"
 class Crio(Runtime):
     """CRI-O, which reads and merges a folder of drop-in files."""
 
-    kind = common.CRIO
+    kind = CRIO
 
     def view(self, path: str, wanted: Wanted) -> View:
         version = self._version()

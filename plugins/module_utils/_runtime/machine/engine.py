@@ -10,9 +10,9 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from .. import common, ended, json_text, toml_text
-from ..common import Version, View, Wanted, about_default, has_cdi
+from .. import json_text, restart, toml_text
 from ..edits import Change, Config, Removal, lookup
+from ..state import Kind, Version, View, Wanted, about_default, check_types, has_cdi, parse_version
 from . import toml
 
 Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by path; None: no file
@@ -22,7 +22,7 @@ CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, version 1
 class Runtime:
     """One container runtime of a ``kind``; ``unit`` is the one that runs it."""
 
-    kind: common.Kind
+    kind: Kind
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -78,14 +78,16 @@ class Runtime:
     def ended(self, path: str) -> t.Tuple[str, ...]:
         """Return the containers that a restart of the unit would end, by their names."""
         state = properties(self._host, self.unit, "ActiveState", "KillMode", "ControlGroup")
-        if state.get("ActiveState") != "active" or state.get("KillMode", "") in ended.SPARING:
+        if state.get("ActiveState") != "active" or state.get("KillMode", "") in restart.SPARING:
             return ()
         found = []
         for root in CGROUPS:
             pids = (
                 self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
             ).split()
-            found += [ended.watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids]
+            found += [
+                restart.watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids
+            ]
         return tuple(sorted({one for one in found if one}))
 
     def left_out(self, others: t.Container[str]) -> bool:
@@ -96,7 +98,7 @@ class Runtime:
         """Return the content of a file; NodeError names the line and what was expected."""
         config = toml.parse(text, path) if self.kind.toml else json_text.parse(text, path)
         line = toml_text.line if self.kind.toml else json_text.line
-        common.check_types(self.kind, config, lambda key: f"{path}, line {line(text, key)}")
+        check_types(self.kind, config, lambda key: f"{path}, line {line(text, key)}")
         return config
 
     def edit(
@@ -106,9 +108,7 @@ class Runtime:
         return (toml.edit if self.kind.toml else json_text.edit)(text, changes, removals)
 
     def _version(self) -> Version:
-        return common.parse_version(
-            self._host.run([self.kind.program, "--version"]).out, self.kind.name
-        )
+        return parse_version(self._host.run([self.kind.program, "--version"]).out, self.kind.name)
 
     @contextlib.contextmanager
     def _trial(

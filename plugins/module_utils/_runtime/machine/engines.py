@@ -9,8 +9,8 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from .. import common, ended
-from ..common import Version, View, Wanted, has_cdi
+from .. import restart
+from ..state import DOCKER, DOCKER_CHECKS, PODMAN, Version, View, Wanted, docker, has_cdi, podman
 from .containerd import Containerd, K3s, Rke2
 from .crio import Crio
 from .engine import Runtime, Texts
@@ -21,35 +21,35 @@ TRIAL = "/run/gpu-node/runtime-trial"
 class Docker(Runtime):
     """Docker's daemon."""
 
-    kind = common.DOCKER
+    kind = DOCKER
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        return common.docker(self.parse(self._host.read(path) or "", path), version)
+        return docker(self.parse(self._host.read(path) or "", path), version)
 
     def ended(self, path: str) -> t.Tuple[str, ...]:
         # It is the daemon that ends them: what it does is what it was started or reloaded with.
         if properties(self._host, self.unit, "ActiveState").get("ActiveState") != "active":
             return ()
-        socket = ended.docker_socket(self.parse(self._host.read(path) or "", path))
+        socket = restart.docker_socket(self.parse(self._host.read(path) or "", path))
         info = self._host.ask(socket, "/info")
-        return ended.docker_names(info, self._host.ask(socket, "/containers/json"))
+        return restart.docker_names(info, self._host.ask(socket, "/containers/json"))
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]
-        if text is not None and view.version >= common.DOCKER_CHECKS:
+        if text is not None and view.version >= DOCKER_CHECKS:
             name = f"{TRIAL}/daemon.json"
             with self._trial(TRIAL, {name: text}, {path: name}):
                 self._host.run([self.kind.program, "--validate", "--config-file", name])
-        return common.docker(self.parse(text or "", path), view.version)
+        return docker(self.parse(text or "", path), view.version)
 
 
 class Podman(Runtime):
     """podman, which has no daemon and reads CDI specifications by itself."""
 
-    kind = common.PODMAN
+    kind = PODMAN
 
     def view(self, path: str, wanted: Wanted) -> View:
-        warnings = common.podman(wanted)
+        warnings = podman(wanted)
         version = self._version()
         has_cdi(self.kind, version, wanted)
         return View(version, warnings=warnings)

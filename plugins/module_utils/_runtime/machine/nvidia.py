@@ -9,8 +9,8 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host
-from ..common import Wanted
 from ..nvidia import HOOKS, PROGRAM, runs_nvidia
+from ..state import Wanted
 from .engines import choose
 from .record import Records
 

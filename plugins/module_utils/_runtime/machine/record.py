@@ -12,7 +12,7 @@ import typing as t
 from ..._base.errors import readable
 from ..._machine.host import Host, properties
 from .. import edits
-from ..common import describe
+from ..state import describe
 from .engine import Runtime
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"

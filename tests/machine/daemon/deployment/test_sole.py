@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from gpu_plugin._shared._device_plugin.sole import FILE
+from gpu_plugin._shared._device_plugin.instance_lock import FILE
 
 from tests.fakes.daemon.running import GPU
 from tests.support.processes import opened

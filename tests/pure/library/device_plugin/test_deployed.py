@@ -16,13 +16,13 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin import (
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import UNIT
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.rollback import (
     Kept,
     parse,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import UNIT
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.agent_host import (

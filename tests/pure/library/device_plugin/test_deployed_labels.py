@@ -10,8 +10,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import LABELS_UNIT
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import LABELS_UNIT
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     CONFIGS,
     SETTINGS,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     UNIT,
     Service,
     plan,
     serving,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG
 from hypothesis import given
 from hypothesis import strategies as st
 

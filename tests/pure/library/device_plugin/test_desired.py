@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     CONFIGS,
     Desired,

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import Owners, owners_in
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     LABELS_UNIT,
     UNIT,
     Observed,
     Service,
     plan,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     UNITS,
     Desired,

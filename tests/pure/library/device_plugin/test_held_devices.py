@@ -13,10 +13,10 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import serving
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import serving
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.registration import KUBELET
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG
 
 from tests.fakes.library.agent_host import AgentHost, deploy, parameters
 

@@ -9,14 +9,14 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     LABELS_UNIT,
     UNIT,
     Observed,
     Service,
     plan,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     CONFIGS,
     SETTINGS,

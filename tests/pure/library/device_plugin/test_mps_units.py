@@ -19,13 +19,13 @@ from ansible_collections.gpu.node.plugins.module_utils._base.services.mps import
     left,
     state_file,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     UNIT,
     Service,
     plan,
     serving,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import Desired
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import Desired
 
 from tests.fakes.library.agent_nodes import (
     MPS_UNIT,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin import registration
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import plan
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import plan
 
 from tests.fakes.library.agent_nodes import PREFIX, RUNNING, STATUS, WANTED, actions, seen
 

@@ -10,12 +10,6 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import (
-    UNIT,
-    Observed,
-    Service,
-)
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIG, UNITS
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.rollback import (
     MANAGER,
     Kept,
@@ -23,6 +17,12 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.ro
     proven,
     render,
 )
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
+    UNIT,
+    Observed,
+    Service,
+)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG, UNITS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.deployment import plan
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import plan
 
 from tests.fakes.library.agent_nodes import FRESH, PREFIX, RUNNING, WANTED, seen
 

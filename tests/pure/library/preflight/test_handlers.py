@@ -9,9 +9,9 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._runtime.common import View
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._runtime.nvidia import runs_nvidia
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import View
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, Look, node

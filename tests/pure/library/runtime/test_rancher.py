@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
-from ansible_collections.gpu.node.plugins.module_utils._runtime.common import Kind
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Kind
 
 from tests.fakes.library.runtime_host import NEW, OLD, RuntimeHost, capability, converge
 

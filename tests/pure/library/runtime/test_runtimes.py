@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._runtime import (
-    common,
-    containerd,
-    crio,
-    imports,
-)
-from ansible_collections.gpu.node.plugins.module_utils._runtime.common import (
+from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd, crio, imports
+from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
+    CRIO,
+    DOCKER,
+    PODMAN,
     View,
     Wanted,
     describe,
+    docker,
     has_cdi,
     parse_version,
+    podman,
 )
-from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,9 +55,9 @@ def test_version_that_is_not_told_is_an_error() -> None:
     ("kind", "last_without", "first_with"),
     [
         (containerd.CONTAINERD, (1, 6, 33), (1, 7, 0)),
-        (common.DOCKER, (24, 0, 9), (25, 0, 0)),
-        (common.CRIO, (1, 22, 5), (1, 23, 0)),
-        (common.PODMAN, (4, 0, 3), (4, 1, 0)),
+        (DOCKER, (24, 0, 9), (25, 0, 0)),
+        (CRIO, (1, 22, 5), (1, 23, 0)),
+        (PODMAN, (4, 0, 3), (4, 1, 0)),
     ],
 )
 def test_runtime_without_cdi_is_refused_where_it_is_needed(
@@ -190,19 +190,19 @@ def test_changes_made_leave_nothing_to_change(enabled: Any, dirs: list[str]) -> 
     ],
 )
 def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, paths: Any) -> None:
-    effective = common.docker(config, version)
-    settings = common.DOCKER.settings(effective, Wanted(), True)
+    effective = docker(config, version)
+    settings = DOCKER.settings(effective, Wanted(), True)
     view = View(version, effective=effective, settings=tuple(settings))
     assert [path for path, _value in view.changes()] == paths
 
 
 def test_docker_gets_a_handler_without_options() -> None:
-    assert common.DOCKER.settings({}, CLASS, False) == [
+    assert DOCKER.settings({}, CLASS, False) == [
         (("runtimes", "nvidia", "path"), PATH),
         (("runtimes", "nvidia", "runtimeType"), None),
         (("runtimes", "nvidia", "options"), None),
     ]
-    assert common.DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
+    assert DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
 
 
 def test_crio_needs_nothing_for_cdi() -> None:
@@ -211,11 +211,11 @@ def test_crio_needs_nothing_for_cdi() -> None:
         View(
             (),
             effective=effective,
-            settings=tuple(common.CRIO.settings(effective, Wanted(), True)),
+            settings=tuple(CRIO.settings(effective, Wanted(), True)),
         ).changes()
         == []
     )
-    assert common.CRIO.settings({}, DEFAULT, False) == [
+    assert CRIO.settings({}, DEFAULT, False) == [
         (("runtimes", "nvidia", "runtime_path"), PATH),
         (("default_runtime",), "nvidia"),
     ]
@@ -223,9 +223,9 @@ def test_crio_needs_nothing_for_cdi() -> None:
 
 def test_podman_has_no_handler() -> None:
     with pytest.raises(InputError, match="cdi for podman"):
-        common.podman(CLASS)
-    assert common.podman(Wanted()) == ()
-    assert "/opt/cdi" in common.podman(Wanted(spec_dirs=("/opt/cdi",)))[0]
+        podman(CLASS)
+    assert podman(Wanted()) == ()
+    assert "/opt/cdi" in podman(Wanted(spec_dirs=("/opt/cdi",)))[0]
 
 
 def test_lookup_of_what_is_not_there() -> None:

@@ -28,8 +28,8 @@ from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_b
 from ansible_collections.gpu.node.plugins.module_utils._mig import label
 from ansible_collections.gpu.node.plugins.module_utils._mig.config import select, wanted
 from ansible_collections.gpu.node.plugins.module_utils._mig.plan import idle_servers
-from ansible_collections.gpu.node.plugins.module_utils._runtime import common as runtime
 from ansible_collections.gpu.node.plugins.module_utils._runtime import edits, json_text
+from ansible_collections.gpu.node.plugins.module_utils._runtime import state as runtime
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit import plan as toolkit
 
 from tests.fakes.library.gpu_values import gpu

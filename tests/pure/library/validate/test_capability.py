@@ -24,7 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capabili
     ValidateCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import SETTINGS
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import SETTINGS
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 from tests.fakes.clock import Clock

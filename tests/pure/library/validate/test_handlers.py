@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import runtimes
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import (
-    CONFIG as WRITTEN,
-)
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.desired import CONFIGS, HEADER
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG as WRITTEN
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIGS, HEADER
 
 from tests.fakes.library.nodes_to_validate import failures, node
 from tests.fakes.library.runtime_host import RuntimeHost

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from .._shared._device_plugin import sole
+from .._shared._device_plugin import instance_lock
 from . import logs
 
 PATIENCE: Final = 3.0  # seconds for one that is about to end
@@ -29,9 +29,11 @@ def lock(folder: Path, environment: Mapping[str, str], seconds: float = PATIENCE
 
     Where there can be no such file, as on a full disk, there is no lock: to serve counts for more.
     """
-    path, pod = folder / sole.FILE, "KUBERNETES_SERVICE_HOST" in environment
+    path, pod = folder / instance_lock.FILE, "KUBERNETES_SERVICE_HOST" in environment
     service = "INVOCATION_ID" in environment
-    holder = sole.holder(socket.gethostname(), pod=pod, service=service, process=os.getpid())
+    holder = instance_lock.holder(
+        socket.gethostname(), pod=pod, service=service, process=os.getpid()
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -58,5 +60,5 @@ def _take(descriptor: int, seconds: float, *, pod: bool) -> None:
         except (BlockingIOError, PermissionError):
             if time.monotonic() >= deadline:
                 text = os.pread(descriptor, 256, 0).decode(errors="replace")
-                raise sole.refusal(text, pod=pod) from None
+                raise instance_lock.refusal(text, pod=pod) from None
             time.sleep(LOOK)

@@ -13,19 +13,20 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ...._base import space, visible_devices
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
+from ...._device_plugin import instance_lock as beside
 from ...._device_plugin import python as pythons
-from ...._device_plugin import sole as beside
-from ...._device_plugin.desired import CONFIG
-from ...._device_plugin.machine import python, sole
+from ...._device_plugin.machine import python
+from ...._device_plugin.machine.instance_lock import pod as pod_of
+from ...._device_plugin.state import CONFIG
 from ...._machine.host import Host
 from ...._machine.nvml.calls import pynvml
 from ...._machine.room import Room
 from ...._node.machine.facts import library_versions, loaded_driver
 from ...._runtime.capability import RuntimeCapability
-from ...._runtime.common import CDI, Wanted
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
 from ...._runtime.nvidia import refusal
+from ...._runtime.state import CDI, Wanted
 from .. import dra
 from .. import node as needs
 from ..node import Need
@@ -78,7 +79,7 @@ def _makes_environment(host: Host, values: Values, params: Params) -> bool:
 
 def _beside(host: Host, room: Room) -> t.List[Problem]:
     """Return what serves the GPUs already: this device plugin in a pod, or one of somebody else."""
-    pod = sole.pod(host)
+    pod = pod_of(host)
     return [Problem.of(beside.refusal(pod, pod=False))] if pod else list(others.plugins(host, room))
 
 

@@ -13,15 +13,15 @@ from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
 from ...._base.visible_devices import by_handler_alone
 from ...._cdi import boot as cdi_boot
-from ...._device_plugin.desired import CONFIG
+from ...._device_plugin.state import CONFIG
 from ...._machine.host import Host
-from ...._runtime.common import SPEC_DIRS, View, Wanted
 from ...._runtime.edits import lookup
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import choose
 from ...._runtime.machine.record import Records, Written
 from ...._runtime.nvidia import refusal
+from ...._runtime.state import SPEC_DIRS, View, Wanted
 from ..cdi import Runtime as Found
 
 AGAIN = "run the role gpu.node.container_runtime"

@@ -13,8 +13,8 @@ from ...._base.errors import NodeError
 from ...._base.services.driver import SERVICE
 from ...._base.services.mig import UNIT as MIG_UNIT
 from ...._cdi import boot as cdi_boot
-from ...._device_plugin.deployment import LABELS_UNIT, UNIT
-from ...._device_plugin.desired import SETTINGS
+from ...._device_plugin.plan import LABELS_UNIT, UNIT
+from ...._device_plugin.state import SETTINGS
 from ...._driver.capability import RECORD as DRIVER
 from ...._driver.state import Record
 from ...._machine.host import Host

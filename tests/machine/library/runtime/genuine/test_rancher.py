@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
-from ansible_collections.gpu.node.plugins.module_utils._runtime.common import Kind
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Kind
 
 from tests.fakes.runtime.genuine_runtimes import NEWEST, WRAPPER, GenuineRuntimes, converge, planned
 

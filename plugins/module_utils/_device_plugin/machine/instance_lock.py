@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..._machine.host import Host
-from ..sole import LOCK, is_pod
+from ..instance_lock import LOCK, is_pod
 
 
 def pod(host: Host) -> str:

@@ -15,10 +15,10 @@ from .._base.services import mps as mps_units
 from .._base.steps import Plan, Step
 from .._node.users import handover
 from .._node.users.busy import refuse_if_busy
-from . import held, registration, sole
-from .desired import CONFIG, CONFIGS, DRA_SETTINGS, SETTINGS, UNITS, Desired, env_variables
+from . import held, instance_lock, registration
 from .python import NOTHING, Missing
 from .python import steps as python_steps
+from .state import CONFIG, CONFIGS, DRA_SETTINGS, SETTINGS, UNITS, Desired, env_variables
 
 UNIT = "gpu-device-plugin.service"
 LABELS_UNIT = "gpu-node-labels.service"
@@ -200,7 +200,7 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
 def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
     handover.refuse(desired.owners.allocation, observed.held)
     if observed.pod:
-        raise sole.refusal(observed.pod, pod=False)
+        raise instance_lock.refusal(observed.pod, pod=False)
     configs, status, why = _configs(observed, desired), observed.status, ""
     made = any(step.action == "release" for step in release)
     if made or any(step.params["path"] == desired.config_file for step in configs):

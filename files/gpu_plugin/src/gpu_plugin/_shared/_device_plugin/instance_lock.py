@@ -1,0 +1,1 @@
+../../../../../../plugins/module_utils/_device_plugin/instance_lock.py
