@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 READ = """
 import json
-from gpu_plugin._shared._nvml import readings as topology
+from gpu_plugin._shared._machine.nvml import readings as topology
 from gpu_plugin._shared._machine.nvml.real import open_nvml
 with open_nvml() as nvml:
     gpus = nvml.gpus()[0]

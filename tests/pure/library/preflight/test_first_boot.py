@@ -20,7 +20,7 @@ from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import FakeRoom
 
 STATUS = ("cloud-init", "status", "--long")
-RUNNING = "status: running\ndetail: DataSourceNoCloud\n"  # as in _host/test_cloud_init.py
+RUNNING = "status: running\ndetail: DataSourceNoCloud\n"
 VERSION = "containerd github.com/containerd/containerd 1.7.24 x"
 
 

@@ -47,7 +47,7 @@ def suse(place: Path) -> Any:
 def family(path: str) -> str:
     """Return the family whose file it is, empty where it is none's."""
     edge = next((EDGES[one] for one in EDGES if path.endswith(one)), "")
-    return edge or path.partition("/driver/families/")[2].removesuffix(".py").partition("/")[0]
+    return edge or path.partition("/_driver/families/")[2].removesuffix(".py").partition("/")[0]
 
 
 @pytest.mark.parametrize(
