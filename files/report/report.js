@@ -16,7 +16,7 @@ function tiles() {
     ["drivers", t.drivers_to_update, "", "Drivers to update",
       t.drivers_to_update ? `${t.outdated_drivers} unsupported, ${t.vulnerable_drivers} below a fix` : "", "warn"],
     ["reboot", t.pending_reboots, "", "Pending reboots", "", "warn"],
-    ["absent", t.unreachable + t.failed, "", "Not looked at", t.unreachable + t.failed ? `${t.unreachable} unreachable, ${t.failed} failed` : "", "bad"],
+    ["absent", t.unreachable + t.failed, "", "No data", t.unreachable + t.failed ? `${t.unreachable} unreachable, ${t.failed} failed` : "", "bad"],
   ];
   if (t.in_a_change) rows.push(["changing", t.in_a_change, "", "In a change", "begun and not ended", "warn"]);
   for (const [key, number, of, label, note, level] of rows) {

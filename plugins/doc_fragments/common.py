@@ -18,7 +18,7 @@ options:
     type: dict
     default: {}
   components:
-    description: The parts of the bring-up that are to come.
+    description: The components of the bring-up that are to come.
     type: list
     elements: str
     choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
@@ -44,7 +44,7 @@ options:
     type: dict
     default: {}
   components:
-    description: The parts of the bring-up that are to come.
+    description: The components of the bring-up that are to come.
     type: list
     elements: str
     choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
@@ -67,7 +67,7 @@ options:
       digest: {description: What names it., type: str, default: ""}
       units: {description: "Texts of its units, by their names.", type: dict}
   parts:
-    description: Which of the parts are planned. Left out, all that are wanted.
+    description: Which of the components are planned. Left out, all that are wanted.
     type: list
     elements: str
     choices: [environment, driver, toolkit, runtime, mig, cdi, device_plugin, dcgm]
@@ -79,7 +79,7 @@ options:
     default: false
   status:
     description:
-      - Whether RV(status) is told too, for a report on the node, which takes a good part of a second.
+      - Whether RV(status) is told too, for a report on the node, which takes some tenths of a second.
     type: bool
     default: false
 """
@@ -87,7 +87,7 @@ options:
     GPU_INFO = r"""
 options:
   allocated:
-    description: Whether to ask the kubelet too, which takes a good part of a second.
+    description: Whether to ask the kubelet too, which takes some tenths of a second.
     type: bool
     default: false
   cloud_init_timeout:

@@ -70,14 +70,14 @@ options:
   restart:
     description:
       - Whether a runtime that has to be restarted is named in RV(restart_required), for the caller to restart it, where
-        that ends containers. It does with Docker, unless C(live-restore) is on in the daemon that runs, and with a unit
+        that ends containers. It does with Docker, unless C(live-restore) is on in the running dockerd, and with a unit
         of another runtime whose C(KillMode) was changed. Otherwise containers of containerd, k3s, RKE2, CRI-O and
         podman go on.
       - With V(when_idle), such a runtime is named in RV(restart_deferred) instead, with its containers in
         RV(blocked_by) and in a warning. The file is written, and a run that finds no containers any more asks for the
         restart.
       - With V(never), that goes for every runtime that has to be restarted.
-      - With V(always), containers are not looked at.
+      - With V(always), containers are not considered.
     type: str
     choices: [never, when_idle, always]
     default: when_idle

@@ -23,7 +23,7 @@ options:
   version:
     description:
       - The version, such as V(1.20.1), or a package version.
-      - Without it, a safe version that is there stays, and otherwise the newest is taken that the sources offer.
+      - Without it, a safe version that is there stays, and otherwise the newest in the sources is taken.
     type: str
     default: ""
   parts:

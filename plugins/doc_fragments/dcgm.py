@@ -21,7 +21,7 @@ options:
   version:
     description:
       - The version, such as V(4.5.2), or a package version.
-      - Without it, what is installed stays, and otherwise the newest is taken that the sources offer.
+      - Without it, what is installed stays, and otherwise the newest in the sources is taken.
     type: str
     default: ""
   cuda:

@@ -15,7 +15,7 @@ options:
   state:
     description:
       - V(installed) makes the environment alone, which the other modules use too.
-      - V(stopped) stops the service, also at boot, and the MPS daemons, and keeps everything.
+      - V(stopped) stops the service, also at boot, and the MPS control daemons, and keeps everything.
       - Neither that nor V(absent) ends clients of MPS, unless the configuration says so with C(onBusy=terminate).
       - V(absent) removes all that this module makes, and the packages of the distribution that it installed for virtual
         environments, unless others need them by now.
@@ -39,12 +39,12 @@ options:
     type: path
   install_python:
     description:
-      - Where the node has no Python of 3.10 to 3.14, whether the newest that its repositories offer is installed beside
-        the system's own. RHEL 8 and 9, Amazon Linux 2023 and SLES 15 have such packages, Debian and Ubuntu have not.
+      - Where the node has no Python of 3.10 to 3.14, whether the newest in its repositories is installed beside the
+        system's own. RHEL 8 and 9, Amazon Linux 2023 and SLES 15 have such packages, Debian and Ubuntu have not.
       - It stays with O(state=absent), as Ansible may have found it by then and be using it itself.
     type: bool
     default: false
-  config: {description: "The daemon's configuration, in the device plugin's v1 schema.", type: dict}
+  config: {description: "The device plugin's configuration, in the v1 schema of NVIDIA's.", type: dict}
   configs:
     description:
       - Configurations by name. The one that the node's label C(nvidia.com/device-plugin.config) names is used, and
@@ -98,7 +98,7 @@ options:
             set up, and answered, also where O(labels.output) is V(off).
         type: bool
         default: false
-  wait_timeout: {description: Seconds to wait for the daemon and the kubelet., type: int, default: 60}
+  wait_timeout: {description: Seconds to wait for the device plugin and the kubelet., type: int, default: 60}
   lock_timeout:
     description: Seconds to wait for another package manager, where the node's Python makes no virtual environments.
     type: int
@@ -158,7 +158,7 @@ options:
     choices: [device_plugin, dra, both]
     default: device_plugin
   package:
-    description: The daemon's source tree on the controller. Needed for O(state=installed) and O(state=started).
+    description: The device plugin's source tree on the controller. Needed for O(state=installed) and O(state=started).
     type: path
   prefix: {description: Where the environment is made., type: path, default: /opt/gpu-node}
   require_kubelet:

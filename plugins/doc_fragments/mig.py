@@ -15,7 +15,7 @@ options:
   state:
     description:
       - V(absent) gives each GPU back the MIG mode and the instances, at their places, that it had before the first
-        change, and removes what makes a layout again at boot. O(config) and O(selected) are not looked at.
+        change, and removes what makes a layout again at boot. O(config) and O(selected) are ignored.
       - A GPU that was never changed is left alone. So is one on which somebody else has made instances since, with a
         warning that names them.
     type: str
@@ -38,7 +38,7 @@ options:
     default: ""
   on_busy:
     description:
-      - What to do about a GPU where a process is in the way, or a pod that was given what would go.
+      - What to do about a GPU that a process uses, or a pod that was given what would go.
       - V(fail) changes nothing on any GPU. V(skip) leaves out the GPUs concerned, with a warning. V(wait) waits for
         O(wait_timeout) before the first change, and then fails.
       - There is no going on under a process, as M(gpu.node.nvidia_driver) has it. The driver destroys nothing that a

@@ -15,7 +15,7 @@ options:
   state:
     description:
       - V(absent) removes what earlier runs have added, and only that. What they have changed or removed of a driver of
-        others is put back at the version that it had, where it is still offered.
+        others is put back at the version that it had, where it is still available.
       - An added package that others have come to depend on stays. When one of the driver's own packages is needed so,
         the module says by whom and changes nothing.
       - A loaded driver stays loaded until the node is rebooted.
@@ -35,7 +35,7 @@ options:
       - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
         the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
       - V(runfile) runs NVIDIA's own installer, on any distribution, where no package of the driver is installed. It
-        installs no part of a desktop, and registers the kernel modules with DKMS where that is there.
+        installs nothing of a desktop, and registers the kernel modules with DKMS where that is there.
       - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is of
         O(version) and O(kernel_modules), and that its libraries are there and of the same version.
     type: str
@@ -108,7 +108,7 @@ options:
       - The file for O(source=runfile). O(version) must be the exact version that it has.
       - It is copied to a place where only root can change it, checked, run, and removed.
       - V(absent) has C(nvidia-uninstall) remove what it brought, where this module ran it.
-      - O(components) and O(hold) say nothing of it. It brings no fabric manager, and the persistence daemon without a
+      - O(components) and O(hold) say nothing of it. It brings no fabric manager, and C(nvidia-persistenced) without a
         unit, so O(persistence) does what it says only where the node has one.
     type: dict
     suboptions:
@@ -117,7 +117,7 @@ options:
   version:
     description:
       - A package version, an upstream version such as V(580.95.05), or a branch such as V(580).
-      - What is installed stays when it fits. Otherwise the newest that fits and that the sources offer is installed.
+      - What is installed stays when it fits. Otherwise the newest in the sources that fits is installed.
       - A branch that runs none of the node's GPUs is refused, such as one after 580 for Volta and older GPUs, or one
         before 570 for Blackwell. One that runs only some of them is taken with a warning.
       - Empty fits every version that runs the GPUs, and then no newer one is installed than apt itself would choose. In
@@ -127,7 +127,7 @@ options:
   kernel_modules:
     description:
       - The type of the kernel modules, open or proprietary.
-      - In Ubuntu they come prebuilt and signed where Ubuntu offers them for the running kernel, else from DKMS.
+      - In Ubuntu they come prebuilt and signed where Ubuntu has them for the running kernel, else from DKMS.
       - V(auto) takes the one that the GPUs need. Where they run with both, it keeps the one that is installed, else
         takes the open one. What somebody else has installed is exchanged only where a type is named here.
       - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
@@ -163,7 +163,7 @@ options:
       - A component that no source has is refused. One that is no longer named goes again, where this module has added
         it.
       - Names of packages may stand beside these names. Package names alone replace what computing needs.
-      - Kernel modules, their firmware, and C(libnvidia-cfg1) for the persistence daemon come by themselves.
+      - Kernel modules, their firmware, and C(libnvidia-cfg1) for C(nvidia-persistenced) come by themselves.
     type: list
     elements: str
     default: []
@@ -215,17 +215,17 @@ options:
   reload:
     description:
       - Whether to reload the kernel modules when they differ from the installed ones.
-      - V(when_idle) does so where no process has a GPU open, the persistence daemon and the fabric manager aside, which
-        are restarted. The device plugin counts as such a process. Otherwise C(reboot_required) says who is in the way.
-        So does a pod that was given a GPU, unless O(on_allocated=ignore).
+      - V(when_idle) does so where no process has a GPU open, C(nvidia-persistenced) and the fabric manager aside, which
+        are restarted. The device plugin counts as such a process. Otherwise C(reboot_required) says who blocks it. So
+        does a pod that was given a GPU, unless O(on_allocated=ignore).
     type: str
     choices: [never, when_idle]
     default: never
   on_busy:
     description:
       - What to do where a driver that is loaded would be replaced, in version or type, or removed, while a process has
-        a GPU open or a pod was given one. NVIDIA's persistence daemon and fabric manager do not count.
-      - V(fail) changes nothing, and names who is in the way and how each is stopped. V(wait) waits for O(wait_timeout)
+        a GPU open or a pod was given one. C(nvidia-persistenced) and NVIDIA's fabric manager do not count.
+      - V(fail) changes nothing, and names who uses GPUs and how each is stopped. V(wait) waits for O(wait_timeout)
         before the first change. V(proceed) goes on, with a warning. What runs then may fail, and the modules are not
         reloaded. Processes are never ended.
       - A first installation is never refused, and neither is what takes nothing, such as holds, device nodes, services,
@@ -241,12 +241,12 @@ options:
     default: 600
   persistence:
     description:
-      - Enable the persistence daemon, and start it once the driver is loaded.
+      - Enable C(nvidia-persistenced), and start it once the driver is loaded.
     type: bool
     default: true
   manage_sources:
     description:
-      - Where the packages are not offered, enable the components that have them, contrib, non-free and
+      - Where the packages are not available, enable the components that have them, contrib, non-free and
         non-free-firmware in Debian, restricted and multiverse in Ubuntu.
       - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own sources.
         No other file is touched. Elsewhere no repository is added.

@@ -27,7 +27,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - How many seconds to look again where all that fails may be on its way, such as a registration with the kubelet.
+      - How many seconds to check again where all that fails may be under way, such as a registration with the kubelet.
     type: int
     default: 15
   driver_version:
@@ -40,8 +40,8 @@ options:
     default: ""
   components:
     description:
-      - The parts that the node must have. Checks of other parts are skipped.
-      - An empty list, or one with all of them, stands for the parts that are set up on the node.
+      - The components that the node must have. Checks of others are skipped.
+      - An empty list, or one with all of them, stands for the components that are set up on the node.
     type: list
     elements: str
     choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
@@ -59,7 +59,7 @@ options:
     default: false
   change:
     description:
-      - The change of a node in service that this validation is a part of, by its playbook's name. Another one that has
+      - The change of a node in service that this validation belongs to, by its playbook's name. Another one that has
         begun on the node and has not ended is a check that fails.
     type: str
     default: ""

@@ -25,7 +25,7 @@ description:
     and the restart. It is empty where an edit changed nothing in effect. RV(reload_required) names those for which a
     reload is enough, which is Docker when it gets a handler or another default.
 notes:
-  - podman has no daemon and reads CDI specifications by itself. There is nothing to write, and no handler.
+  - podman is daemonless and reads CDI specifications by itself. There is nothing to write, and no handler.
   - Options on Docker's command line are not read.
 requirements:
   - For CDI, containerd 1.7, Docker 25, CRI-O 1.23 or podman 4.1.

@@ -16,10 +16,10 @@ description:
     waits until it serves the node's GPUs and the kubelet has accepted every resource.
   - Runs the DRA driver beside it where O(allocation) gives it GPUs.
   - A release is made beside the one in use and switched to in one step. What a killed run left is started over.
-  - The new release's own parser judges the configuration before anything changes. Where the daemon served and does not
-    become ready with what is new, the release, the configuration and the unit from before are restored; the module
-    fails with what the daemon said, and with RV(rolled_back).
-  - The daemon's package is packed on the controller and sent only where the node does not have this release yet.
+  - The new release's own parser judges the configuration before anything changes. Where the device plugin served and
+    does not become ready with what is new, the release, the configuration and the unit from before are restored; the
+    module fails with what it said, and with RV(rolled_back).
+  - The device plugin's package is packed on the controller and sent only where the node does not have this release yet.
   - Of its libraries, only the wheels are installed that the C(requirements.txt) of O(package) lists by their SHA-256,
     wherever they come from. Nothing is built on the node, and pip's configuration there is not obeyed.
 extends_documentation_fragment:
@@ -28,7 +28,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Run the daemon
+- name: Run the device plugin
   gpu.node.device_plugin:
     package: "{{ role_path }}/../../files/gpu_plugin"
     config:
@@ -58,7 +58,7 @@ release:
   type: str
 rolled_back:
   description: Whether what ran before was restored and serves, after what is new did not become ready.
-  returned: when the daemon does not become ready, and there was something to restore
+  returned: when the device plugin does not become ready, and there was something to restore
   type: bool
 resources:
   description: The resources that are served, each with its number of devices and whether the kubelet has accepted it.
@@ -69,7 +69,7 @@ registration_missing:
   returned: success
   type: str
 labels_left:
-  description: Why labels of the node could not be removed, as the daemon reports it.
+  description: Why labels of the node could not be removed, as the node labels service reports it.
   returned: when labels were to be removed and the API did not do it
   type: str
 steps:

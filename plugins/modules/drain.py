@@ -111,7 +111,7 @@ left:
       description: Whether it may have GPUs open without having asked for any, as a DCGM exporter does.
       type: bool
 blocked:
-  description: The pods that are in the way of the drain, and the words of the API server where it forbids an eviction.
+  description: The pods that block the drain, and the words of the API server where it forbids an eviction.
   returned: always
   type: list
   elements: dict

@@ -140,7 +140,7 @@ steps:
   type: list
   elements: dict
 blocked_by:
-  description: The processes that are in the way, with pod, container or service, and the pods that were given what
+  description: The processes that block the change, with pod, container or service, and the pods that were given what
     would go.
   returned: always, but on failures for other reasons
   type: list
@@ -151,7 +151,7 @@ refused:
   returned: success, and where GPUs in use are why nothing was done
   type: bool
 nvml_available:
-  description: Whether the GPUs could be looked at. In check mode, where they could not, the layout is checked in form.
+  description: Whether the GPUs could be read. In check mode, where they could not, the layout is checked in form.
   returned: success
   type: bool
 nvml_error:

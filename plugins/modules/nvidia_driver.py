@@ -13,9 +13,9 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Installs the driver from the distribution's own packages, holds it at its version and loads it.
-  - All packages get one and the same version of the driver, the newest that the sources offer for all of them.
+  - All packages get one and the same version of the driver, the newest in the sources for all of them.
   - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
-    Where the sources offer none, this is reported.
+    Where the sources have none, this is reported.
   - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
     What needs a reboot is reported. A driver in use is neither replaced nor removed, unless O(on_busy) says so.
   - Remembers what it has added. What a killed run left behind is finished by the next one.
@@ -47,7 +47,7 @@ EXAMPLES = r"""
 - name: Install a driver that NVIDIA supports, or keep the one that is there
   gpu.node.nvidia_driver:
 
-- name: Install the driver that the distribution offers
+- name: Install the distribution's driver
   gpu.node.nvidia_driver:
     source: distribution
 
@@ -117,7 +117,7 @@ loaded_module_type:
   returned: success
   type: str
 newer_version:
-  description: The newest version of the installed branch that the sources offer, empty where that one is installed.
+  description: The newest version of the installed branch in the sources, empty where that one is installed.
   returned: success
   type: str
 support:
@@ -219,7 +219,7 @@ node:
       description: The state of its service, empty without NVSwitches.
       type: str
     gpu_users:
-      description: The processes that have a GPU open, with service, container or pod, the driver's own daemons aside.
+      description: The processes that have a GPU open, with service, container or pod, the driver's own services aside.
       type: list
       elements: str
 packages:

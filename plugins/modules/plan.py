@@ -2,19 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Look at a node once, and plan every part of its bring-up."""
+"""Observe a node once, and plan every component of its bring-up."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: plan
-short_description: Look at a node once, and plan every part of its bring-up
+short_description: Observe a node once, and plan every component of its bring-up
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Refuses what M(gpu.node.preflight) does. Then each part of the bring-up is planned by what its own module plans
+  - Refuses what M(gpu.node.preflight) does. Then each component of the bring-up is planned by what its own module plans
     with, in one process, against the variables of this collection's roles.
-  - Changes nothing. It never reports a change; RV(drift) names the parts that are not as declared.
+  - Changes nothing. It never reports a change; RV(drift) names the components that are not as declared.
   - Answers what M(gpu.node.gpu_info) does. A node without an NVIDIA GPU is not planned.
 extends_documentation_fragment:
   - gpu.node.attributes
@@ -39,28 +39,28 @@ gpu_info:
   returned: success
   type: dict
 drift:
-  description: The names of the parts that have steps.
+  description: The names of the components that have steps.
   returned: success
   type: list
   elements: str
   sample: [mig]
 calls:
   description:
-    - The names of the parts whose modules a run has to call, those that have something to do, to wait for or to refuse,
-      and those that a change of one before them may concern.
+    - The names of the components whose modules a run has to call, those that have something to do, to wait for or to
+      refuse, and those that a change of one before them may concern.
   returned: success
   type: list
   elements: str
   sample: [mig, cdi, device_plugin]
 parts:
-  description: The parts that are wanted, in their order.
+  description: The components that are wanted, in their order.
   returned: success
   type: list
   elements: dict
   contains:
     name:
       description: >-
-        The part, one of V(environment), V(driver), V(toolkit), V(runtime), V(mig), V(cdi), V(device_plugin) and
+        The component, one of V(environment), V(driver), V(toolkit), V(runtime), V(mig), V(cdi), V(device_plugin) and
         V(dcgm). The environment is that of the device plugin, which MIG and CDI need as well.
       type: str
     steps:
@@ -83,7 +83,7 @@ parts:
       type: list
       elements: str
     blocked_by:
-      description: Who is in the way.
+      description: Who blocks it.
       type: list
       elements: str
     error:
@@ -171,7 +171,7 @@ status:
       type: list
       elements: str
 problems:
-  description: What stands in the way.
+  description: What blocks the bring-up.
   returned: failure
   type: list
   elements: dict

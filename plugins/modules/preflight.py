@@ -44,7 +44,7 @@ gpu_info:
   returned: success
   type: dict
 problems:
-  description: What stands in the way.
+  description: What blocks the bring-up.
   returned: failure
   type: list
   elements: dict

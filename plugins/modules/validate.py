@@ -35,7 +35,7 @@ EXAMPLES = r"""
   gpu.node.validate:
     gpu_count: 8
 
-- name: Look without failing
+- name: Check without failing
   gpu.node.validate:
     fail: false
   register: node
@@ -101,7 +101,7 @@ lines:
   elements: str
   sample: ["passed: driver, GPUs", "skipped: MIG (no MIG layout is declared)"]
 seconds:
-  description: How long it took to look.
+  description: How long the checks took.
   returned: always
   type: float
   sample: 2.4

@@ -79,7 +79,7 @@ failure:
   returned: always
   type: str
 allocatable:
-  description: How many of each resource the node offers.
+  description: How many of each resource the node advertises.
   returned: always
   type: dict
   sample: {nvidia.com/gpu: 8}

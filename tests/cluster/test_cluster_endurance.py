@@ -150,7 +150,7 @@ def test_an_mps_daemon_is_killed(cluster: Cluster, rounds: MakeRounds) -> None:
         return int(state["daemon"]) if state["state"] == "ready" else 0
 
     again = "device is healthy again"
-    faults = rounds("an MPS daemon is killed", PLUGIN, lambda: served(cluster))
+    faults = rounds("an MPS control daemon is killed", PLUGIN, lambda: served(cluster))
     for _round in faults:
         before, said = ready(), logged(cluster, again)
         faults.recovers(

@@ -18,7 +18,7 @@ def exposed(server: str, *, verifies: bool) -> str:
     if (parts.scheme == "https" and verifies) or _is_here(parts.hostname or ""):
         return ""
     how = (
-        "a look at its certificate (insecure-skip-tls-verify)" if parts.scheme == "https" else "TLS"
+        "checking its certificate (insecure-skip-tls-verify)" if parts.scheme == "https" else "TLS"
     )
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return (

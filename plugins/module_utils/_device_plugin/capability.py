@@ -63,7 +63,7 @@ class DevicePluginCapability:
         checked_timeout(params["wait_timeout"], "wait_timeout")
         if params["state"] in ("installed", "started") and not params["digest"]:
             raise NodeError(
-                "package: the daemon's source tree is missing",
+                "package: the device plugin's source tree is missing",
                 hint="give its path on the controller in the option package",
             )
         self._desired = wanted(params)
@@ -159,7 +159,7 @@ class DevicePluginCapability:
             hint = "run the module through ansible, whose action plugin sends it"
             taken = wheels(self._host, state.python, state.missing.offered)
             raise NodeError(
-                "the daemon's package is not on the node", hint=hint, payload_needed=taken
+                "the device plugin's package is not on the node", hint=hint, payload_needed=taken
             )
         return found
 
@@ -301,7 +301,7 @@ class DevicePluginCapability:
             if time.monotonic() - start >= timeout:
                 raise failure(self._host, UNIT, f"after {timeout} s {serving(observed)}")
             if int(observed.daemon.properties.get("NRestarts") or 0) >= crashes:
-                raise failure(self._host, UNIT, "the daemon ends again and again")
+                raise failure(self._host, UNIT, "the device plugin ends again and again")
             self._await_news()
             observed = self.observe()
 
@@ -348,7 +348,7 @@ class DevicePluginCapability:
         while self._service(mps_units.UNIT).active:
             if time.monotonic() - start >= timeout:
                 raise NodeError(
-                    f"after {timeout} s the MPS daemons of {mps_units.names(daemons)} still run",
+                    f"after {timeout} s the MPS control daemons of {mps_units.names(daemons)} still run",
                     cause="clients came meanwhile, or have longer to end (drain in sharing.mps)",
                     hint="see gpu-plugin mps status on the node, end its clients, and run again",
                 )

@@ -10,7 +10,7 @@ import typing as t
 
 INDEX = (
     "give the role a package index (device_plugin_index_url) or a wheelhouse (device_plugin_wheelhouse);"
-    " what the daemon's requirements.txt does not list by its hash is not installed, nor is anything built"
+    " what the device plugin's requirements.txt does not list by its hash is not installed, nor is anything built"
 )
 # Tried with pip 23.2 and 26.3.
 AUTHORITY = (

@@ -96,18 +96,18 @@ def serving(observed: Observed) -> str:
     """Return why the daemon does not serve what it should, an empty text where it does."""
     status = observed.status
     if not observed.daemon.active:
-        return "the daemon is not running"
+        return "the device plugin is not running"
     if not status:
-        return "the daemon has not reported its state yet"
+        return "the device plugin has not reported its state yet"
     if status.get("config_sha256") != observed.config_digest:
         refused = status.get("config_problem")
         why = f", since it refuses the one on disk: {refused}" if refused else ""
-        return f"the daemon runs on another configuration{why}"
+        return f"the device plugin runs on another configuration{why}"
     if status.get("state") != "serving":
-        return f"the daemon's state is {status.get('state')}: {status.get('problem') or 'no reason given'}"
+        return f"the device plugin's state is {status.get('state')}: {status.get('problem') or 'no reason given'}"
     listed = frozenset([*status.get("gpu_uuids", ()), *status.get("mig_uuids", ())])
     if observed.devices is not None and listed != observed.devices:
-        return "the daemon has not noticed a change of the GPUs yet"
+        return "the device plugin has not noticed a change of the GPUs yet"
     late = registration.unregistered(status)
     if observed.kubelet and late:
         problem = status.get("registration_problem")
@@ -178,12 +178,12 @@ def _after(
 
 def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
     path = f"{prefix}/releases/{desired.digest}"
-    summary = f"install the daemon's environment as {path} and switch to it"
+    summary = f"install the device plugin's environment as {path} and switch to it"
     if observed.current == desired.digest and not observed.damage:
         summary = f"link {prefix}/bin and the command gpu-plugin to {path}"
         return [] if observed.linked else [Step("links", summary)]
     if observed.current == desired.digest:
-        summary = f"make the daemon's environment {path} anew: {observed.damage}"
+        summary = f"make the device plugin's environment {path} anew: {observed.damage}"
     steps: t.List[Step] = []
     if not observed.python:
         steps += python_steps(observed.missing, desired.python, install=desired.install_python)
@@ -213,7 +213,7 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
     if not any(step.action == "restart" for step in daemon):
         late = serving(observed)
         if late or any(step.action == "link" for step in configs):
-            summary = f": {late}" if late else " until the daemon follows its configuration"
+            summary = f": {late}" if late else " until the device plugin follows its configuration"
             daemon.append(Step("wait", f"wait{summary}"))
     labels = _labels(observed, desired, released=made)
     dra = _dra(observed, desired, why)
@@ -263,7 +263,7 @@ def _manager(observed: Observed, desired: Desired) -> t.List[Step]:
 
 
 def _configs(observed: Observed, desired: Desired) -> t.List[Step]:
-    steps = _write(desired.configs, observed, "config", ", checked by the daemon first")
+    steps = _write(desired.configs, observed, "config", ", checked by the device plugin first")
     default = desired.config_file
     if default != CONFIG and observed.link not in desired.configs:
         summary = f"let {CONFIG} lead to {default}, until the node's label is read"

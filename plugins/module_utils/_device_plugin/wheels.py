@@ -65,7 +65,7 @@ def refusal(listed: t.Mapping[str, Listed], file: str, sha256: str) -> str:
         return f"{file} is not the name of a wheel"
     package = listed.get(_normal(parts[0]))
     if package is None:
-        return f"{file} is of a package that the daemon does not need"
+        return f"{file} is of a package that the device plugin does not need"
     if sha256 in package.digests:
         return ""
     if parts[1] not in package.versions:

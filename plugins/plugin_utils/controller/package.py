@@ -106,7 +106,7 @@ def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Packag
     needed = ("pyproject.toml", "requirements.txt")
     if not root or not all(os.path.isfile(os.path.join(root, one)) for one in needed):
         raise AnsibleActionFail(
-            f"package: {root!r} is not valid: expected the daemon's source tree"
+            f"package: {root!r} is not valid: expected the device plugin's source tree"
         )
     found = collect(os.path.join(root, "src", "gpu_plugin"), "package/src/gpu_plugin")
     files = {name: path for name, path in found.items() if name.endswith(RUN)}

@@ -77,7 +77,7 @@ def offers(resources: Data) -> str:
     if not parts:
         return ""
     late = any(not one.get("registered", True) for one in resources.values())
-    words = " + ".join(parts) + f" device{'s' if gpus + migs > 1 else ''} offered"
+    words = " + ".join(parts) + f" device{'s' if gpus + migs > 1 else ''} advertised"
     return f"{words}, not registered with a kubelet yet" if late else words
 
 

@@ -31,7 +31,7 @@ def line(report: t.Mapping[str, t.Any]) -> str:
     found = report["totals"]
     absent = found["unreachable"] + found["failed"]
     words = f"{counted(found['nodes'], 'node')}, {found['drifted']} drifted"
-    return f"{words}, {absent} not looked at" if absent else words
+    return f"{words}, {absent} without data" if absent else words
 
 
 def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:

@@ -74,7 +74,7 @@ def _state(answer: Answer) -> str:
 
 
 def _problem(answer: Answer) -> str:
-    return str(answer.get("msg") or "the node was not looked at")
+    return str(answer.get("msg") or "the node was not read")
 
 
 def _driver(told: Answer, known: Answer) -> Json:

@@ -144,15 +144,15 @@ def test_a_change_in_service_does_not_begin_in_the_middle(one: Scene, task: str)
 @pytest.mark.parametrize(
     ("playbook", "task"),
     [
-        ("gpu_nodes", "Make the parts that the plan names"),
+        ("gpu_nodes", "Bring up the components that the plan names"),
         ("upgrade_driver", "Change the node"),
-        ("report", "Fail where the node could not be looked at"),
+        ("report", "Fail where the node could not be read"),
         ("validate", "Show what was found"),
         *(
             pytest.param(*one, marks=pytest.mark.long)
             for one in (
                 ("gpu_nodes", "Leave a node without a GPU alone"),
-                ("gpu_nodes", "Fail where a part would be refused"),
+                ("gpu_nodes", "Fail where a component would be refused"),
                 ("upgrade_driver", "Fail where the node does not answer"),
                 ("upgrade_driver", "See that a drain would not be refused"),
                 ("upgrade_driver", "Note that the node is done"),

@@ -44,7 +44,7 @@ def test_nodes_that_can_not_be_reached_are_in_the_report(tmp_path: Path) -> None
     assert "report: <b>away: " in done.stdout
     assert states(tmp_path) == {"<b>away": "unreachable", "here": "looked"}
     files = f"{tmp_path}/gpu-report.html, {tmp_path}/report.json"
-    assert f"{files}: 2 nodes, 0 drifted, 1 not looked at" in done.stdout
+    assert f"{files}: 2 nodes, 0 drifted, 1 without data" in done.stdout
     assert "changed=0" in done.stdout
     assert "changed=1" not in done.stdout
     assert "\\u003cb\\u003eaway" in (tmp_path / "gpu-report.html").read_text()

@@ -48,7 +48,7 @@ def test_a_release_that_does_not_start_is_taken_back(
     (failed,) = (result for _action, _task, result in second.results() if "rolled_back" in result)
     assert failed["rolled_back"] is True
     assert failed["release"] == before[0]
-    assert "the daemon ends again and again" in failed["msg"]
+    assert "the device plugin ends again and again" in failed["msg"]
     assert "this release has a flaw" in failed["cause"]
     assert state(node) == before
     assert not node.run("sh", "-c", "ls /opt/gpu-node/rollback.json 2>&1 | grep -v No", check=False)

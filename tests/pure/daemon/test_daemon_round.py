@@ -34,7 +34,7 @@ UUIDS = [f"GPU-{number}0000000-0000-0000-0000-000000000000" for number in (1, 2)
 NODE = inventory(*(GpuView(replace(gpu(n), uuid=uuid)) for n, uuid in enumerate(UUIDS)))
 GPU = "nvidia.com/gpu"
 MPS = "version: v1\nflags: {{mpsRoot: {}}}\nsharing: {{mps: {{resources: [{{name: gpu, replicas: 2}}]}}}}\n"
-STARTS = "its MPS daemon is about to start"
+STARTS = "its MPS control daemon is about to start"
 
 
 class Gpus:

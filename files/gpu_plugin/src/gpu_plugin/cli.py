@@ -29,13 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     return commands.parser(
         f"gpu-plugin {__version__}",
-        "Offer GPUs to a kubelet",
+        "Advertise GPUs to a kubelet",
         ("run", "advertise the node's GPUs to the kubelet", _run_options, _run),
         ("check-config", "check whether a configuration can be used", _check_options, _check),
         ("status", "show the node's devices, and who has them", _status_options, _status),
         ("health", "show which GPUs are unfit and why, and clear one", _health_options, _health),
         ("pods", "show which pods have which devices", _pods_options, _pods),
-        ("probe", "check that the daemon is alive, for a pod's probes", _probe_options, _probe),
+        ("probe", "check that the plugin is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
         ("mig-label", "apply the MIG layout that a label asks for", _label_options, _mig_label),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
@@ -50,7 +50,7 @@ def _check_options(check: argparse.ArgumentParser) -> None:
     text = "also check whether this node's devices allow it, and say which wait for pods"
     check.add_argument("--node", action="store_true", help=text)
     _pod_resources(check)
-    text = "where the daemon keeps what it knows of its devices (default: %(default)s)"
+    text = "where the device plugin keeps what it knows of its devices (default: %(default)s)"
     check.add_argument(
         "--state-directory", type=Path, default=STATE_DIRECTORY, metavar="DIR", help=text
     )
@@ -99,7 +99,7 @@ def _health_options(health: argparse.ArgumentParser) -> None:
         "clear", help="use a GPU again at once, whatever happened to it (root only)"
     )
     clear.add_argument("gpu", metavar="GPU", help="its index or UUID")
-    _seconds(clear, "--timeout", PATIENCE, "how long the daemon may take")
+    _seconds(clear, "--timeout", PATIENCE, "how long the device plugin may take")
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
@@ -169,7 +169,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--mps-managers",
         choices=("systemd", "own"),
         default="",
-        help="who runs the manager of MPS daemons (default: systemd, where it is the init)",
+        help="who runs the MPS manager (default: systemd, where it is the init)",
     )
     run.add_argument(
         "--state-directory",

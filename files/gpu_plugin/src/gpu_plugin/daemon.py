@@ -77,7 +77,7 @@ class Daemon(Process):
         self._telemetry = Telemetry(
             lambda: daemons_pages(observer, lambda: self._configuration.config.mps_root)
         )
-        self._reconcile = Chore("mps", "MPS daemons can't be looked after", self._mps.tick)
+        self._reconcile = Chore("mps", "MPS control daemons can't be looked after", self._mps.tick)
         self._advertise = Chore("devices", "devices can't be brought up to date", self._decide)
         self._register = Chore("kubelet", "the kubelet can't be served", self._manager.tick)
         self._chores = (

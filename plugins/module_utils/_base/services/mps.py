@@ -81,7 +81,7 @@ def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:
         )
     if not daemons:
         return []
-    return [Step("stop_mps", f"stop the MPS daemons of {names(daemons)}")]
+    return [Step("stop_mps", f"stop the MPS control daemons of {names(daemons)}")]
 
 
 def names(daemons: t.Sequence[Daemon]) -> str:

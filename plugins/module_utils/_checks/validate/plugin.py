@@ -93,7 +93,7 @@ def _allocatable(daemon: Daemon) -> Check:
         for name, count in sorted(known.items())
         if have.get(name, 0) != count
     ]
-    words = f"the kubelet can't allocate what the device plugin offers{because(differing)}"
+    words = f"the kubelet can't allocate what the device plugin advertises{because(differing)}"
     return judged(ALLOCATABLE, words if differing else "", f"restart the kubelet; {LOG}")
 
 

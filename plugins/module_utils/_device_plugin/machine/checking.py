@@ -30,5 +30,5 @@ def check_config(
         ours = path == desired.config_file
         where = "config" if ours else f"configs: {posixpath.basename(path)}"
         cause = of_check_config(done.err or done.out, SOURCE)
-        raise NodeError(f"{where}: the daemon refuses it", cause=cause, key=where)
+        raise NodeError(f"{where}: the device plugin refuses it", cause=cause, key=where)
     return held.expected(done.out)

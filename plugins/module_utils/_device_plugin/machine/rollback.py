@@ -135,7 +135,7 @@ class Rollback:
         raise NodeError(
             f"{error.message}; release {kept.release} with its configuration was restored and serves",
             cause=error.cause,
-            hint="fix what the daemon reported, then run again",
+            hint="fix what the device plugin reported, then run again",
             rolled_back=True,
             release=kept.release,
         ) from error

@@ -25,7 +25,7 @@ SHARES, WHOLE = 3, 1
 @pytest.mark.parametrize(
     ("who", "fault", "spared"),
     [
-        ("daemon", "an MPS daemon is killed", WHOLE),
+        ("daemon", "an MPS control daemon is killed", WHOLE),
         ("pid", "the MPS manager is killed", SHARES + WHOLE),
     ],
 )

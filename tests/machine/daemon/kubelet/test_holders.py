@@ -136,7 +136,7 @@ def test_a_damaged_record_is_none(
 ) -> None:
     (tmp_path / FILE).write_text(text)
     assert HolderWatch(tmp_path, tmp_path).holders.forms == {}
-    assert "in which forms devices were offered is not known" in capsys.readouterr().err
+    assert "in which forms devices were advertised is not known" in capsys.readouterr().err
 
 
 def test_devices_that_are_gone_for_good_are_forgotten_and_those_not_read_are_not(

@@ -70,7 +70,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "a wheel and the lists": (
         lambda p: forged(p, "wheels/evil-1-py3-none-any.whl", b"evil"),
-        "evil-1-py3-none-any.whl is of a package that the daemon does not need",
+        "evil-1-py3-none-any.whl is of a package that the device plugin does not need",
     ),
     "a source archive and the lists": (
         lambda p: forged(p, "wheels/tomlkit-0.15.2.tar.gz", b"evil"),

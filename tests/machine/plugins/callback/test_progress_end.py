@@ -99,7 +99,7 @@ def test_a_validated_node_says_with_v_what_it_offers(play: Play) -> None:
         of("told", answers(play, "validate", **CHECKS, summary="ready, 4 GPUs")),
     ]
     shown = play.run(plays, "-v", hosts=("valid", "told"))
-    assert "  valid: ready, 10 checks hold, 2 GPU + 12 MIG devices offered\n" in shown
+    assert "  valid: ready, 10 checks hold, 2 GPU + 12 MIG devices advertised\n" in shown
     assert "  told: ready, 4 GPUs\n" in shown
     assert "ready, " not in play.run(plays, hosts=("valid", "told"))
 

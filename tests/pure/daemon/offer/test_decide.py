@@ -29,7 +29,7 @@ NODE = inventory(
     )
 )
 SHARED = parse("sharing: {mps: {resources: [{name: gpu, replicas: 2, devices: ['0']}]}}")
-PROBLEMS = st.sampled_from(["", "its MPS daemon is about to start", "its limits change"])
+PROBLEMS = st.sampled_from(["", "its MPS control daemon is about to start", "its limits change"])
 
 
 def test_all_that_is_said_comes_with_what_is_offered() -> None:

@@ -276,7 +276,9 @@ def test_a_fault_of_an_instance_taints_that_one() -> None:
 
 
 def test_shares_that_nothing_enforces_are_tainted_and_whole_gpus_are_not() -> None:
-    found = devices(view(0), view(1), unenforced={"GPU-0": "the MPS daemon does not answer"})
+    found = devices(
+        view(0), view(1), unenforced={"GPU-0": "the MPS control daemon does not answer"}
+    )
     tainted = {name: one["taints"] for name, one in found.items() if "taints" in one}
     assert tainted == {"gpu-0-share": [{"key": "gpu.node/unenforced", "effect": "NoSchedule"}]}
 

@@ -196,7 +196,7 @@ def test_many_pods_are_summed_up(tmp_path: Path, capsys: Any) -> None:
 def test_what_is_not_looked_at_is_told(tmp_path: Path, capsys: Any) -> None:
     asked = pod(gpu=1)
     asked["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
-    assert "Not looked at: Pod/p: hostPort is not looked at" in _table(tmp_path, capsys, asked)
+    assert "Not considered: Pod/p: hostPort is not considered" in _table(tmp_path, capsys, asked)
 
 
 @pytest.mark.attack("terminal-escapes")

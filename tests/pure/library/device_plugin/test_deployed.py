@@ -74,7 +74,7 @@ def test_a_release_that_ends_again_and_again_is_not_waited_for(
     machine = AgentHost("r2")
     deploy(machine, "r1")
     machine.crashes = True
-    with pytest.raises(NodeError, match="the daemon ends again and again; release r1"):
+    with pytest.raises(NodeError, match="the device plugin ends again and again; release r1"):
         deploy(machine, "r2", 600)
     assert machine.current == "r1"
 
@@ -90,7 +90,7 @@ def test_a_configuration_that_does_not_become_ready_is_taken_back() -> None:
 
 def test_the_first_of_all_has_nothing_to_go_back_to() -> None:
     machine = AgentHost("r1")
-    with pytest.raises(NodeError, match="after 0 s the daemon's state is refused") as caught:
+    with pytest.raises(NodeError, match="after 0 s the device plugin's state is refused") as caught:
         deploy(machine, "r1")
     assert "rolled_back" not in caught.value.details
     assert machine.current == "r1"
@@ -113,7 +113,7 @@ def test_the_new_parser_refuses_before_anything_changes() -> None:
     machine = AgentHost()
     deploy(machine, "r1")
     before, pid = in_force(machine), machine.pid
-    with pytest.raises(NodeError, match="config: the daemon refuses it: r2 refuses"):
+    with pytest.raises(NodeError, match="config: the device plugin refuses it: r2 refuses"):
         deploy(machine, "r2", unknown=1)
     assert in_force(machine) == before
     assert machine.pid == pid
@@ -291,5 +291,7 @@ def test_an_end_that_takes_too_long_is_said() -> None:
     params = {**parameters("r1", 0), "state": "stopped"}
     found = DevicePluginCapability(machine, params, check_mode=False)
     (step,) = (one for one in found.plan(found.observe()).steps if one.action == "stop_mps")
-    with pytest.raises(NodeError, match="after 0 s the MPS daemons of GPU-1 still run: clients"):
+    with pytest.raises(
+        NodeError, match="after 0 s the MPS control daemons of GPU-1 still run: clients"
+    ):
         found.apply(step)

@@ -59,7 +59,7 @@ def test_a_plan_refuses_what_the_daemon_refuses() -> None:
     machine = AgentHost()
     deploy(machine, "r2")
     found = DevicePluginCapability(machine, parameters("r2", 0, unknown=1), check_mode=True)
-    with pytest.raises(NodeError, match="config: the daemon refuses it: r2 refuses"):
+    with pytest.raises(NodeError, match="config: the device plugin refuses it: r2 refuses"):
         found.plan(found.observe())
 
 

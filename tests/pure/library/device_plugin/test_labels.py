@@ -132,7 +132,7 @@ def test_configurations_are_there_before_the_daemon_starts() -> None:
     found = plan(FRESH, CHOOSES, PREFIX)
     configs = ["config default", "config many", "link config.yaml"]
     assert actions(found)[:5] == ["release", *configs, f"file {MPS_UNIT}"]
-    assert found.steps[1].summary == f"write {DEFAULT}, checked by the daemon first"
+    assert found.steps[1].summary == f"write {DEFAULT}, checked by the device plugin first"
     assert found.steps[2].params == {"path": MANY, "text": "b"}
 
 
@@ -149,7 +149,7 @@ def test_another_text_of_one_that_is_not_the_default_restarts_nothing() -> None:
 def test_a_link_that_leads_nowhere_is_corrected_and_the_daemon_waited_for() -> None:
     found = plan(choosing(f"{CONFIGS}/gone"), CHOOSES, PREFIX)
     assert actions(found) == ["link config.yaml", "wait"]
-    assert found.steps[1].summary == "wait until the daemon follows its configuration"
+    assert found.steps[1].summary == "wait until the device plugin follows its configuration"
 
 
 def test_without_configurations_the_file_is_its_own_again() -> None:

@@ -114,14 +114,14 @@ def test_devices_are_those_with_settings() -> None:
 
 
 def test_a_deployment_waits_for_daemons_but_not_for_clients() -> None:
-    starting = {"problem": "its MPS daemon is starting", "waits_for_clients": False}
+    starting = {"problem": "its MPS control daemon is starting", "waits_for_clients": False}
     busy = {
         "problem": "its limits change when its last client has ended",
         "waits_for_clients": True,
     }
     well = {"problem": None, "waits_for_clients": False}
     late = seen(status={**STATUS, "mps": {GPU: starting}})
-    assert serving(late) == f"MPS is not ready: {GPU}: its MPS daemon is starting"
+    assert serving(late) == f"MPS is not ready: {GPU}: its MPS control daemon is starting"
     assert actions(plan(late, WANTED, PREFIX)) == ["wait"]
     for one in (busy, well):
         assert serving(seen(status={**STATUS, "mps": {GPU: one}})) == ""

@@ -56,7 +56,7 @@ def kubeconfig(folder: Path, **cluster: Any) -> str:
             {"server": "http://me:hunter2@10.0.0.1:8080"},
             "http://10.0.0.1:8080 is asked without TLS",
         ),
-        ({"insecure-skip-tls-verify": True}, f"{SERVER} is asked without a look at its cert"),
+        ({"insecure-skip-tls-verify": True}, f"{SERVER} is asked without checking its cert"),
     ],
 )
 def test_a_server_that_anybody_on_the_way_can_stand_for_is_told(

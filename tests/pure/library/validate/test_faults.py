@@ -76,7 +76,7 @@ JSON = st.dictionaries(KEYS, st.none() | st.text() | st.integers() | st.lists(st
         (
             {"allocatable": {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.5gb": 1}},
             "allocatable",
-            "the kubelet can't allocate what the device plugin offers (nvidia.com/mig-1g.5gb: 1 of 2) -> "
+            "the kubelet can't allocate what the device plugin advertises (nvidia.com/mig-1g.5gb: 1 of 2) -> "
             f"restart the kubelet; {LOG}",
         ),
         (

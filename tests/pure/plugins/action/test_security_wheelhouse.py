@@ -65,7 +65,7 @@ def test_a_wheelhouse_of_listed_wheels_is_sent(package: Path, tmp_path: Path) ->
         (GENUINE, "has another content (sha256 "),
         (SDIST, "is not a wheel, and nothing is built on a node"),
         ("tomlkit-0.15.2.zip", "is not a wheel, and nothing is built on a node"),
-        (BUILD_TOOL, "is of a package that the daemon does not need"),
+        (BUILD_TOOL, "is of a package that the device plugin does not need"),
         ("tomlkit-0.15.3-py3-none-any.whl", "is not of the version that is listed, 0.15.2"),
         ("tomlkit.whl", "is not the name of a wheel"),
     ],
@@ -99,7 +99,7 @@ def test_each_refused_file_is_named_but_no_long_list(package: Path, tmp_path: Pa
 @pytest.mark.attack("wheel-replaced")
 def test_a_daemons_tree_without_its_list_is_refused(package: Path, tmp_path: Path) -> None:
     (package / "requirements.txt").unlink()
-    with pytest.raises(AnsibleActionFail, match="expected the daemon's source tree"):
+    with pytest.raises(AnsibleActionFail, match="expected the device plugin's source tree"):
         sent(package, folder(tmp_path, **{GENUINE: GOOD}))
 
 

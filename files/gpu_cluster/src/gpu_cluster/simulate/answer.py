@@ -76,7 +76,7 @@ def table(outcomes: Sequence[Outcome], warnings: Sequence[str], *, every: bool =
     lines = [*(_listed(outcomes) if listed else _summed(outcomes)), ""]
     lines.append(f"{running} running, {len(outcomes) - running} pending{_other(outcomes)}")
     lines += _pending(outcomes)
-    lines += [f"Not looked at: {one}" for one in dict.fromkeys(warnings)]
+    lines += [f"Not considered: {one}" for one in dict.fromkeys(warnings)]
     return "\n".join(map(printable, lines))
 
 

@@ -125,7 +125,7 @@ def fill(command: argparse.ArgumentParser) -> None:
         "--show-node",
         metavar="NAME",
         default="",
-        help="print how HAMi's settings of a node are written in the daemon's configuration, and exit",
+        help="print how HAMi's settings of a node are written in the device plugin's configuration, and exit",
     )
     command.set_defaults(command=_run)
 

@@ -26,7 +26,7 @@ from .xids import DISABLE, ENABLE, overrides
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 CDI: Final = ("cdi-annotations", "cdi-cri")
 MOST_NOTES: Final = 20
-NO_NVML: Final = "this daemon finds GPUs through NVML alone, so use auto or nvml"
+NO_NVML: Final = "this device plugin finds GPUs through NVML alone, so use auto or nvml"
 NO_GENERATOR: Final = (
     "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
 )
@@ -58,7 +58,7 @@ class Gfd:
     sleep: float | None = _key(
         "sleepInterval",
         "60s",
-        "how long to wait between two looks at the GPUs",
+        "how long to wait between two scans of the GPUs",
         may_be_whole=True,
         read=interval,
     )
@@ -186,7 +186,7 @@ class Config:
     mps_root: str = Key(
         "flags.mpsRoot",
         "",
-        "where the files of MPS daemons are on the host (default: /run/gpu-node/mps)",
+        "where the files of MPS control daemons are on the host (default: /run/gpu-node/mps)",
         read=_mps_root,
     ).field()
     xids: Overrides = field(default_factory=Overrides)

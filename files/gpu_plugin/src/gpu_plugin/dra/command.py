@@ -68,7 +68,7 @@ def fill(command: argparse.ArgumentParser) -> None:
         "--mps-managers",
         choices=("systemd", "own"),
         default="",
-        help="who runs the manager of MPS daemons (default: systemd, where it is the init)",
+        help="who runs the MPS manager (default: systemd, where it is the init)",
     )
     command.add_argument(
         "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"

@@ -60,7 +60,7 @@ class HolderWatch:
         self._now = Answer(())
         trouble = "it is not known which pods have which devices"
         self._ask = Chore("pods", trouble, self._look)
-        trouble = "it can't be kept in which forms devices are offered"
+        trouble = "it can't be kept in which forms devices are advertised"
         self._keep = Chore("forms", trouble, self._file.write)
         self.chores = (self._ask, self._keep)
         self._forms = kept(self._file.path)
@@ -128,5 +128,5 @@ def kept(path: Path) -> dict[str, Form]:
         data = read(path, (VERSION,))
         return load(data["forms"]) if data else {}
     except (StateUnusable, KeyError, TypeError, ValueError) as error:
-        logs.warning("in which forms devices were offered is not known", cause=error)
+        logs.warning("in which forms devices were advertised is not known", cause=error)
         return {}

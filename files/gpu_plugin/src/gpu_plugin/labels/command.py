@@ -126,7 +126,7 @@ def fill(command: argparse.ArgumentParser) -> None:
         type=float,
         default=LATE,
         metavar="SECONDS",
-        help="how long to wait for a look at the GPUs (default: %(default)s)",
+        help="how long to wait for a scan of the GPUs (default: %(default)s)",
     )
     for name, path, text in (*FILES, *MIG_FILES):
         command.add_argument(name, type=Path, default=path, metavar="FILE", help=text)

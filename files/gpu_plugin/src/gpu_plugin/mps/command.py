@@ -43,7 +43,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=os.environ.get(SILENT_VARIABLE) or "0",
         metavar="SECONDS",
-        help="start a daemon again that has been silent for so long, although its clients end then"
+        help="start a control daemon again that has been silent for so long, although its clients end then"
         f" (default: never; environment: {SILENT_VARIABLE})",
     )
     run.add_argument("--control", default=PROGRAM, metavar="PROGRAM", help="NVIDIA's program")
@@ -55,14 +55,14 @@ def fill(mps: argparse.ArgumentParser) -> None:
         type=float,
         default=os.environ.get(INTERVAL_VARIABLE) or "10",
         metavar="SECONDS",
-        help=f"how often to ask daemons (default: 10; environment: {INTERVAL_VARIABLE})",
+        help=f"how often to ask control daemons (default: 10; environment: {INTERVAL_VARIABLE})",
     )
     run.add_argument(
         "--patience",
         type=float,
         default=os.environ.get(PATIENCE_VARIABLE) or "5",
         metavar="SECONDS",
-        help="how long a daemon may take for an answer, and twice as long to begin"
+        help="how long a control daemon may take for an answer, and twice as long to begin"
         f" (default: 5; environment: {PATIENCE_VARIABLE})",
     )
     for name, seconds in HIDDEN.items():
@@ -72,7 +72,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="how long a daemon must be ready until its next end is no reason to wait longer",
+        help="how long a control daemon must be ready until its next end is no reason to wait longer",
     )
     run.add_argument(
         "--linger",
@@ -82,7 +82,7 @@ def fill(mps: argparse.ArgumentParser) -> None:
         help="how long to go on when no device is shared any more",
     )
     run.set_defaults(command=_run)
-    show = verbs.add_parser("status", help="show the daemons of all devices")
+    show = verbs.add_parser("status", help="show the control daemons of all devices")
     show.add_argument(
         "--root", type=Path, metavar="DIR", help="where their files are (default: where they say)"
     )

@@ -83,7 +83,9 @@ def locked(names: Names) -> Iterator[None]:
         raise NodeError(problem, hint=ROOTS_ALONE)
     if not Path(names.root).exists():  # who made it chose its mode
         folder(Path(names.root), 0o755)
-    with _lock(Path(f"{names.folder}.lock"), f"the MPS daemon of {names.device} has a manager"):
+    with _lock(
+        Path(f"{names.folder}.lock"), f"the MPS control daemon of {names.device} has a manager"
+    ):
         yield
 
 
@@ -91,7 +93,7 @@ def locked(names: Names) -> Iterator[None]:
 def the_manager(folder: Path) -> Iterator[None]:
     """Be the one manager of a node, which has its settings in a folder. NodeError: another one is."""
     _make(folder)
-    with _lock(folder / "manager.lock", f"the MPS daemons of {folder} have a manager"):
+    with _lock(folder / "manager.lock", f"the MPS control daemons of {folder} have a manager"):
         yield
 
 
@@ -220,7 +222,9 @@ def clean(names: Names) -> None:
 def mount_shm(names: Names, size: int) -> bool:
     """Mount the daemon's own shared memory, once. Returns whether it is there."""
     if os.geteuid() != 0:
-        logs.warning("no shared memory of its own, the daemon uses the node's", cause="not root")
+        logs.warning(
+            "no shared memory of its own, the control daemon uses the node's", cause="not root"
+        )
         return False
     path = Path(names.shm)
     folder(path, 0o1777)

@@ -48,7 +48,7 @@ class SettingsFolder:
                 return
             self._looked_at, found = changed, state.devices(self.path)
         except OSError as error:
-            logs.warning("the settings of MPS daemons can't be read", cause=error)
+            logs.warning("the settings of MPS control daemons can't be read", cause=error)
             return
         for device in {*self.settings, *self.versions} - found:
             self.settings.pop(device, None)

@@ -165,7 +165,11 @@ class Reconciler:
         if known != daemon:  # its clients are lost, also if nobody saw it away
             since = now
         self._served[device] = (daemon, since)
-        return Verdict("its MPS daemon ended and runs again") if now - since < BLIP else verdict
+        return (
+            Verdict("its MPS control daemon ended and runs again")
+            if now - since < BLIP
+            else verdict
+        )
 
     def _verdict(self, device: str, observed: Observed) -> Verdict:
         """Judge a device, if anything has changed: its limits are long to compare."""
@@ -202,5 +206,7 @@ class Reconciler:
 
     def _complain(self, device: str, path: Path, cause: str) -> None:
         if self._complaints.get(device) != cause:
-            logs.error("the settings of an MPS daemon can't be written", path=path, cause=cause)
+            logs.error(
+                "the settings of an MPS control daemon can't be written", path=path, cause=cause
+            )
         self._complaints[device] = cause

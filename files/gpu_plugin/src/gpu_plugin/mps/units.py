@@ -63,9 +63,7 @@ class Systemd:
         except Exception as error:  # the thread has to go on
             problem = str(error)
         if problem:
-            logs.error(
-                "systemd does not start the manager of MPS daemons", unit=UNIT, cause=problem
-            )
+            logs.error("systemd does not start the MPS manager", unit=UNIT, cause=problem)
 
     def close(self, manager: int) -> None:
         pass
@@ -97,7 +95,7 @@ class Children:
         try:
             self._child = subprocess.Popen(command, env=env, start_new_session=True)
         except OSError as error:
-            logs.error("can't start the manager of MPS daemons", cause=error)
+            logs.error("can't start the MPS manager", cause=error)
 
     def close(self, manager: int) -> None:
         """End all daemons, have compute modes given back, and wait for it."""
@@ -110,9 +108,7 @@ class Children:
         deadline = time.monotonic() + END_SECONDS
         while any(started(pid) == began for pid, began in living.items() if began):
             if time.monotonic() > deadline:
-                logs.warning(
-                    "the manager of MPS daemons still waits for clients", pids=list(living)
-                )
+                logs.warning("the MPS manager still waits for clients", pids=list(living))
                 return
             time.sleep(PAUSE)
 

@@ -24,13 +24,13 @@ class Verdict:
     other: bool = False
 
 
-KILLED = "its MPS daemon's manager was killed"
+KILLED = "its MPS manager was killed"
 
 
 def judge(offer: Offer | None, observed: Observed) -> Verdict:
     """Return the verdict about a device that is offered in shares, or no longer where it is None."""
     if observed.state is None:
-        return Verdict("its MPS daemon is about to start" if offer else "")
+        return Verdict("its MPS control daemon is about to start" if offer else "")
     state, clients = observed.state["state"], observed.state["clients"]
     waited_for = "its last client has" if clients == 1 else f"its {clients} clients have"
     if offer is None:
@@ -40,9 +40,9 @@ def judge(offer: Offer | None, observed: Observed) -> Verdict:
             return Verdict(f"it was shared by MPS, and {waited_for} not ended", busy=True)
         if state == FAILED and not observed.serving:
             return Verdict(f"it was shared by MPS: {observed.state['problem']}")
-        return Verdict("the MPS daemon that shared it is about to end")
+        return Verdict("the MPS control daemon that shared it is about to end")
     if state == STOPPING:
-        return Verdict("its MPS daemon is about to end")
+        return Verdict("its MPS control daemon is about to end")
     serving = observed.serving and state in (
         READY,
         FAILED,
@@ -56,12 +56,12 @@ def judge(offer: Offer | None, observed: Observed) -> Verdict:
     if not observed.alive:
         failed = state == FAILED and not observed.serving
         problem = observed.state["problem"]
-        return Verdict(f"its MPS daemon failed: {problem}" if failed else KILLED)
+        return Verdict(f"its MPS control daemon failed: {problem}" if failed else KILLED)
     if state == READY and not observed.serving:
-        return Verdict("its MPS daemon ended")
+        return Verdict("its MPS control daemon ended")
     if state != READY or not observed.state["limits"]["read_back"]:
         problem = observed.state["problem"]
-        return Verdict(f"its MPS daemon is {state}{f': {problem}' if problem else ''}")
+        return Verdict(f"its MPS control daemon is {state}{f': {problem}' if problem else ''}")
     return Verdict()
 
 
@@ -70,4 +70,4 @@ def _other(offer: Offer, observed: Observed) -> Verdict | None:
     suits = observed.suits(offer.settings)
     if suits and (observed.state is None or offer.agrees(observed.state)):
         return None
-    return Verdict("its MPS daemon restarts with other limits", other=suits)
+    return Verdict("its MPS control daemon restarts with other limits", other=suits)

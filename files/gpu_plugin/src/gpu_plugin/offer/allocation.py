@@ -129,7 +129,7 @@ def _mps(chosen: Sequence[Device]) -> Part:
     if len({one.uuid for one in chosen}) > 1:
         raise AllocationRefused(
             "MPS shares of several devices can't be given to one container",
-            cause="each device has an MPS daemon of its own, and a container can have one",
+            cause="each device has an MPS control daemon of its own, and a container can have one",
             hint="ask for shares that fit on one device, or for whole devices",
         )
     offer = shared[0].mps

@@ -93,7 +93,7 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
         health, named = HealthFile(path, Path("/")).known()
     except StateUnusable as error:
         raise NodeError(
-            str(error), hint=f"remove {path}: the daemon can't use it either, and starts over"
+            str(error), hint=f"remove {path}: the device plugin can't use it, and starts over"
         ) from error
     rows = []
     for one in health.standing():

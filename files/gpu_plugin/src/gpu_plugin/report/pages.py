@@ -44,7 +44,7 @@ def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
-    build = _gauge("build_info", "The daemon's version.", "version")
+    build = _gauge("build_info", "The device plugin's version.", "version")
     driver = _gauge("driver_info", "The driver's version, while it answers.", "version")
     config = _gauge("config_info", "The configuration in force, by its digest.", "sha256")
     refused = _gauge("config_refused", "Whether the configuration on disk can't be used.")
@@ -83,11 +83,13 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    state = _gauge("mps_state", "1 for the state of a device's MPS daemon.", "device", "state")
+    state = _gauge(
+        "mps_state", "1 for the state of a device's MPS control daemon.", "device", "state"
+    )
     replicas = _gauge("mps_replicas", "Shares of a device.", "device")
     servers = _gauge("mps_servers", "MPS servers of a device.", "device")
     clients = _gauge("mps_clients", "Clients of a device's MPS servers.", "device")
-    name, help_ = PREFIX + "mps_restarts", "Restarts of a device's MPS daemon."
+    name, help_ = PREFIX + "mps_restarts", "Restarts of a device's MPS control daemon."
     restarts = CounterMetricFamily(name, help_, labels=("device",))
     for one in daemons:
         device = [one["device"]]

@@ -40,8 +40,8 @@ def problem(path: Path, *, ready: bool) -> str:
     try:
         age = status.age(path)
     except OSError as error:
-        return f"{path}: {error.strerror}: the daemon has not started, or has ended"
+        return f"{path}: {error.strerror}: the device plugin has not started, or has ended"
     state = status.load(path)
     if state is None:
-        return f"{path}: the daemon that wrote it does not run"
+        return f"{path}: the device plugin that wrote it does not run"
     return (readiness if ready else health)(state, age)

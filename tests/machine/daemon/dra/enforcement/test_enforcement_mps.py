@@ -169,7 +169,9 @@ def test_daemon_that_does_not_come_is_an_error_that_leaves_nothing(
     broken.chmod(0o755)
     node.program = broken
     dra = enforce(patience=6)
-    with pytest.raises(RuntimeError, match=r"the MPS daemon of GPU-.* is not ready: .*status 7"):
+    with pytest.raises(
+        RuntimeError, match=r"the MPS control daemon of GPU-.* is not ready: .*status 7"
+    ):
         dra.ask("prepare", share(node.sim))
     assert not list(node.settings.glob("*.settings.json"))
     eventually(lambda: node.mode(0) == DEFAULT)

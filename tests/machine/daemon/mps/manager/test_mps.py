@@ -186,7 +186,7 @@ def test_second_manager_refuses_and_disturbs_nothing(mps: Mps) -> None:
     elsewhere = mps.folder / "elsewhere"
     shutil.copytree(mps.settings, elsewhere, ignore=shutil.ignore_patterns("manager.*"))
     third = mps.another(elsewhere)
-    told = f"the MPS daemon of {uuid} has a manager already: process {first.pid} holds"
+    told = f"the MPS control daemon of {uuid} has a manager already: process {first.pid} holds"
     eventually(lambda: told in mps.log.read_text())
     (elsewhere / f"{uuid}.settings.json").unlink()
     assert third.wait(LIMIT) == 0

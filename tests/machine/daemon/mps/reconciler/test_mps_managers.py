@@ -33,7 +33,7 @@ def test_systemd_is_asked_in_words_and_holds_nobody_up(
 
     def refused() -> bool:
         told.append(capsys.readouterr().err)
-        return "systemd does not start the manager of MPS daemons" in "".join(told)
+        return "systemd does not start the MPS manager" in "".join(told)
 
     eventually(refused)
     asked.close(os.getpid())

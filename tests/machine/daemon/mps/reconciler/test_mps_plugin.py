@@ -62,7 +62,7 @@ def test_healthy_only_with_the_limits_in_place(make_shared: MakeShared) -> None:
     assert state["limits"]["read_back"]["default_active_thread_percentage"] == "25.0"
     assert set(node.health(GPU)) == {*(f"{first}::{n}" for n in range(4)), second}
     assert (shared.mode(0), shared.mode(1)) == (EXCLUSIVE_PROCESS, DEFAULT)
-    assert "its MPS daemon is about to start" in node.logged()
+    assert "its MPS control daemon is about to start" in node.logged()
     well = {first: {"problem": None, "waits_for_clients": False}}
     eventually(lambda: node.status()["mps"], well)  # which is written after the kubelet is told
 

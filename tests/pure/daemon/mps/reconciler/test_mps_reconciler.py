@@ -21,7 +21,7 @@ from gpu_plugin.tools.state import started
 
 from tests.fakes.mps.mps_builders import NOBODY, OTHER, UUID, offer, state
 
-KILLED = "its MPS daemon's manager was killed"
+KILLED = "its MPS manager was killed"
 
 
 class Units:
@@ -106,7 +106,7 @@ def test_from_start_to_end(scene: Scene) -> None:
     scene.tell(one)
     scene.tell(other)
     assert scene.tick(0.1) == {}
-    assert scene.want(one) == {OTHER: "the MPS daemon that shared it is about to end"}
+    assert scene.want(one) == {OTHER: "the MPS control daemon that shared it is about to end"}
     assert not scene.file(OTHER).exists()
     (scene.root / f"{OTHER}.json").unlink()
     assert scene.tick(AGAIN) == {}
@@ -138,7 +138,7 @@ def test_a_manager_is_there_for_what_is_left(scene: Scene) -> None:
     one = scene.offer()
     scene.manager(UUID, pid=NOBODY)
     scene.tell(one, pid=NOBODY)
-    assert scene.want() == {UUID: "the MPS daemon that shared it is about to end"}
+    assert scene.want() == {UUID: "the MPS control daemon that shared it is about to end"}
     assert scene.units.starts == 1
     (scene.root / f"{UUID}.json").unlink()
     scene.manager()
@@ -171,7 +171,7 @@ def test_a_change_is_written_at_once_and_waits_for_clients(scene: Scene) -> None
     assert scene.reconciler.describe()[UUID]["waits_for_clients"] is True
     assert scene.written() == other.settings
     scene.tell(one)
-    assert scene.tick(0.5) == {UUID: "its MPS daemon restarts with other limits"}
+    assert scene.tick(0.5) == {UUID: "its MPS control daemon restarts with other limits"}
     scene.tell(other, daemon=os.getppid())
     scene.tick(0.5)
     assert scene.tick(BLIP) == {}
@@ -193,7 +193,7 @@ def test_terminate_is_not_forgotten_when_the_settings_are_gone(scene: Scene) -> 
     scene.manager(UUID)
     scene.tell(one, "ready", 3)
     for _again in range(2):
-        assert scene.want() == {UUID: "the MPS daemon that shared it is about to end"}
+        assert scene.want() == {UUID: "the MPS control daemon that shared it is about to end"}
         assert not scene.file().exists()
         scene.tick(AGAIN)
 
@@ -243,11 +243,11 @@ def test_a_daemon_that_was_soon_back_was_away(scene: Scene) -> None:
     scene.tell(one)
     assert scene.tick() == {}
     scene.tell(one, daemon=os.getppid())
-    assert scene.tick(0.1) == {UUID: "its MPS daemon ended and runs again"}
-    assert scene.tick(BLIP / 2) == {UUID: "its MPS daemon ended and runs again"}
+    assert scene.tick(0.1) == {UUID: "its MPS control daemon ended and runs again"}
+    assert scene.tick(BLIP / 2) == {UUID: "its MPS control daemon ended and runs again"}
     assert scene.tick(BLIP) == {}
     scene.tell(one, daemon=NOBODY)
-    assert scene.tick(0.1) == {UUID: "its MPS daemon ended"}
+    assert scene.tick(0.1) == {UUID: "its MPS control daemon ended"}
 
 
 @pytest.mark.parametrize("more", [{"pid": NOBODY}, {"began": "1"}], ids=["gone", "another"])
@@ -305,7 +305,7 @@ def test_a_device_that_became_another_one_is_looked_at_again(scene: Scene) -> No
     told = state(one)["limits"]
     scene.tell(one, limits={**told, "default": {"memory_mib": 7, "threads": 25.0}})
     before = scene.file().stat().st_ino
-    assert scene.tick(AGAIN) == {UUID: "its MPS daemon restarts with other limits"}
+    assert scene.tick(AGAIN) == {UUID: "its MPS control daemon restarts with other limits"}
     assert scene.file().stat().st_ino != before
 
 
@@ -315,7 +315,9 @@ def test_full_disk_is_said_once_and_tried_again(
     scene.settings.write_text("in the way")
     assert scene.want(scene.offer())
     scene.tick(AGAIN)
-    assert capsys.readouterr().err.count("the settings of an MPS daemon can't be written") == 1
+    assert (
+        capsys.readouterr().err.count("the settings of an MPS control daemon can't be written") == 1
+    )
     scene.settings.unlink()
     scene.tick()
     assert scene.written() == scene.offer().settings

@@ -10,34 +10,38 @@ from gpu_plugin.mps.verdict import Verdict, judge
 from tests.fakes.mps.mps_builders import offer, seen, state
 
 NOW, BEFORE = offer(), offer(replicas=2)
-RESTARTS = "its MPS daemon restarts with other limits"
+RESTARTS = "its MPS control daemon restarts with other limits"
 WAITS = "its limits change when its 2 clients have ended"
-KILLED = "its MPS daemon's manager was killed"
+KILLED = "its MPS manager was killed"
 CASES = {
     "all is well": (NOW, seen(NOW, state(NOW)), ""),
-    "nothing runs yet": (NOW, seen(None, None), "its MPS daemon is about to start"),
+    "nothing runs yet": (NOW, seen(None, None), "its MPS control daemon is about to start"),
     "it starts": (
         NOW,
         seen(NOW, {**state(NOW, "starting"), "limits": {"asked": {}, "default": {}}}),
-        "its MPS daemon is starting",
+        "its MPS control daemon is starting",
     ),
     "it failed": (
         NOW,
         seen(NOW, state(NOW, "failed", problem="no program"), serving=False),
-        "its MPS daemon is failed: no program",
+        "its MPS control daemon is failed: no program",
     ),
     "it is silent": (
         NOW,
         seen(NOW, state(NOW, "failed", clients=2, problem="no answer")),
-        "its MPS daemon is failed: no answer",
+        "its MPS control daemon is failed: no answer",
     ),
     "it failed, and its manager was killed": (
         NOW,
         seen(NOW, state(NOW, "failed", problem="no NVML"), alive=False, serving=False),
-        "its MPS daemon failed: no NVML",
+        "its MPS control daemon failed: no NVML",
     ),
     "its manager was killed": (NOW, seen(NOW, state(NOW), alive=False), KILLED),
-    "its manager hangs": (NOW, seen(NOW, state(NOW), serving=False), "its MPS daemon ended"),
+    "its manager hangs": (
+        NOW,
+        seen(NOW, state(NOW), serving=False),
+        "its MPS control daemon ended",
+    ),
     "others are asked for": (NOW, seen(NOW, state(BEFORE)), RESTARTS),
     "nobody knows what it runs with": (NOW, seen(NOW, {**state(NOW), "settings": {}}), RESTARTS),
     "another release started it": (
@@ -60,7 +64,7 @@ CASES = {
     "it is on its way": (
         NOW,
         seen(NOW, state(BEFORE, "stopping")),
-        "its MPS daemon is about to end",
+        "its MPS control daemon is about to end",
     ),
     "other users are asked for": (offer(multi_user=True), seen(NOW, state(NOW)), RESTARTS),
     "clients are there": (NOW, seen(BEFORE, state(BEFORE, clients=2)), WAITS),
@@ -72,7 +76,7 @@ CASES = {
     "no longer shared": (
         None,
         seen(NOW, state(NOW)),
-        "the MPS daemon that shared it is about to end",
+        "the MPS control daemon that shared it is about to end",
     ),
     "no longer shared, with clients": (
         None,
@@ -82,12 +86,12 @@ CASES = {
     "no longer shared, whatever they do": (
         None,
         seen(None, state(offer(on_busy="terminate"), clients=1)),
-        "the MPS daemon that shared it is about to end",
+        "the MPS control daemon that shared it is about to end",
     ),
     "no longer shared, after a crash": (
         None,
         seen(None, state(NOW), alive=False),
-        "the MPS daemon that shared it is about to end",
+        "the MPS control daemon that shared it is about to end",
     ),
     "no longer shared, and not all is given back": (
         None,

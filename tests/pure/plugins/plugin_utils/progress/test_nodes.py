@@ -68,7 +68,8 @@ def test_mig_layouts_are_shown_in_a_few_words(gpus: list[dict[str, object]], sho
 def test_what_no_kubelet_knows_is_not_called_ready() -> None:
     one = {"devices": 1, "registered": False}
     assert (
-        offers({"nvidia.com/gpu": one}) == "1 GPU device offered, not registered with a kubelet yet"
+        offers({"nvidia.com/gpu": one})
+        == "1 GPU device advertised, not registered with a kubelet yet"
     )
     assert offers({}) == ""
 

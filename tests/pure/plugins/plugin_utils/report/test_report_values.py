@@ -97,7 +97,7 @@ def test_what_is_wrong_is_counted_by_node() -> None:
     assert list(by_name) == list(nodes)
     assert by_name["away"]["state"] == "unreachable"
     assert by_name["refused"]["problem"] == nodes["refused"]["msg"]
-    assert by_name["skipped"]["problem"] == "the node was not looked at"
+    assert by_name["skipped"]["problem"] == "the node was not read"
     assert by_name["bad"]["unhealthy"] == ["GPU 1: XID 79 (GPU has fallen off the bus)"]
     assert by_name["bad"]["gpus"][1]["fault"].startswith("XID 79")
     assert by_name["past"]["driver"]["end_of_support"] == "2026-06-30"
@@ -189,7 +189,7 @@ def test_a_line_says_how_many_nodes_have_drifted() -> None:
     }
     assert fleet_report(["a", "b"], nodes, "looked", form="line") == "2 nodes, 1 drifted"
     nodes["c"] = {"looked": {"unreachable": True, "msg": "timed out"}}
-    assert fleet_report(["c"], nodes, "looked", form="line") == "1 node, 0 drifted, 1 not looked at"
+    assert fleet_report(["c"], nodes, "looked", form="line") == "1 node, 0 drifted, 1 without data"
 
 
 def test_a_form_that_is_not_known_is_refused() -> None:

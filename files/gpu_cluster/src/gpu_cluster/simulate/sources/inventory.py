@@ -121,7 +121,7 @@ def _plain(values: Json, where: str, name: str, devices: Devices, plugin: int) -
 def _config(data: Any, where: str) -> configuration.Config:
     """Return a node's configuration; it is the daemon's, under the same keys."""
     if not isinstance(data, Mapping):
-        raise InputError.of(where, data, "what the daemon's configuration file has")
+        raise InputError.of(where, data, "what the device plugin's configuration file has")
     text = yaml.safe_dump({"version": "v1", **data})
     return configuration.parse(text, where)
 

@@ -74,7 +74,7 @@ def _pods(
         shape, priority = needs.shape(manifest), _priority(manifest, priorities)
     except NodeError as error:
         problem = str(error)
-    state.warnings += [f"{owner}: {field} is not looked at" for field in shape.ignored]
+    state.warnings += [f"{owner}: {field} is not considered" for field in shape.ignored]
     if workload["kind"] == "DaemonSet":
         each = [
             (one.name, _on(shape, one.name)) for one in state.nodes if not unsuitable(shape, one)

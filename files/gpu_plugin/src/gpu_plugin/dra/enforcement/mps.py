@@ -88,7 +88,7 @@ class Mps:
             if not known:
                 self.unprepare(shares)
             raise NodeError(
-                f"the MPS daemon of {share.gpu_uuid} is not ready",
+                f"the MPS control daemon of {share.gpu_uuid} is not ready",
                 cause=why,
                 hint="the kubelet tries again; gpu-plugin mps status and gpu-mps.service's journal"
                 " tell more",
@@ -116,7 +116,7 @@ class Mps:
                     return
                 self._look()
             time.sleep(PAUSE)
-        logs.warning("a GPU's MPS daemon has not ended yet", gpu=uuid)
+        logs.warning("a GPU's MPS control daemon has not ended yet", gpu=uuid)
 
     def restore(self, live: Sequence[Share]) -> None:
         """Take up the daemons of these shares' GPUs; those that we had for others end.

@@ -42,7 +42,7 @@ def only(shares: Sequence[Share]) -> Share:
     where = f"of {gpus} GPUs" if gpus > 1 else "of one GPU"
     raise NodeError(
         f"{len(shares)} shares {where} can't be given to one claim under mps",
-        cause="each GPU has an MPS daemon of its own, and a container is the client of one, once",
+        cause="each GPU has an MPS control daemon of its own, and a container is the client of one, once",
         hint="ask for one share a claim and container, or set gpuNode.dra.enforcement to another one",
     )
 

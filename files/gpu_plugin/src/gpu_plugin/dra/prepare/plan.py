@@ -156,7 +156,7 @@ def check_apart(held: Held, others: Iterable[Held], beside: Collection[str]) -> 
         if alike and one.uid != held.uid and one.name in beside:
             raise NodeError(
                 f"{held} and {one} are of one container, and each has a share",
-                cause="each GPU has an MPS daemon of its own, and a container is the client of one",
+                cause="each GPU has an MPS control daemon of its own, and a container is the client of one",
                 hint="give each container one claim, or set gpuNode.dra.enforcement to another one",
             )
 
