@@ -27,6 +27,8 @@ INSTEAD = {
     r"wish(?:es|ed)?": "request, annotation",
     r"rooms?": "space",
     r"and its like": "family",
+    r"anew": "again",
+    r"unfit": "unhealthy",
 }
 PAGES = [one for one in pages.pages() if one.parent.name != "development"]
 OPTIONS = sorted((pages.ROOT / "options").glob("*.yml"))
