@@ -33,7 +33,12 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "advertise the node's GPUs to the kubelet", _run_options, _run),
         ("check-config", "check whether a configuration can be used", _check_options, _check),
         ("status", "show the node's devices, and who has them", _status_options, _status),
-        ("health", "show which GPUs are unhealthy and why, and clear one", _health_options, _health),
+        (
+            "health",
+            "show which GPUs are unhealthy and why, and clear one",
+            _health_options,
+            _health,
+        ),
         ("pods", "show which pods have which devices", _pods_options, _pods),
         ("probe", "check that the plugin is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
