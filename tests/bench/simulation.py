@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_cluster import cli
-from gpu_cluster.simulate.sources import inventory
+from gpu_cluster.simulate import inventory
 
 NODES, PODS, KINDS = 1000, 10_000, 50
 Json = dict[str, Any]

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from gpu_cluster import cli
-from gpu_cluster.simulate.sources import cluster, inventory
-from gpu_cluster.simulate.sources.classes import CLASSES
+from gpu_cluster.simulate import inventory, objects
 
 from tests.fakes.cluster.simulating import TWO_OF_32, Json, claiming, pod, share, template, whole
 from tests.fakes.kubernetes.genuine_api import GenuineApi
@@ -46,18 +45,18 @@ class Cluster:
         name = row["name"]
         allocatable = {"cpu": "8", "memory": "32Gi", "pods": "20"}
         self.create(
-            cluster.PATHS["Node"],
+            objects.PATHS["Node"],
             {"kind": "Node", "metadata": {"name": name}},
             allocatable=allocatable,
         )
         self._ready(name)
         for one in inventory.nodes(json.dumps({"nodes": [row]}), "nodes")[1]:
             meta = {"name": f"{name}-{one['metadata']['name']}"}
-            self.create(cluster.PATHS["ResourceSlice"], {**one, "metadata": meta})
+            self.create(objects.PATHS["ResourceSlice"], {**one, "metadata": meta})
 
     def _ready(self, name: str) -> None:
         """Take the taint away that the API server gives to nodes whose kubelet has not spoken yet."""
-        path, merge = f"{cluster.PATHS['Node']}/{name}", "application/merge-patch+json"
+        path, merge = f"{objects.PATHS['Node']}/{name}", "application/merge-patch+json"
         self.api.admin.ask("readying it", "PATCH", path, {"spec": {"taints": None}}, kind=merge)
 
     def claim(self, name: str, device: str, **consumed: str) -> None:
@@ -91,11 +90,11 @@ def there(tmp_path: Path) -> Iterator[Cluster]:
 def test_pods_of_a_genuine_cluster(
     there: Cluster, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "PAGE", 2)  # so that each list has several pages
+    monkeypatch.setattr(objects, "PAGE", 2)  # so that each list has several pages
     for row in (TWO_OF_32, MIG):
         there.node(row)
-    for one in CLASSES.values():
-        there.create(cluster.PATHS["DeviceClass"], dict(one))
+    for one in objects.CLASSES.values():
+        there.create(objects.PATHS["DeviceClass"], dict(one))
     for made in (template("some", share(memory="10000Mi")), template("part", whole(kind="mig"))):
         there.create(f"{NAMESPACED}/resourceclaimtemplates", made)
     there.claim("one", "gpu-0-share", memory="20000Mi")

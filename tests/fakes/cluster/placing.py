@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpu_cluster.placement import claims, slices
-from gpu_cluster.placement.allocated import use_of
-from gpu_cluster.placement.candidates import Candidates, Refused
-from gpu_cluster.placement.search import search
-from gpu_cluster.placement.values import Devices, Given, added, broken
+from gpu_cluster.placement import claims, devices
+from gpu_cluster.placement.claims import Refused
+from gpu_cluster.placement.devices import Devices, Use
+from gpu_cluster.placement.search import Candidates, Given, search
 from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
 from gpu_plugin._shared._base.errors import NodeError
 
@@ -22,24 +21,30 @@ NODE = "node-1"
 
 def answers(case: Mapping[str, Any], version: Version = RECOMMENDED) -> list[str]:
     """Return what each pod gets: devices by request, "-" where nothing, "!" where Kubernetes gives up on it."""
-    nodes = {name: slices.devices(of) for name, of in slices.by_node(case["slices"]).items()}
-    devices = nodes.get(NODE) or Devices(())
-    use = use_of(case.get("allocated", ()), devices)
-    candidates = Candidates(
-        claims.classes({one["metadata"]["name"]: one for one in case["classes"]}),
-        broken(nodes.values()),
-    )
+    nodes = {name: devices.read(of) for name, of in devices.by_node(case["slices"]).items()}
+    here = nodes.get(NODE) or Devices()
+    had = (one for of in case.get("allocated", ()) for one in devices.results(of))
+    use = devices.allocated(had, here)
+    classes = {one["metadata"]["name"]: one for one in case["classes"]}
+    candidates = Candidates(classes, devices.broken(nodes.values()))
     found = []
     for pod in case["pods"]:
         try:
             asked = [claims.claim(one["metadata"]["name"], one["spec"]) for one in pod]
-            given = search(asked, devices, use, candidates, version)
+            given = search(asked, here, use, candidates, version)
         except (Refused, NodeError):
             found.append("!")
             continue
-        found.append("-" if given is None else shown(given, devices, len(pod)))
-        use = added(use, given or (), devices)
+        found.append("-" if given is None else shown(given, here, len(pod)))
+        use = added(use, given or (), here)
     return found
+
+
+def added(use: Use, given: Sequence[Given], devices: Devices) -> Use:
+    """Return what is in use once these devices are allocated too."""
+    return use.plus(
+        (one.device, one.consumed if devices.row[one.device].multiple else None) for one in given
+    )
 
 
 def shown(given: Sequence[Given], devices: Devices, number: int) -> str:

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from gpu_cluster.placement import claims, slices
-from gpu_cluster.placement.candidates import Candidates, Refused
-from gpu_cluster.placement.claims import Claim
-from gpu_cluster.placement.placer import Placer
-from gpu_cluster.placement.search import search
-from gpu_cluster.placement.values import Devices, Use
+from gpu_cluster.placement import claims, devices
+from gpu_cluster.placement.claims import Claim, Refused
+from gpu_cluster.placement.devices import Devices, Use
+from gpu_cluster.placement.reasons import reasons
+from gpu_cluster.placement.search import Candidates, search
+from gpu_plugin._shared._base.dra.versions import RECOMMENDED
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster import quantity
 
@@ -19,11 +19,11 @@ from tests.fakes.cluster.placing import Json, asks, claim, device_class, node
 from tests.support.alarm import alarm
 from tests.support.refusals import refused_otherwise
 
-CLASSES = claims.classes({"share": device_class("share", 'device.driver == "gpu.node"')})
+CLASSES = {"share": device_class("share", 'device.driver == "gpu.node"')}
 
 
 def _devices(number: int) -> Devices:
-    return slices.devices(node([{"name": f"d-{one:04}"} for one in range(number)]))
+    return devices.read(node([{"name": f"d-{one:04}"} for one in range(number)]))
 
 
 def _claims(*requests: list[Json]) -> tuple[Claim, ...]:
@@ -52,7 +52,7 @@ def test_more_devices_than_can_be_followed() -> None:
     asked = _claims(*([asks("r", count=32)] for _claim in range(40)))
     with pytest.raises(Refused, match="more devices than are followed here"):
         search(asked, _devices(1300), Use(), Candidates(CLASSES))
-    assert Placer(CLASSES).why(asked, _devices(1300), Use())
+    assert reasons(asked, _devices(1300), Use(), Candidates(CLASSES), RECOMMENDED)
 
 
 NOT_UNDERSTOOD = (

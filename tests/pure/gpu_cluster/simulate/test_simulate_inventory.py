@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpu_cluster import cli
-from gpu_cluster.simulate.sources import inventory, manifests, products
+from gpu_cluster.simulate import inventory, objects
 from gpu_plugin._shared._base.errors import NodeError
 from nvsim.catalog import FOLDER, product
 
@@ -41,8 +42,8 @@ def test_nodes_of_one_row_have_the_same_devices() -> None:
     assert one.labels == {"kubernetes.io/hostname": "n-0"}
     assert [device.name for device in one.devices.row] == ["gpu-0", "gpu-0-share"]
     assert one.devices.row[1].capacities["memory"].value == 15360 << 20
-    one.used_extended["x"] = 1
-    assert two.used_extended == {}
+    one.used["x"] = 1
+    assert two.used == {}
 
 
 def test_the_daemons_configuration_says_how_gpus_are_shared() -> None:
@@ -55,7 +56,7 @@ def test_the_daemons_configuration_says_how_gpus_are_shared() -> None:
     share = found.devices.row[1]
     assert share.capacities["memory"].value == 2 * 15360 << 20
     assert share.capacities["shares"].value == 4
-    assert share.attribute("gpu.node/enforcement") == "none"
+    assert share.attributes["gpu.node/enforcement"] == {"string": "none"}
 
 
 def test_the_device_plugin_has_its_gpus_as_extended_resources() -> None:
@@ -65,7 +66,7 @@ def test_the_device_plugin_has_its_gpus_as_extended_resources() -> None:
             "config": {"gpuNode": {"allocation": "device_plugin"}},
         }
     )
-    assert found.extended == {"nvidia.com/gpu": 3}
+    assert found.allocatable == {"pods": 110, "nvidia.com/gpu": 3}
     assert found.devices.row == ()
 
 
@@ -81,10 +82,9 @@ def test_what_is_known_of_products_is_what_the_catalog_has() -> None:
         "v100",
     ):
         real = product(key)
-        known = products.KNOWN[products.known(real.name)]
-        assert known.memory == real.memory_mib, key
-        assert known.capability == real.compute_capability, key
-        made = products.profiles(products.known(real.name), real.memory_mib)
+        known = inventory.KNOWN[inventory.known(real.name)]
+        assert known == (real.memory_mib, real.compute_capability), key
+        made = inventory.profiles(inventory.known(real.name), real.memory_mib)
         assert bool(made) is real.mig_capable, key
         for one in made:
             same = next(other for other in real.profiles if other.id == one.id)
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_manifests_is_named() -> None:
         ("&a [*a]", "is no object"),
     ):
         with pytest.raises(NodeError, match=why):
-            manifests.objects(text, "pods.yaml")
+            objects.parse(text, "pods.yaml")
 
 
 def test_a_damaged_object_is_an_error_and_no_traceback(tmp_path: Path, capsys: Any) -> None:
@@ -217,6 +217,17 @@ def test_what_tenants_wrote_steers_no_terminal(tmp_path: Path, capsys: Any) -> N
         found = capsys.readouterr()
         assert set("\x1b\x07\u202e").isdisjoint(found.out + found.err), options
         assert "owned" in found.out
+
+
+def test_without_its_library_it_says_what_to_install(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    for name in tuple(sys.modules):
+        if name.startswith(("gpu_cluster.placement", "gpu_cluster.simulate")):
+            monkeypatch.delitem(sys.modules, name)
+    assert cli.main(["simulate", "--help"]) == 1
+    assert "install gpu_cluster's requirements-simulate.txt beside" in capsys.readouterr().err
 
 
 def test_manifests_from_the_standard_input(

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_cluster.placement.values import Devices
-from gpu_cluster.simulate.extended import claim, classes_by_resource
-from gpu_cluster.simulate.sources import needs, workloads
-from gpu_cluster.simulate.suits import unsuitable
-from gpu_cluster.simulate.values import Node
+from gpu_cluster.placement.devices import Devices
+from gpu_cluster.simulate import pods
+from gpu_cluster.simulate.nodes import Node, unsuitable
+from gpu_cluster.simulate.scheduler import by_resource, implicit
 from gpu_plugin._shared._base.errors import NodeError
 
 from tests.fakes.cluster.simulating import (
@@ -48,18 +47,18 @@ def test_requests_are_summed_and_init_containers_run_before() -> None:
         asks(restart="Always", cpu="1"),
         asks(cpu="3", memory="1Gi"),
     )
-    found = needs.shape(
+    found = pods.shape(
         spec(asks(cpu="1"), asks(cpu="500m", memory="2Gi"), init=init, overhead={"cpu": "250m"})
     )
-    assert found.cpu == 4.25  # the last init container beside the sidecar
-    assert found.memory == 2 << 30
+    assert found.requests["cpu"] == 4.25  # the last init container beside the sidecar
+    assert found.requests["memory"] == 2 << 30
 
 
 def test_a_limit_without_a_request_is_one() -> None:
-    found = needs.shape(
+    found = pods.shape(
         spec({"name": "c", "resources": {"limits": {"cpu": "2", GPU: 1}, "requests": {"cpu": 1}}})
     )
-    assert (found.cpu, found.extended) == (1, {GPU: 1})
+    assert found.requests == {"pods": 1, "cpu": 1, GPU: 1}
 
 
 def test_a_request_that_can_not_be_is_named() -> None:
@@ -69,7 +68,7 @@ def test_a_request_that_can_not_be_is_named() -> None:
         (spec(), "spec.containers: there is none"),
     ):
         with pytest.raises(NodeError, match=why):
-            needs.shape(given)
+            pods.shape(given)
 
 
 def test_what_is_not_looked_at_is_told() -> None:
@@ -91,11 +90,11 @@ def test_what_is_not_looked_at_is_told() -> None:
         "hostPort",
         "schedulingGates",
     )
-    assert needs.shape(given).ignored == fields
+    assert tuple(pods.ignored(given["spec"])) == fields
 
 
 TAINT = {"key": "gpu", "value": "x", "effect": "NoSchedule"}
-NODE = Node("n", Devices(()), labels={"zone": "a", "size": "8"}, taints=(TAINT,))
+NODE = Node("n", Devices(), labels={"zone": "a", "size": "8"}, taints=(TAINT,))
 TAINTED, APART = "the taint gpu=x:NoSchedule is not tolerated", "its node affinity does not match"
 
 
@@ -116,19 +115,19 @@ def test_a_taint_keeps_out_pods_without_its_toleration() -> None:
         ({"key": "gpu", "value": "y"}, TAINTED),
         ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, TAINTED),
     ):
-        assert unsuitable(needs.shape(spec(asks(), tolerations=[toleration])), NODE) == why, (
+        assert unsuitable(pods.shape(spec(asks(), tolerations=[toleration])), NODE) == why, (
             toleration
         )
 
 
 def test_taints_keep_pods_out_by_their_effect() -> None:
-    shape = needs.shape(spec(asks()))
+    shape = pods.shape(spec(asks()))
     for effect, why in (
         ("NoSchedule", TAINTED),
         ("NoExecute", "the taint gpu=x:NoExecute is not tolerated"),
         ("PreferNoSchedule", ""),
     ):
-        node = Node("n", Devices(()), taints=({**TAINT, "effect": effect},))
+        node = Node("n", Devices(), taints=({**TAINT, "effect": effect},))
         assert unsuitable(shape, node) == why, effect
 
 
@@ -145,7 +144,7 @@ def test_selectors_names_and_affinity_choose_nodes() -> None:
         (_affine(), APART),
     ):
         tolerates = [{"operator": "Exists"}]
-        assert unsuitable(needs.shape(spec(asks(), tolerations=tolerates, **more)), NODE) == why, (
+        assert unsuitable(pods.shape(spec(asks(), tolerations=tolerates, **more)), NODE) == why, (
             more
         )
 
@@ -166,27 +165,26 @@ def test_how_many_pods_a_workload_has() -> None:
         ),
         ({"kind": "Pod", "spec": {}}, ["w"]),
     ):
-        assert list(workloads.names({"metadata": {"name": "w"}, **given})) == expected, given
+        assert list(pods.names({"metadata": {"name": "w"}, **given})) == expected, given
 
 
 def test_replicas_that_can_not_be() -> None:
     with pytest.raises(NodeError, match=r"spec.replicas: 'many' is not valid"):
-        list(workloads.names({"kind": "Deployment", "metadata": {}, "spec": {"replicas": "many"}}))
+        list(pods.names({"kind": "Deployment", "metadata": {}, "spec": {"replicas": "many"}}))
     with pytest.raises(NodeError, match=r"Deployment w: spec.template is missing"):
-        workloads.manifest({"kind": "Deployment", "metadata": {"name": "w"}})
+        pods.manifest({"kind": "Deployment", "metadata": {"name": "w"}})
 
 
 def test_extended_resources_become_requests_by_container() -> None:
     init = (asks(gpu=3), asks(gpu=1), asks(restart="Always", gpu=1))
-    found = claim(needs.shape(spec(asks(gpu=1), asks(), init=init)), {GPU: "gpus"})
-    assert found is not None
+    (found,) = implicit(pods.shape(spec(asks(gpu=1), asks(), init=init)), {GPU: "gpus"})
     # As createRequestsAndMappings has it: what init containers need beyond the later ones' own, once.
     assert [(one.name, one.count, one.device_class) for (one,) in found.requests] == [
         ("container-0-request-0", 1, "gpus"),
         ("container-2-request-0", 1, "gpus"),
         ("container-3-request-0", 1, "gpus"),
     ]
-    assert claim(needs.shape(spec(asks(cpu=1))), {GPU: "gpus"}) is None
+    assert implicit(pods.shape(spec(asks(cpu=1))), {GPU: "gpus"}) == ()
 
 
 def test_the_newer_class_has_the_name_of_a_resource() -> None:
@@ -196,12 +194,12 @@ def test_the_newer_class_has_the_name_of_a_resource() -> None:
             "spec": {"extendedResourceName": GPU},
         }
 
-    found = classes_by_resource(
-        [made("a", "2026-01-01T00:00:00Z"), made("b", "2026-02-01T00:00:00Z")]
+    found = by_resource(
+        {"a": made("a", "2026-01-01T00:00:00Z"), "b": made("b", "2026-02-01T00:00:00Z")}
     )
     assert found[GPU] == "b"
     assert found["deviceclass.resource.kubernetes.io/a"] == "a"
-    assert classes_by_resource([made("b", "2026"), made("a", "2026")])[GPU] == "a"
+    assert by_resource({"b": made("b", "2026"), "a": made("a", "2026")})[GPU] == "a"
 
 
 @pytest.fixture
@@ -218,8 +216,8 @@ def test_cpu_memory_and_the_number_of_pods(run: Any) -> None:
     nodes = [{"name": "n", "cpu": 4, "memory": "8Gi", "pods": 3}]
     large, small = spec(asks(cpu="3", memory="1Gi")), spec(asks(memory="1Gi"))
     asked = {"a": large, "b": large, "c": small, "d": small, "e": small}
-    pods = [{"kind": "Pod", "metadata": {"name": name}, **of} for name, of in asked.items()]
-    found = run(nodes, *pods)
+    made = [{"kind": "Pod", "metadata": {"name": name}, **of} for name, of in asked.items()]
+    found = run(nodes, *made)
     assert [bool(one["node"]) for one in found.json["pods"]] == [True, False, True, True, False]
     assert "cpu 3, most free is 1" in found.why("b")
     assert found.why("e") == "it has 3 pods, which is the most"

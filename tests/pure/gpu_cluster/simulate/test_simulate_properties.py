@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpu_cluster.placement import claims as placement_claims
-from gpu_cluster.placement.candidates import Candidates
-from gpu_cluster.placement.counters import left
-from gpu_cluster.placement.search import search
-from gpu_cluster.placement.values import added
-from gpu_cluster.simulate.cluster_state import Claims, State
-from gpu_cluster.simulate.scheduling import Scheduler
-from gpu_cluster.simulate.sources import inventory
-from gpu_cluster.simulate.sources.classes import CLASSES
-from gpu_cluster.simulate.values import ClaimRef, Node, Outcome, Pod, Shape
+from gpu_cluster.placement.devices import left
+from gpu_cluster.placement.search import Candidates, search
+from gpu_cluster.simulate import inventory
+from gpu_cluster.simulate.nodes import Node
+from gpu_cluster.simulate.objects import CLASSES
+from gpu_cluster.simulate.pods import Pod, Shape
+from gpu_cluster.simulate.scheduler import Outcome, Scheduler, State
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.cluster.placing import added
 from tests.fakes.cluster.simulating import Json, share, template, whole
 
 SIZES = ("T4", "NVIDIA A30", "Tesla V100-SXM2-32GB")
@@ -79,7 +78,8 @@ def _pods(
     templates = {
         ("default", str(number)): template(str(number), one) for number, one in enumerate(kinds)
     }
-    shapes = [Shape(claims=(ClaimRef("c", str(number)),)) for number in range(len(kinds))]
+    named = [{"name": "c", "resourceClaimTemplateName": str(at)} for at in range(len(kinds))]
+    shapes = [Shape(claims=(one,)) for one in named]
     return templates, [
         Pod("default", f"p{n}", "", shapes[kind % len(kinds)]) for n, kind in enumerate(order)
     ]
@@ -90,7 +90,7 @@ def _run(
 ) -> tuple[list[Node], list[Outcome]]:
     templates, pods = _pods(kinds, order)
     state = State(_nodes(rows), dict(CLASSES), templates)
-    return state.nodes, Scheduler(state, Claims(state), **how).run(pods)
+    return state.nodes, Scheduler(state, **how).run(pods)
 
 
 ORDERS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
@@ -106,7 +106,7 @@ def test_nothing_is_given_beyond_what_there_is(
         (one.node, each.device)
         for one in outcomes
         for each in one.given
-        if one.devices and not one.devices.row[each.device].multiple
+        if not one.devices.row[each.device].multiple
     )
     assert all(count == 1 for count in given_whole.values())
     for node in nodes:
@@ -133,7 +133,7 @@ def test_what_is_remembered_changes_no_answer(
 
 def _slowly(nodes: Sequence[Node], asked: placement_claims.Claim, sign: int) -> str:
     """Place a claim with nothing remembered, and return the node."""
-    candidates = Candidates(placement_claims.classes(CLASSES))
+    candidates = Candidates(CLASSES)
     best: tuple[int, float, int] | None = None
     for index, node in enumerate(nodes):
         given_here = search((asked,), node.devices, node.use, candidates)
@@ -152,7 +152,7 @@ def _slowly(nodes: Sequence[Node], asked: placement_claims.Claim, sign: int) -> 
     given_here = search((asked,), node.devices, node.use, candidates)
     assert given_here is not None
     node.use = added(node.use, given_here, node.devices)
-    node.pods += 1
+    node.used["pods"] = node.pods + 1
     return node.name
 
 

@@ -5,35 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from gpu_plugin._shared._base.errors import InputError
-from gpu_plugin.cluster import quantity
 from gpu_plugin.cluster.quantity import Number
 
-from .cel import Selector
-from .values import Device, Taint
+from .devices import Device, amounts
+from .selectors import Selector, selector
 
 Json = Mapping[str, Any]
-MOST_DEVICES: Final = 32  # that a claim can have (resource.k8s.io/v1 AllocationResultsMaxSize)
 
 
-@dataclass(frozen=True)
-class Toleration:
-    """A toleration of devices' taints."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Return whether a taint does not matter."""
-        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
-            return False
-        return self.operator == "Exists" or (self.operator == "Equal" and self.value == taint.value)
+class Refused(Exception):
+    """Kubernetes gives up on a pod at once, whatever other nodes have: its claim can't be as it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,38 +29,19 @@ class Request:
     name: str
     parent: str
     device_class: str
-    count: int | None
+    count: int | None = 1
     selectors: tuple[Selector, ...] = ()
     capacity: Mapping[str, Number] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[Json, ...] = ()
 
     @property
     def full_name(self) -> str:
         """The name that an allocation's results have."""
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
-    def barred(self, device: Device) -> Taint | None:
+    def barred(self, device: Device) -> Json | None:
         """Return the first taint of a device that keeps it from being allocated."""
-        for taint in device.taints:
-            if taint.effect in ("NoSchedule", "NoExecute") and not any(
-                one.tolerates(taint) for one in self.tolerations
-            ):
-                return taint
-        return None
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A constraint over the devices of some requests (of all where there are none)."""
-
-    attribute: str
-    distinct: bool
-    requests: frozenset[str] = frozenset()
-
-    def concerns(self, request: Request) -> bool:
-        """Return whether a request's devices are meant."""
-        top = request.parent or request.name
-        return not self.requests or bool(self.requests & {top, request.full_name})
+        return untolerated(device.taints, self.tolerations) if device.taints else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,25 +50,41 @@ class Claim:
 
     name: str
     requests: tuple[tuple[Request, ...], ...]
-    constraints: tuple[Constraint, ...] = ()
+    constraints: tuple[Json, ...] = ()
 
 
-def classes(objects: Mapping[str, Json]) -> dict[str, tuple[Selector, ...]]:
-    """Return the selectors of DeviceClasses by their name. InputError: one is not understood."""
-    return {
-        name: _selectors(one.get("spec") or {}, f"DeviceClass {name}")
-        for name, one in objects.items()
-    }
+def untolerated(taints: Iterable[Json], tolerations: Iterable[Json]) -> Json | None:
+    """Return the first taint, of a node or a device, that keeps out what has these tolerations."""
+    for taint in taints:
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not any(
+            (one.get("effect") or taint["effect"]) == taint["effect"]
+            and (one.get("key") or taint.get("key")) == taint.get("key")
+            and (
+                one.get("operator") == "Exists"
+                or (one.get("value") or "") == (taint.get("value") or "")
+            )
+            for one in tolerations
+        ):
+            return taint
+    return None
+
+
+def tainted(taint: Json) -> str:
+    """Return a taint as kubectl writes it."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint['effect']}"
 
 
 def claim(name: str, spec: Json) -> Claim:
     """Return what a claim's spec asks for. InputError: it can't be understood, or is not supported."""
     asked = spec.get("devices") or {}
-    return Claim(
-        name,
-        tuple(tuple(_alternatives(name, one)) for one in asked.get("requests") or ()),
-        tuple(_constraint(name, one) for one in asked.get("constraints") or ()),
-    )
+    constraints = tuple(asked.get("constraints") or ())
+    for one in constraints:
+        if not (one.get("matchAttribute") or one.get("distinctAttribute")):
+            expected = "matchAttribute or distinctAttribute"
+            raise InputError.of(f"claim {name}: constraints", dict(one), expected)
+    requests = tuple(tuple(_alternatives(name, one)) for one in asked.get("requests") or ())
+    return Claim(name, requests, constraints)
 
 
 def _alternatives(claim_name: str, raw: Json) -> Iterator[Request]:
@@ -112,9 +95,8 @@ def _alternatives(claim_name: str, raw: Json) -> Iterator[Request]:
         for one in raw["firstAvailable"]:
             yield _request(claim_name, str(one.get("name", "")), name, one)
     else:
-        raise InputError.of(
-            f"claim {claim_name}, request {name}", dict(raw), "exactly or firstAvailable"
-        )
+        key = f"claim {claim_name}, request {name}"
+        raise InputError.of(key, dict(raw), "exactly or firstAvailable")
 
 
 def _request(claim_name: str, name: str, parent: str, raw: Json) -> Request:
@@ -123,59 +105,29 @@ def _request(claim_name: str, name: str, parent: str, raw: Json) -> Request:
         raise InputError.of(f"{key}: adminAccess", True, "no admin access, which is not modelled")
     if not raw.get("deviceClassName"):
         raise InputError.of(f"{key}: deviceClassName", raw.get("deviceClassName"), "a DeviceClass")
-    capacity = (raw.get("capacity") or {}).get("requests") or {}
+    mode, count = raw.get("allocationMode") or "ExactCount", raw.get("count", 1)
+    if mode not in ("All", "ExactCount"):
+        raise InputError.of(f"{key}: allocationMode", mode, "ExactCount or All")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError.of(f"{key}: count", count, "a number from 1 on")
     return Request(
         name,
         parent,
         str(raw["deviceClassName"]),
-        _count(key, raw),
-        _selectors(raw, key),
-        {str(of): quantity.of(value, f"{key}: {of}") for of, value in capacity.items()},
-        tuple(_toleration(one) for one in raw.get("tolerations") or ()),
+        None if mode == "All" else count,
+        selectors(raw, key),
+        amounts((raw.get("capacity") or {}).get("requests"), f"{key}: "),
+        tuple(raw.get("tolerations") or ()),
     )
 
 
-def _count(key: str, raw: Json) -> int | None:
-    mode = raw.get("allocationMode") or "ExactCount"
-    if mode == "All":
-        return None
-    if mode != "ExactCount":
-        raise InputError.of(f"{key}: allocationMode", mode, "ExactCount or All")
-    count = raw.get("count")
-    if count is None:
-        return 1
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError.of(f"{key}: count", count, "a number from 1 on")
-    return count
-
-
-def _selectors(raw: Json, key: str) -> tuple[Selector, ...]:
+def selectors(raw: Json, key: str) -> tuple[Selector, ...]:
+    """Return the selectors of a request or of a class's spec. NodeError: one is not understood."""
     found = []
     for number, one in enumerate(raw.get("selectors") or ()):
         expression = (one.get("cel") or {}).get("expression")
         if not isinstance(expression, str):
-            raise InputError.of(
-                f"{key}: selectors[{number}]", one, "a selector with cel.expression"
-            )
-        found.append(Selector.of(expression))
+            expected = "a selector with cel.expression"
+            raise InputError.of(f"{key}: selectors[{number}]", one, expected)
+        found.append(selector(expression))
     return tuple(found)
-
-
-def _toleration(raw: Json) -> Toleration:
-    return Toleration(
-        str(raw.get("key") or ""),
-        str(raw.get("operator") or "Equal"),
-        str(raw.get("value") or ""),
-        str(raw.get("effect") or ""),
-    )
-
-
-def _constraint(name: str, raw: Json) -> Constraint:
-    requests = frozenset(str(one) for one in raw.get("requests") or ())
-    if raw.get("matchAttribute"):
-        return Constraint(str(raw["matchAttribute"]), False, requests)
-    if raw.get("distinctAttribute"):
-        return Constraint(str(raw["distinctAttribute"]), True, requests)
-    raise InputError.of(
-        f"claim {name}: constraints", dict(raw), "matchAttribute or distinctAttribute"
-    )

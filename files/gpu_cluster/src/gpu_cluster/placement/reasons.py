@@ -5,33 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from gpu_plugin._shared._base.dra.names import DRIVER, GPU, MIG, SHARE
 from gpu_plugin._shared._base.dra.versions import LEAKS, RECOMMENDED, Version
 from gpu_plugin._shared._base.dra.versions import text as shown
 from gpu_plugin.cluster.quantity import Number, text
 
-from .candidates import Candidate, Candidates
-from .capacity import free as free_of
-from .claims import Claim, Request
-from .counters import taken
-from .search import search
-from .values import Capacity, Device, Devices, Use
+from .claims import Claim, Refused, Request, tainted
+from .devices import Device, Devices, Use, left
+from .search import Candidate, Candidates, search
 
 _HELD: Final = {GPU: "as whole GPUs", MIG: "as MIG devices", SHARE: "by shares"}
-TOGETHER: Final = "each of its requests could be met, but not all together"
-FORGOTTEN: Final = (
+_TOGETHER: Final = "each of its requests could be met, but not all together"
+_FORGOTTEN: Final = (
     f"the devices would do, but before Kubernetes {shown(LEAKS.mended or RECOMMENDED)} {LEAKS}; upgrade, or have one"
     " request in a claim, whole GPUs before shares, and firstAvailable with selectors, not matchAttribute"
 )
 
 
-@dataclass(frozen=True)
-class Reason:
-    """What is in the way on one node; ``most`` is the most that a device has left of a capacity."""
+class Reason(NamedTuple):
+    """What is in the way on one node; ``most`` is the most that one of its devices has left of a capacity."""
 
     text: str
     capacity: str = ""
@@ -39,161 +34,118 @@ class Reason:
     devices: int = 0
 
 
-@dataclass(frozen=True)
-class _Node:
-    devices: Devices
-    use: Use
-    candidates: Candidates
-
-
 def reasons(
     claims: Sequence[Claim], devices: Devices, use: Use, candidates: Candidates, version: Version
 ) -> tuple[Reason, ...]:
     """Return what is in the way of each request that can't be met by itself, or of all together."""
-    node = _Node(devices, use, candidates)
-    alone = [
-        one for claim in claims for request in claim.requests for one in _request(request, node)
-    ]
-    if alone:
-        return tuple(dict.fromkeys(alone))
-    possible = LEAKS.of(version) and search(claims, devices, use, candidates) is not None
-    return (Reason(FORGOTTEN if possible else TOGETHER),)
+    try:
+        alone: dict[Reason, None] = {}
+        for request in (one for claim in claims for one in claim.requests):
+            found = [next(_stages(one, devices, use, candidates), None) for one in request]
+            if None not in found:
+                alone |= {one: None for one in found if one}
+        possible = LEAKS.of(version) and not alone and search(claims, devices, use, candidates)
+        return tuple(alone) or (Reason(_FORGOTTEN if possible else _TOGETHER),)
+    except Refused as error:
+        return (Reason(str(error)),)
 
 
-def merged(found: Iterable[Reason]) -> list[tuple[Reason, int]]:
-    """Return the reasons of several nodes, equal ones as one with the most of all, and how many nodes have it."""
-    kept: dict[tuple[str, str], tuple[Reason, int]] = {}
+def merged(found: Iterable[Reason]) -> Iterator[tuple[str, int]]:
+    """Yield the reasons of several nodes as text, equal ones once with the most of all, and how many nodes have it."""
+    kept: dict[tuple[str, str], list[Reason]] = {}
     for one in found:
-        key = (one.text, one.capacity)
-        before, nodes = kept.get(key, (one, 0))
-        most = Reason(
-            one.text, one.capacity, max(before.most, one.most), before.devices + one.devices
-        )
-        kept[key] = (most if nodes else one, nodes + 1)
-    return sorted(kept.values(), key=lambda pair: -pair[1])
+        kept.setdefault((one.text, one.capacity), []).append(one)
+    for (said, capacity), same in sorted(kept.items(), key=lambda pair: -len(pair[1])):
+        number = sum(one.devices for one in same)
+        devices = f": {number} device{'' if number == 1 else 's'}" if number else ""
+        most = f"{devices}, most free is {text(max(one.most for one in same))}"
+        yield said + (most if capacity else ""), len(same)
 
 
-def sentence(reason: Reason) -> str:
-    """Return a reason as text."""
-    if not reason.capacity:
-        return reason.text
-    if not reason.devices:
-        return f"{reason.text}, most free is {text(reason.most)}"
-    devices = "1 device" if reason.devices == 1 else f"{reason.devices} devices"
-    return f"{reason.text}: {devices}, most free is {text(reason.most)}"
-
-
-def _request(alternatives: Sequence[Request], node: _Node) -> list[Reason]:
-    found = []
-    for one in alternatives:
-        node.candidates.check(one)
-        reason = next(_stages(one, node), None)
-        if reason is None:
-            return []
-        found.append(reason)
-    return found
-
-
-def _stages(request: Request, node: _Node) -> Iterator[Reason]:
+def _stages(
+    request: Request, devices: Devices, use: Use, candidates: Candidates
+) -> Iterator[Reason]:
     """Yield what is in the way, as soon as too few devices are left."""
-    wanted = request.count or 1
-    found = list(node.candidates.of(node.devices, request))
+    of, wanted, row = request.device_class, request.count or 1, devices.row
+    plural = f"{wanted} devices of {of} are requested, and"
+    found = candidates.of(devices, request)
     if broken := next((one.error for one in found if one.error), ""):
         yield Reason(broken)
     if len(found) < wanted:
-        yield Reason(_missing(request, len(found), wanted, node))
-    able = [one for one in found if one.demand is not None and _could(one, node)]
+        problem = next((pool.problem for pool in devices.pools if pool.problem), "")
+        selectors = " && ".join(one.expression for one in request.selectors)
+        matching = f" matches {selectors}" if candidates.selected(devices, of) else ""
+        none = f"{plural} it has {len(found)} such" if found else f"no device of {of}{matching}"
+        yield Reason(f"its ResourceSlices can't be used: {problem}" if problem else none)
+    able = [one for one in found if one.demand is not None and not any(one.short(row[one.device]))]
     if len(able) < wanted:
-        yield _too_much(request, [node.devices.row[one.device] for one in found])
-    clean = [one for one in able if request.barred(node.devices.row[one.device]) is None]
+        yield Reason(_too_much(request, [row[one.device] for one in found]))
+    clean = [one for one in able if not request.barred(row[one.device])]
     if len(clean) < wanted:
-        yield Reason(_tainted(request, able, node))
-    ours = [one for one in clean if not taken(one.device, node.devices, node.use)]
+        taints = {tainted(one) for each in able if (one := request.barred(row[each.device]))}
+        yield Reason(f"devices of {of} are tainted: {', '.join(sorted(taints))}")
+    ours = [one for one in clean if not _in_use(one.device, devices, use)]
     if len(ours) < wanted:
-        yield Reason(_in_use(request, clean, len(ours), node))
-    roomy = [one for one in ours if not _short(one, node)]
-    if len(roomy) < wanted:
-        yield _full(request, ours, len(roomy), node)
+        free = f"{plural} {len(ours)} is free, the others are" if ours else "its devices are"
+        yield Reason(f"{free} in use{_holders(clean, devices, use)}")
+    short = [set(one.short(row[one.device], use.capacity.get(one.device, {}))) for one in ours]
+    if (roomy := short.count(set())) < wanted:
+        yield _full(request, ours, short, roomy, devices, use)
 
 
-def _missing(request: Request, found: int, wanted: int, node: _Node) -> str:
-    if problem := next((pool.problem for pool in node.devices.pools if pool.problem), ""):
-        return f"its ResourceSlices can't be used: {problem}"
-    if found:
-        return f"{wanted} devices of {request.device_class} are requested, and it has {found} such"
-    of_class = Request("", "", request.device_class, 1)
-    if not node.candidates.of(node.devices, of_class):
-        return f"no device of {request.device_class}"
-    selectors = " && ".join(one.expression for one in request.selectors)
-    return f"no device of {request.device_class} matches {selectors}"
-
-
-def _could(one: Candidate, node: _Node) -> bool:
-    """Return whether a device has enough as long as nobody uses it."""
-    device = node.devices.row[one.device]
-    return all(amount <= free_of(device, name) for name, amount in one.demand or ())
-
-
-def _too_much(request: Request, devices: Sequence[Device]) -> Reason:
+def _too_much(request: Request, found: Sequence[Device]) -> str:
     for name, amount in request.capacity.items():
-        limits = [_most(one.capacities[name]) for one in devices if name in one.capacities]
-        if not limits:
-            return Reason(f"no device of {request.device_class} has the capacity {name}")
-        if amount > max(limits):
+        some = [one.capacities[name] for one in found if name in one.capacities]
+        if not some:
+            return f"no device of {request.device_class} has the capacity {name}"
+        most = max(one.value if one.most is None else min(one.value, one.most) for one in some)
+        if amount > most:
             what = f"{name} {text(amount)} is more than a device of {request.device_class} can give"
-            return Reason(f"{what}, which is {text(max(limits))}")
-    return Reason(f"{_words(request)} is more than one device of {request.device_class} has")
+            return f"{what}, which is {text(most)}"
+    return f"{_words(request)} is more than one device of {request.device_class} has"
 
 
-def _most(capacity: Capacity) -> Number:
-    return capacity.value if capacity.maximum is None else min(capacity.value, capacity.maximum)
+def _in_use(index: int, devices: Devices, use: Use) -> bool:
+    """Return whether a device is in use as a whole, or something else has what it is made of."""
+    device = devices.row[index]
+    if index in use.busy or not device.consumes or (device.multiple and index in use.capacity):
+        return index in use.busy
+    counters = left(devices.pool_of[index], devices, use)
+    return any(counters.get(name, amount) < amount for name, amount in device.consumes)
 
 
-def _tainted(request: Request, able: Sequence[Candidate], node: _Node) -> str:
-    taints = {
-        f"{taint.key}={taint.value}:{taint.effect}"
-        if taint.value
-        else f"{taint.key}:{taint.effect}"
-        for one in able
-        if (taint := request.barred(node.devices.row[one.device]))
+def _holders(clean: Sequence[Candidate], devices: Devices, use: Use) -> str:
+    """Return what has the counters of devices, in words."""
+    sets = {of for one in clean for (of, _name), _amount in devices.row[one.device].consumes}
+    holding = [devices.row[index] for index in use.drawing()]
+    kinds = {
+        one.attributes.get(f"{DRIVER}/type", {}).get("string", "")
+        for one in holding
+        if sets & {of for (of, _name), _amount in one.consumes}
     }
-    return f"devices of {request.device_class} are tainted: {', '.join(sorted(taints))}"
+    held = sorted({_HELD.get(one, "by others") for one in kinds})
+    return f" {' and '.join(held)}" if held else ""
 
 
-def _in_use(request: Request, clean: Sequence[Candidate], free: int, node: _Node) -> str:
-    row = node.devices.row
-    sets = {of for one in clean for of, _name, _amount in row[one.device].consumes}
-    holders = [
-        row[index] for index in node.use.drawing if sets & {one[0] for one in row[index].consumes}
-    ]
-    held = sorted({_HELD.get(str(one.attribute(f"{DRIVER}/type")), "by others") for one in holders})
-    by = f" {' and '.join(held)}" if held else ""
-    wanted = (
-        f"{request.count} devices of {request.device_class} are requested, and " if free else ""
-    )
-    return f"{wanted}{f'{free} is free, the others are' if free else 'its devices are'} in use{by}"
-
-
-def _used(one: Candidate, node: _Node) -> Mapping[str, Number]:
-    return node.use.capacity.get(one.device, {})
-
-
-def _short(one: Candidate, node: _Node) -> list[str]:
-    """Return the capacities of which a device has not enough left."""
-    device, used = node.devices.row[one.device], _used(one, node)
-    return [name for name, amount in one.demand or () if amount > free_of(device, name, used)]
-
-
-def _full(request: Request, ours: Sequence[Candidate], roomy: int, node: _Node) -> Reason:
-    short = [set(_short(one, node)) for one in ours]
-    count = request.count or 1
-    prefix = f"{count} devices at once with " if count > 1 else ""
-    for name in sorted(set.intersection(*short) if not roomy else set()):
-        most = max(free_of(node.devices.row[one.device], name, _used(one, node)) for one in ours)
-        amount = max(dict(one.demand or ())[name] for one in ours)
-        return Reason(f"{prefix}{name} {text(amount)}", name, most, len(ours))
+def _full(
+    request: Request,
+    ours: Sequence[Candidate],
+    short: Sequence[set[str]],
+    roomy: int,
+    devices: Devices,
+    use: Use,
+) -> Reason:
+    prefix = f"{request.count} devices at once with " if (request.count or 1) > 1 else ""
     if roomy:
         return Reason(f"{prefix}{_words(request)}, and only {roomy} has it free")
+    for name in sorted(set.intersection(*short)):
+        most = max(
+            devices.row[one.device].capacities[name].value
+            - use.capacity.get(one.device, {}).get(name, 0)
+            for one in ours
+        )
+        amount = max(dict(one.demand or ())[name] for one in ours)
+        return Reason(f"{prefix}{name} {text(amount)}", name, most, len(ours))
     return Reason(f"{prefix}{_words(request)} is free of no one device at once")
 
 

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.versions import text as shown
 from gpu_plugin._shared._base.text.shown import printable
-from gpu_plugin.cluster import quantity
+from gpu_plugin.cluster.quantity import text
 
 from ..hami.template import NO_OTHER
-from ..placement.values import Given
-from .cluster_state import State
-from .values import Node, Outcome
+from .nodes import Node
+from .scheduler import Outcome, State
 
 MOST_LINES: Final = 60  # pods that are listed one by one
 MOST_REASONS: Final = 5
@@ -39,89 +38,65 @@ def _pod(outcome: Outcome) -> Json:
     pod = outcome.pod
     found: Json = {"namespace": pod.namespace, "name": pod.name, "owner": pod.owner}
     if not outcome.node:
-        return found | {
-            "node": None,
-            "reasons": [{"nodes": count, "text": text} for text, count in outcome.why],
-        }
-    return found | {
-        "node": outcome.node,
-        "devices": [_given(one, outcome) for one in outcome.given],
-    }
-
-
-def _given(given: Given, outcome: Outcome) -> Json:
-    assert outcome.devices is not None
-    device = outcome.devices.row[given.device]
-    amounts = {name: quantity.text(amount) for name, amount in given.consumed}
-    return {"request": given.request, "device": device.name, "driver": device.driver} | (
-        {"consumed": amounts} if amounts else {}
-    )
+        reasons = [{"nodes": count, "text": said} for said, count in outcome.why]
+        return found | {"node": None, "reasons": reasons}
+    devices = []
+    for one in outcome.given:
+        device = outcome.devices.row[one.device]
+        had = {"request": one.request, "device": device.name, "driver": device.driver}
+        amounts = {name: text(amount) for name, amount in one.consumed}
+        devices.append({**had, "consumed": amounts} if amounts else had)
+    return found | {"node": outcome.node, "devices": devices}
 
 
 def _node(node: Node) -> Json:
-    used = {
-        node.devices.row[index].name: {
-            name: quantity.text(amount) for name, amount in amounts.items()
-        }
-        for index, amounts in sorted(node.use.capacity.items())
+    row = node.devices.row
+    return {
+        "name": node.name,
+        "pods": node.pods,
+        "allocated": sorted(row[index].name for index in node.use.busy),
+        "shared": {
+            row[index].name: {name: text(amount) for name, amount in amounts.items()}
+            for index, amounts in node.use.capacity.items()
+        },
     }
-    busy = sorted(node.devices.row[index].name for index in node.use.busy)
-    return {"name": node.name, "pods": node.pods, "allocated": busy, "shared": used}
 
 
 def table(outcomes: Sequence[Outcome], warnings: Sequence[str], *, every: bool = False) -> str:
     """Return what people read: the pods, those of many by what they come from, and why some are pending."""
+    rows = _listed(outcomes) if every or len(outcomes) <= MOST_LINES else _summed(outcomes)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     running = sum(bool(one.node) for one in outcomes)
-    listed = every or len(outcomes) <= MOST_LINES
-    lines = [*(_listed(outcomes) if listed else _summed(outcomes)), ""]
-    lines.append(f"{running} running, {len(outcomes) - running} pending{_other(outcomes)}")
+    other = sum(any(NO_OTHER in said for said, _nodes in one.why) for one in outcomes)
+    more = f", {other} of which need another enforcement of shares than mps" if other else ""
+    lines += ["", f"{running} running, {len(outcomes) - running} pending{more}"]
     lines += _pending(outcomes)
     lines += [f"Not considered: {one}" for one in dict.fromkeys(warnings)]
     return "\n".join(map(printable, lines))
 
 
-def _other(outcomes: Sequence[Outcome]) -> str:
-    """Return how many the webhook would refuse only because shares are under mps."""
-    count = sum(any(NO_OTHER in text for text, _nodes in one.why) for one in outcomes)
-    return f", {count} of which need another enforcement of shares than mps" if count else ""
+def _listed(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("POD", "NODE", "DEVICES")]
+    for one in outcomes:
+        devices = (
+            [one.devices.row[of.device].name]
+            + [f"{name} {text(amount)}" for name, amount in of.consumed if name != "shares"]
+            for of in one.given
+        )
+        rows.append((one.pod.full_name, one.node or "<pending>", ", ".join(map(" ".join, devices))))
+    return rows
 
 
-def _listed(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    rows = [("POD", "NODE", "DEVICES")]
-    rows += [
-        (one.pod.full_name, one.node or "<pending>", ", ".join(_devices(one))) for one in outcomes
-    ]
-    return _columns(rows)
-
-
-def _devices(outcome: Outcome) -> Iterator[str]:
-    for one in outcome.given:
-        device = outcome.devices.row[one.device] if outcome.devices else None
-        amounts = [
-            f"{name} {quantity.text(amount)}" for name, amount in one.consumed if name != "shares"
-        ]
-        yield " ".join([device.name if device else "", *amounts])
-
-
-def _summed(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    whole = Counter((one.pod.namespace, one.pod.owner) for one in outcomes)
-    running = Counter((one.pod.namespace, one.pod.owner) for one in outcomes if one.node)
-    rows = [("OWNER", "PODS", "RUNNING", "PENDING")]
-    for key, count in whole.items():
-        here = running[key]
-        rows.append((f"{key[0]}/{key[1]}", str(count), str(here), str(count - here)))
-    return _columns(rows)
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+def _summed(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    whole = Counter(f"{one.pod.namespace}/{one.pod.owner}" for one in outcomes)
+    here = Counter(f"{one.pod.namespace}/{one.pod.owner}" for one in outcomes if one.node)
+    counts = [(name, number, here[name], number - here[name]) for name, number in whole.items()]
+    return [("OWNER", "PODS", "RUNNING", "PENDING"), *(tuple(map(str, one)) for one in counts)]
 
 
 def _pending(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    groups: Mapping[tuple[tuple[str, int], ...], list[str]] = {}
-    groups = dict(groups)
+    groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for one in outcomes:
         if not one.node:
             groups.setdefault(one.why, []).append(one.pod.full_name)
@@ -129,8 +104,8 @@ def _pending(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield ""
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"Pending: {', '.join(names[:3])}{more}"
-        for text, count in why[:MOST_REASONS]:
+        for said, count in why[:MOST_REASONS]:
             nodes = f"{count} node{'s' if count != 1 else ''}: " if count else ""
-            yield f"  {nodes}{text}"
+            yield f"  {nodes}{said}"
         if len(why) > MOST_REASONS:
             yield f"  and {len(why) - MOST_REASONS} other reasons (--json has all)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,16 +18,13 @@ from gpu_plugin._shared._base.errors import InputError, NodeError, damaged
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.version import version
 
-from . import answer
-from .cluster_state import Claims, State
-from .scheduling import Scheduler
-from .sources import cluster, inventory, manifests, pods
-from .sources.classes import CLASSES
-from .sources.hami import mutator
-from .values import Node, Outcome
+from ..hami import mutation, published, settings
+from . import answer, inventory, nodes, objects, pods
+from .scheduler import Outcome, Scheduler, State
 
 PENDING: Final = 3  # the exit status where a pod stays pending
 Json = Mapping[str, Any]
+Mutate = Callable[[Json, str, str], Json]
 
 
 def fill(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +33,8 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "Say which pods would run on which nodes, and why others would stay pending. Nothing is changed."
         f" The exit status is 0 where all run and {PENDING} where some stay pending."
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "files",
         nargs="*",
         metavar="MANIFEST",
@@ -49,28 +47,27 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--slices", metavar="FILE", help="nodes with these ResourceSlices, claims and pods"
     )
     where.add_argument("--cluster", action="store_true", help="the nodes of the cluster")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster")
-    parser.add_argument(
-        "--kubernetes",
-        default="",
-        metavar="VERSION",
-        help="the version whose scheduler is simulated; without it that of the cluster, or"
-        f" {versions.text(RECOMMENDED)}",
-    )
-    parser.add_argument("--hami-config", metavar="FILE", help="HAMi's device-config.yaml")
-    parser.add_argument(
-        "--pack",
-        action="store_true",
-        help="fill nodes one after the other, instead of the least loaded first",
-    )
-    parser.add_argument("--pods", action="store_true", help="list each pod, however many there are")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    add("--kubeconfig", default="", metavar="FILE", help="how to reach the cluster")
+    which = "the version whose scheduler is simulated; without it that of the cluster, or"
+    newest = versions.text(RECOMMENDED)
+    add("--kubernetes", default="", metavar="VERSION", help=f"{which} {newest}")
+    add("--hami-config", metavar="FILE", help="HAMi's device-config.yaml")
+    order = "fill nodes one after the other, instead of the least loaded first"
+    add("--pack", action="store_true", help=order)
+    add("--pods", action="store_true", help="list each pod, however many there are")
+    add("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Simulate, print what was found, and return the exit status. NodeError: something can't be read."""
-    state, outcomes = simulated(options)
+    given = [one for file in options.files for one in objects.parse(_text(file), file)]
+    if not options.files and not (options.cluster or options.slices):
+        raise NodeError("there are no manifests", hint="name files, or - for the standard input")
+    try:
+        state, outcomes = _simulated(options, given)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged("an object", error, "check it with kubectl apply --dry-run=server") from error
     if options.json:
         print(json.dumps(answer.as_json(outcomes, state), indent=2))
     else:
@@ -78,28 +75,64 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(one.node for one in outcomes) else PENDING
 
 
-def simulated(options: argparse.Namespace) -> tuple[State, list[Outcome]]:
+def _simulated(options: argparse.Namespace, given: list[Json]) -> tuple[State, list[Outcome]]:
     """Return what is known in the end, and what became of each pod."""
-    given = [one for file in options.files for one in manifests.objects(_text(file), file)]
-    if not options.files and not (options.cluster or options.slices):
-        raise NodeError("there are no manifests", hint="name files, or - for the standard input")
-    try:
-        return _simulated(options, given, *_there(options))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damaged("an object", error, "check it with kubectl apply --dry-run=server") from error
-
-
-def _there(options: argparse.Namespace) -> tuple[list[Node], list[Json], Version | None]:
-    """Return the nodes, the objects of the cluster or of what stands for it, and the cluster's version."""
-    if options.inventory:
-        return *inventory.nodes(_text(options.inventory), options.inventory), None
     access = Access(options.kubeconfig).connect() if options.cluster else None
-    objects: list[Json] = (
-        cluster.fetch(access)
-        if access
-        else [*manifests.objects(_text(options.slices), options.slices)]
+    if options.inventory:
+        found, there = inventory.nodes(_text(options.inventory), options.inventory)
+    else:
+        file = options.slices
+        there = [*objects.fetch(access)] if access else objects.parse(_text(file), file)
+        found = nodes.read(there)
+    state = State(found, {} if access else dict(objects.CLASSES))
+    state.version = _version(options, version(access) if access else None, state.warnings)
+    every = [*there, *given]
+    kinds = {"ResourceClaimTemplate": state.templates, "ResourceClaim": state.claims}
+    for one in every:
+        meta = one.get("metadata") or {}
+        if one["kind"] in kinds:
+            kinds[one["kind"]][str(meta.get("namespace") or "default"), str(meta["name"])] = one
+        elif one["kind"] == "DeviceClass":
+            state.classes[str(meta["name"])] = one
+    waiting = [
+        one for one in there if one["kind"] == "Pod" and not (nodes.placed(one) or nodes.ended(one))
+    ]
+    asked = given if options.files else waiting
+    priorities = pods.SYSTEM | {
+        str(one["metadata"]["name"]): int(one.get("value") or 0)
+        for one in every
+        if one["kind"] == "PriorityClass"
+    }
+    mutate = _mutator(options.hami_config, there, state)
+
+    def suits(shape: pods.Shape) -> list[str]:
+        return [one.name for one in state.nodes if not nodes.unsuitable(shape, one)]
+
+    made = (
+        pod
+        for one in asked
+        if one["kind"] in pods.KINDS
+        for pod in pods.pods(one, mutate, suits, priorities, state.warnings)
     )
-    return cluster.nodes(objects), objects, version(access) if access else None
+    wanted = list(made)  # the templates that are made for them too
+    return state, Scheduler(state, pack=options.pack).run(wanted)
+
+
+def _mutator(file: str | None, there: Iterable[Json], state: State) -> Mutate:
+    """Return what changes a pod of a namespace and an owner as the webhook would, with HAMi's configuration."""
+    configured = settings.parse(_text(file), file) if file else settings.Settings()
+    devices = published.of(one for one in there if one["kind"] == "ResourceSlice")
+    state.warnings.extend(configured.notes)
+
+    def mutate(pod: Json, namespace: str, owner: str) -> Json:
+        found = mutation.mutate(pod, configured, devices)
+        state.warnings.extend(f"{owner}: {one}" for one in found.warnings)
+        state.templates.update(
+            {(namespace, one.name): {"spec": one.spec} for one in found.templates}
+        )
+        return objects.patched(pod, found.patch)
+
+    return mutate
 
 
 def _version(options: argparse.Namespace, there: Version | None, warnings: list[str]) -> Version:
@@ -118,37 +151,11 @@ def _version(options: argparse.Namespace, there: Version | None, warnings: list[
     return found
 
 
-def _simulated(
-    options: argparse.Namespace,
-    given: list[dict[str, Any]],
-    nodes: list[Node],
-    there: list[Json],
-    running: Version | None,
-) -> tuple[State, list[Outcome]]:
-    state = State(nodes, {} if options.cluster else dict(CLASSES))
-    state.version = _version(options, running, state.warnings)
-    every = [*there, *given]
-    pods.add(state, every)
-    claims = Claims(state)
-    pods.add_shared(state, every, claims)
-    asked = given if options.files else [one for one in there if _waits(one)]
-    published = [one for one in there if one["kind"] == "ResourceSlice"]
-    text = _text(options.hami_config) if options.hami_config else ""
-    mutate = mutator(text, options.hami_config or "", published, state.warnings)
-    found = pods.read(asked, state, mutate, pods.priorities(every))
-    return state, Scheduler(state, claims, pack=options.pack).run(found)
-
-
-def _waits(one: Json) -> bool:
-    """Return whether an object of a cluster is a pod that has no node yet."""
-    return bool(one["kind"] == "Pod" and not cluster.placed(one) and not cluster.ended(one))
-
-
 def _text(file: str) -> str:
     try:
         if file == "-":
-            return sys.stdin.read(manifests.MOST_BYTES + 1)
+            return sys.stdin.read(objects.MOST_BYTES + 1)
         with Path(file).open(encoding="utf-8") as opened:
-            return opened.read(manifests.MOST_BYTES + 1)
+            return opened.read(objects.MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         raise NodeError(f"{file} can't be read", cause=str(error)) from error
