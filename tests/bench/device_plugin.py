@@ -19,13 +19,13 @@ from pathlib import Path
 
 import grpc
 from gpu_plugin._shared._base.gpu import Links
-from gpu_plugin.cdi.specification import HostState
+from gpu_plugin.advertise.allocation import grant
+from gpu_plugin.advertise.decide import share
+from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.model.devices import Devices
+from gpu_plugin.model.host import HostState
 from gpu_plugin.model.topology import Topology
-from gpu_plugin.offer.allocation import grant
-from gpu_plugin.offer.decide import share
-from gpu_plugin.offer.preference import prefer
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim import testing
 from wire import Wire

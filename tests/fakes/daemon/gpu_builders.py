@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpu_plugin._shared._base.gpu import Gpu, MigDevice
-from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.server import Snapshot
 from gpu_plugin.model.devices import Device, Devices, Resources
+from gpu_plugin.model.host import HostState
 from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Problem
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import ClaimApi
@@ -54,7 +54,7 @@ def allocate(cluster: Administered, name: str, device: str = "", pool: str = NOD
     cluster.admin.ask("allocating", "PATCH", f"{CLAIMS}/{name}/status", status, kind=kind)
 
 
-def held(cluster: Administered, kubelet: Access, name: str) -> Held:
+def held(cluster: Administered, kubelet: Access, name: str) -> PreparedClaim:
     """Return a claim that was prepared for a pod, once the server knows that pod."""
     meta = {"name": name, "namespace": "default"}
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.gpu.node"}}
@@ -66,12 +66,12 @@ def held(cluster: Administered, kubelet: Access, name: str) -> Held:
     spec = {"containers": [container], "resourceClaims": named, "nodeName": NODE}
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     devices = (Device("gpu", NODE, "gpu-0", "GPU-0", 0),)
-    found = Held(made["metadata"]["uid"], "default", name, PREPARED, devices)
+    found = PreparedClaim(made["metadata"]["uid"], "default", name, PREPARED, devices)
     eventually(lambda: ClaimApi(kubelet, NODE).gone(found), False)
     return found
 
 
-def end_pod(cluster: Administered, kubelet: Access, one: Held) -> None:
+def end_pod(cluster: Administered, kubelet: Access, one: PreparedClaim) -> None:
     """Let a pod be gone, and the server know that."""
     cluster.admin.ask("ending a pod", "DELETE", f"{PODS}/{one.name}", AT_ONCE)
     eventually(lambda: ClaimApi(kubelet, NODE).gone(one))

@@ -111,10 +111,10 @@ def test_a_kubelets_access_labels_its_node_and_follows_it(
     assert seen.node.uid
     written = node.write(Change({"nvidia.com/gpu.count": "8"}, {"gpu.node/labels": "x"}))
     assert written.labels["nvidia.com/gpu.count"] == "8"
-    begun, news = itertools.islice(node.follow(seen.version, 10), 2)
-    assert begun.node is None
-    assert news.node is not None
-    assert news.node.labels["nvidia.com/gpu.count"] == "8"
+    (begun, _version), (news, _later) = itertools.islice(node.follow(seen.version, 10), 2)
+    assert begun is None
+    assert news is not None
+    assert news.labels["nvidia.com/gpu.count"] == "8"
     with pytest.raises(ApiError, match="403"):
         node.write(Change({"node-restriction.kubernetes.io/x": "1"}))
     with pytest.raises(ApiError, match="422"):

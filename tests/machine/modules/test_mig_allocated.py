@@ -15,8 +15,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
     PREPARED,
     Device,
-    Held,
     Instance,
+    PreparedClaim,
     dump,
     entry,
 )
@@ -48,7 +48,7 @@ class NodeWithPods:
         uid = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
         instance = Instance(19, start, made=True)
         device = Device("r0", "node-1", f"gpu-1-mig-1g5gb-19-{start}", "", 1, instance=instance)
-        held = Held(uid, "ml", "part", PREPARED, (device,))
+        held = PreparedClaim(uid, "ml", "part", PREPARED, (device,))
         self._answer.with_suffix(".claims").write_text(dump({uid: entry(held)}))
 
     def give_later(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin import daemon
+from gpu_plugin.advertise.held import NOBODY
 from gpu_plugin.config.sources import Source
 from gpu_plugin.daemon import Daemon, Paths
 from gpu_plugin.model.inventory import GpuView, Inventory
@@ -24,7 +25,6 @@ from gpu_plugin.model.mps import paths
 from gpu_plugin.model.mps.settings import Offer
 from gpu_plugin.model.topology import Topology
 from gpu_plugin.mps import folders
-from gpu_plugin.offer.held import NOBODY
 
 from tests.fakes.clock import Clock
 from tests.fakes.daemon.gpu_builders import gpu, inventory
@@ -52,7 +52,7 @@ class Gpus:
     def faults(self) -> dict[Any, str]:
         return {}
 
-    def unfit(self) -> tuple[()]:
+    def unhealthy(self) -> tuple[()]:
         return ()
 
 
@@ -72,7 +72,7 @@ class Kubelet:
     def tick(self, **_words: object) -> bool:
         return False
 
-    def offered(self, *_words: object) -> None:
+    def advertised(self, *_words: object) -> None:
         pass
 
     def lost(self) -> bool:
@@ -176,7 +176,7 @@ def test_a_round_in_which_mps_has_news_decides_once(scene: Scene) -> None:
     scene.daemon.signals.add(signal.SIGHUP)
     scene.begin()
     assert scene.problems == dict.fromkeys(UUIDS, STARTS)  # in the round in which it is asked for
-    scene.ready(list(scene.daemon._offered.mps.values()))
+    scene.ready(list(scene.daemon._advertised.mps.values()))
     assert scene.round() == 1
     assert scene.problems == {}
 

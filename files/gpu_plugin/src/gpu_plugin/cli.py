@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from . import __version__, status
+from . import __version__
 from .model.mps.paths import ROOT as MPS_ROOT
-from .tools import commands, logs, sole
+from .tools import commands, instance_lock, logs, status
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 STATE_DIRECTORY: Final = "/var/lib/gpu-device-plugin"
@@ -149,7 +148,7 @@ def _cdi_options(cdi: argparse.ArgumentParser) -> None:
 
 def _run_options(run: argparse.ArgumentParser) -> None:
     from .config import configuration, sources
-    from .gpus.health import QUIET
+    from .driver.health import QUIET
 
     run.add_argument(
         "--kubelet-socket",
@@ -159,23 +158,12 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         help="the kubelet's; the plugin's own are beside it (environment: KUBELET_SOCKET)",
     )
     _files(run, status_file=status.DEFAULT_FILE)
-    run.add_argument(
-        "--host-root",
-        type=Path,
-        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
-        metavar="DIR",
-        help="where the host's /proc, /sys and /dev are seen (environment: GPU_PLUGIN_HOST_ROOT)",
-    )
+    commands.host_root(run, "/proc, /sys and /dev are")
     _seconds(run, "--rescan", 5.0, "how often to look for changes")
     _seconds(run, "--recovery-period", QUIET, "how long without a fault until it is Healthy again")
     text = "how long to wait for another device plugin that is about to end"
-    _seconds(run, "--lock-timeout", sole.PATIENCE, text)
-    run.add_argument(
-        "--mps-managers",
-        choices=("systemd", "own"),
-        default="",
-        help="who runs the MPS manager (default: systemd, where it is the init)",
-    )
+    _seconds(run, "--lock-timeout", instance_lock.PATIENCE, text)
+    commands.mps_managers(run)
     run.add_argument(
         "--state-directory",
         type=Path,
@@ -218,7 +206,7 @@ def _socket(text: str) -> Path:
 def _run(options: argparse.Namespace) -> int:
     from . import daemon  # brings gRPC in, which the other commands have no use for
     from .config import sources
-    from .gpus.driver import DriverReplaced
+    from .driver.nvml import DriverReplaced
 
     source = sources.Source(options, os.environ)
     paths = daemon.Paths(
@@ -231,11 +219,11 @@ def _run(options: argparse.Namespace) -> int:
         options.state_directory,
     )
     try:
-        with sole.lock(options.status_file.parent, os.environ, options.lock_timeout):
+        with instance_lock.hold(options.status_file.parent, os.environ, options.lock_timeout):
             return daemon.Daemon(paths, source).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
-        os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
+        commands.restart()
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__
+from .advertise.decide import Advertised, MpsState, decide, narrow, time_slices
 from .cdi.files import HostFiles
 from .config.configuration import Config
 from .config.last_good import LastGood
 from .config.reload import InForce
 from .config.sources import Source
 from .config.strict_yaml import ConfigError
-from .gpus.health import QUIET
-from .gpus.time_slices import TimeSlices
-from .gpus.watch import GpuWatch
+from .driver.health import QUIET
+from .driver.time_slices import TimeSlices
+from .driver.watch import GpuWatch
 from .kubelet.handover import Handover, checkpoint_of, kept
 from .kubelet.holders import HolderWatch
 from .kubelet.manager import Manager
@@ -28,11 +29,10 @@ from .kubelet.vanished import Vanished
 from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
-from .offer.decide import MpsState, Offered, decide, narrow, time_slices
-from .process import Process
 from .report.state import Telemetry, daemons_pages, state, summary
 from .tools import logs
 from .tools.chores import Chore, errors
+from .tools.process import Process
 from .tools.state import StateFile
 
 TICK: Final = 0.5
@@ -68,7 +68,7 @@ class Daemon(Process):
         self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self.wake)
         self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
-        self._offered, self._published = Offered(), Published(observer)
+        self._advertised, self._published = Advertised(), Published(observer)
         self._manager = Manager(paths.kubelet_socket, self._published)
         kubelet = paths.kubelet_socket.parent.parent
         kept_in = paths.state_directory or run
@@ -93,7 +93,7 @@ class Daemon(Process):
         self._gpus.first_look(self._configuration.config, super().pause)
         self._holders.first_answer(super().pause)
         self.round()
-        problem = self._gpus.inventory.absent or self._offered.refusal
+        problem = self._gpus.inventory.absent or self._advertised.refusal
         if problem and self._configuration.config.fail_on_init_error:
             logs.error("ends, since failOnInitError is set", cause=problem)
             return 1
@@ -116,7 +116,7 @@ class Daemon(Process):
         asked = self.reloading()
         news = self._configuration.reload(self._check_change, asked=asked)
         news |= self._gpus.tick(self._configuration.config, at_once=asked)
-        waiting = bool(self._offered.held or self._vanished.found)
+        waiting = bool(self._advertised.held or self._vanished.found)
         news |= self._holders.tick(waiting=waiting)
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()
@@ -146,12 +146,12 @@ class Daemon(Process):
         """
         if self._gpus.inventory.absent:
             return False
-        offered = decide(self._gpus.inventory, {}, config)
-        if offered.refusal:
+        advertised = decide(self._gpus.inventory, {}, config)
+        if advertised.refusal:
             return False
-        if why := offered.crowded:
+        if why := advertised.crowded:
             raise ConfigError(f"sharing can't be as it is: {why}", hint="choose fewer replicas")
-        if why := offered.unsharable or self._mps.refuses(offered.mps):
+        if why := advertised.unsharable or self._mps.refuses(advertised.mps):
             raise ConfigError(f"sharing.mps can't be as it is: {why}")
         return True
 
@@ -160,31 +160,31 @@ class Daemon(Process):
         self._configuration.judge(self._check_start)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
-        offered = decide(inventory, faults, config, host, self._holders.holders)
-        serves = not inventory.absent and not offered.refusal
+        advertised = decide(inventory, faults, config, host, self._holders.holders)
+        serves = not inventory.absent and not advertised.refusal
         if serves:
-            self._mps.want(offered.mps, config.mps_root, offered.held)
-        without_shm = frozenset(one for one in offered.mps if not self._mps.own_shm(one))
-        offered = offered.judged(MpsState(self._mps.problems(), without_shm))
+            self._mps.want(advertised.mps, config.mps_root, advertised.held)
+        without_shm = frozenset(one for one in advertised.mps if not self._mps.own_shm(one))
+        advertised = advertised.judged(MpsState(self._mps.problems(), without_shm))
         if serves:
-            self._slices.begin(time_slices(offered.resources), inventory, offered.held)
-            self._holders.offered(offered, inventory)
-            notes = narrow(offered, self._offered, inventory)
-            offered = replace(offered, notes=(*offered.notes, *notes))
-        if offered.refusal and str(offered.refusal) != str(self._offered.refusal):
-            logs.error("no devices are advertised", cause=offered.refusal)
-        for note in offered.notes:
-            if note not in self._offered.notes:
+            self._slices.begin(time_slices(advertised.resources), inventory, advertised.held)
+            self._holders.advertised(advertised, inventory)
+            notes = narrow(advertised, self._advertised, inventory)
+            advertised = replace(advertised, notes=(*advertised.notes, *notes))
+        if advertised.refusal and str(advertised.refusal) != str(self._advertised.refusal):
+            logs.error("no devices are advertised", cause=advertised.refusal)
+        for note in advertised.notes:
+            if note not in self._advertised.notes:
                 logs.warning(note)
-        self._offered = offered
-        self._published.put(Snapshot(offered.resources, config, host, self._gpus.topology))
+        self._advertised = advertised
+        self._published.put(Snapshot(advertised.resources, config, host, self._gpus.topology))
 
     def _tell(self) -> None:
         """Report to the status file, the metrics and systemd."""
         found = state(
             self._configuration,
             self._gpus,
-            self._offered,
+            self._advertised,
             self._manager,
             self._vanished.describe(),
             self._mps.describe(),

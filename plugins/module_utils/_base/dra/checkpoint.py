@@ -58,7 +58,7 @@ class Device:
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class PreparedClaim:
     """A claim that holds devices of this node; ``pods`` are the UIDs that it was reserved for.
 
     ``enforcement`` is what its shares are enforced by, whatever the configuration says by now.
@@ -76,7 +76,7 @@ class Held:
         return f"claim {self.namespace}/{self.name}"
 
 
-def entry(held: Held) -> str:
+def entry(held: PreparedClaim) -> str:
     """Return a claim as the file has it."""
     return _text(_plain(held))
 
@@ -88,7 +88,7 @@ def dump(entries: t.Mapping[str, str]) -> str:
     return f'{{"version":{VERSION},"checksum":"{_checksum(body)}","claims":{body}}}\n'
 
 
-def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, Held]:
+def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, PreparedClaim]:
     """Return the claims by UID, none where there is no file. NodeError: it is damaged, or of another version."""
     if text is None:
         return {}
@@ -122,7 +122,7 @@ def _text(data: t.Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
-def _plain(held: Held) -> t.Dict[str, t.Any]:
+def _plain(held: PreparedClaim) -> t.Dict[str, t.Any]:
     return {
         "uid": held.uid,
         "namespace": held.namespace,
@@ -144,11 +144,11 @@ def _plain(held: Held) -> t.Dict[str, t.Any]:
     }
 
 
-def _held(data: t.Mapping[str, t.Any]) -> Held:
+def _held(data: t.Mapping[str, t.Any]) -> PreparedClaim:
     if data["state"] not in STATES:
         raise ValueError(f"state {data['state']!r}")
     devices = tuple(_device(one) for one in data["devices"])
-    return Held(**{**data, "devices": devices, "pods": tuple(data["pods"])})
+    return PreparedClaim(**{**data, "devices": devices, "pods": tuple(data["pods"])})
 
 
 def _device(data: t.Mapping[str, t.Any]) -> Device:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held, dump, entry
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim, dump, entry
 from gpu_plugin.kubelet.handover import checkpoint_of
 
 from tests.support.waiting import eventually, unchanged
@@ -30,7 +30,7 @@ def hold(node: Node, *gpus: int) -> None:
     """Let the DRA driver's checkpoint have a claim with these GPUs."""
     uuids = [one["uuid"] for one in node.sim.ctl("status")["gpus"]]
     held = [
-        Held(
+        PreparedClaim(
             str(number),
             "default",
             f"claim-{number}",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._node.users.allocated import SOCKET
+from gpu_plugin.advertise.decide import Advertised, decide
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.kubelet.holders import AGAIN, FILE, SELDOM, SETTLED, HolderWatch
 from gpu_plugin.model.inventory import Inventory
-from gpu_plugin.offer.decide import Offered, decide
 from standin_kubelet.devices import Ledger
 
 from tests.fakes.daemon.gpu_builders import inventory, view
@@ -38,10 +38,10 @@ def seen(one: HolderWatch, *, waiting: bool = False) -> list[str] | None:
     return None if given is None else [each.device for each in given]
 
 
-def offer(one: HolderWatch, now: Inventory, text: str = "") -> Offered:
-    offered = decide(now, {}, parse(text), holders=one.holders)
-    one.offered(offered, now)
-    return offered
+def offer(one: HolderWatch, now: Inventory, text: str = "") -> Advertised:
+    advertised = decide(now, {}, parse(text), holders=one.holders)
+    one.advertised(advertised, now)
+    return advertised
 
 
 def test_the_kubelet_is_asked_when_devices_change_and_seldom_besides(

@@ -53,9 +53,9 @@ def test_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_path: 
     node, feature = NodeApi(access, NODE), NodeFeature(access, NODE, NAMESPACE)
     version = node.read().version
     api.set(example_com__a="b")
-    _begun, first = itertools.islice(node.follow(version, 60), 2)
-    assert first.node is not None
-    assert first.node.labels["example.com/a"] == "b"
+    _begun, (first, _version) = itertools.islice(node.follow(version, 60), 2)
+    assert first is not None
+    assert first.labels["example.com/a"] == "b"
     node.write(Change({"nvidia.com/gpu.count": "2"}, {}))
     assert feature.write({"nvidia.com/gpu.count": "2"})
     assert not feature.write({"nvidia.com/gpu.count": "2"})

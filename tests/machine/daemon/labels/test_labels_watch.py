@@ -14,7 +14,7 @@ from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import NodeState
-from gpu_plugin.labels.watching import NodeWatch, Watched
+from gpu_plugin.labels.watching import NodeWatch
 
 from tests.fakes.kubernetes.standin_api import DROP, NODE, Api
 from tests.support.waiting import LIMIT, eventually
@@ -211,23 +211,15 @@ def test_who_ends_watches_at_once_is_asked_less_and_less_often(api: Api) -> None
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_watch_that_has_ended_is_begun_anew(
-    api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_library_that_asks_for_the_end_does_not_end_the_watch(
+    api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: Told = queue.SimpleQueue()
-    node = NodeApi(Access(str(api.kubeconfig)), NODE)
-    made: list[NodeWatch] = []
-
-    def begin() -> NodeWatch:
-        made.append(NodeWatch(node, found.put, pause=0.05))
-        return made[-1]
-
-    watched = Watched(begin)
+    watch = NodeWatch(NodeApi(Access(str(api.kubeconfig)), NODE), found.put, pause=0.05)
     with monkeypatch.context() as broken:
-        broken.setattr(NodeWatch, "_follow", lambda _self: sys.exit(1))  # as a library may do
-        watched.keep()
-        eventually(lambda: not made[0].is_alive())
-    eventually(lambda: (watched.keep(), not found.empty())[-1])
+        broken.setattr(NodeApi, "read", lambda _self: sys.exit(1))
+        watch.start()
+        assert "SystemExit" in str(found.get(timeout=LIMIT))
     assert state(found)
-    assert "the watch of the node has ended, starting over" in capsys.readouterr().err
-    node.close()
+    watch.stop()
+    eventually(lambda: (api.end(), watch.join(0.1), not watch.is_alive())[-1])

@@ -9,16 +9,16 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_plugin import status
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.gpus.health import Health
-from gpu_plugin.gpus.memory import BOOT_ID, HealthFile
+from gpu_plugin.driver.health import Health
+from gpu_plugin.driver.memory import BOOT_ID, HealthFile
 from gpu_plugin.model.mps import settings
 from gpu_plugin.model.mps.paths import problem_of_root
 from gpu_plugin.model.mps.settings import Bounds, parse_memory, parse_percent
 from gpu_plugin.mps import protocol, state
 from gpu_plugin.mps.clients import look
 from gpu_plugin.mps.state import ManagerFiles
+from gpu_plugin.tools import status
 from gpu_plugin.tools.state import started
 
 from tests.support.hostile import Thrown, inputs

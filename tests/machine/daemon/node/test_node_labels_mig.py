@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin import status
 from gpu_plugin.labels.choice.mig import Paths
+from gpu_plugin.tools import status
 
 from tests.fakes.daemon.mig_by_label import LAYOUTS, declare, files
 from tests.support.waiting import LIMIT, eventually

@@ -82,7 +82,7 @@ def test_it_loads_neither_configuration_nor_driver_nor_network(tmp_path: Path) -
     environment = {**os.environ, "PYTHONPATH": str(DAEMON_SOURCES)}
     command = [sys.executable, "-c", code]
     loaded = subprocess.check_output(command, text=True, env=environment).split()
-    heavy = ("yaml", "http", "ssl", "pynvml", "grpc", "gpu_plugin.config", "gpu_plugin.gpus")
+    heavy = ("yaml", "http", "ssl", "pynvml", "grpc", "gpu_plugin.config", "gpu_plugin.driver")
     assert [one for one in loaded if one.startswith(heavy)] == []
 
 

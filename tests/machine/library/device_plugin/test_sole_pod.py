@@ -22,9 +22,9 @@ from tests.support.paths import REPOSITORY
 HOLD = """
 import sys
 from pathlib import Path
-from gpu_plugin.tools import sole
+from gpu_plugin.tools import instance_lock
 environment = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"} if sys.argv[2] == "pod" else {}
-with sole.lock(Path(sys.argv[1]), environment):
+with instance_lock.hold(Path(sys.argv[1]), environment):
     print("held", flush=True)
     sys.stdin.read()
 """

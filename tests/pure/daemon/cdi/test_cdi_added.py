@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._cdi.rules import problems
+from gpu_plugin.advertise.allocation import grant
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiAdded, CdiFile
-from gpu_plugin.cdi.specification import HostState
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.offer.allocation import grant
+from gpu_plugin.model.host import HostState
 from gpu_plugin.tools.chores import Chore
 
 from tests.fakes.daemon.gpu_builders import device

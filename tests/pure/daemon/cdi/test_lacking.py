@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_plugin.advertise.decide import decide
 from gpu_plugin.cdi.files import CdiFile, content
-from gpu_plugin.cdi.specification import HostState, needed
+from gpu_plugin.cdi.specification import needed
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.model.host import HostState
 from gpu_plugin.model.inventory import Kind
-from gpu_plugin.offer.decide import decide
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 

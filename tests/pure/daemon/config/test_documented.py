@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpu_plugin.advertise.decide import share
+from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.sources import given
-from gpu_plugin.offer.decide import share
-from gpu_plugin.offer.devices import enumerate_devices
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 
@@ -225,7 +225,7 @@ flags:
 }
 
 
-def offered(case: Case) -> tuple[Config, dict[str, int]]:
+def advertised(case: Case) -> tuple[Config, dict[str, int]]:
     options = _parser().parse_args(["run", *case.flags])
     config = parse(case.text, "config.yaml", case.env, given(options))
     found = enumerate_devices(case.node, config.mig_strategy, config.naming)
@@ -236,7 +236,7 @@ def offered(case: Case) -> tuple[Config, dict[str, int]]:
 def test_documented_configurations_work_unchanged() -> None:
     found, expected = {}, {}
     for name, case in CASES.items():
-        config, offers = offered(case)
+        config, offers = advertised(case)
         found[name] = offers, {key: getattr(config, key) for key in case.has}
         expected[name] = case.offers, case.has
     assert found == expected

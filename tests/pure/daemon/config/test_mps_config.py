@@ -11,14 +11,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from gpu_plugin.cdi.specification import HostState
+from gpu_plugin.advertise.allocation import AllocationRefused, grant
+from gpu_plugin.advertise.decide import Advertised, MpsState, offers, share
+from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.model.devices import Device
+from gpu_plugin.model.host import HostState
 from gpu_plugin.model.mps.settings import Percent, Settings
-from gpu_plugin.offer.allocation import AllocationRefused, grant
-from gpu_plugin.offer.decide import MpsState, Offered, offers, share
-from gpu_plugin.offer.preference import prefer
 
 from tests.fakes.daemon.gpu_builders import device
 from tests.support.refusals import refused_otherwise
@@ -48,7 +48,7 @@ def parsed(
     return parse(json.dumps({"sharing": sharing}), "c.yaml")
 
 
-def offered(config: Config) -> dict[str, tuple[Device, ...]]:
+def advertised(config: Config) -> dict[str, tuple[Device, ...]]:
     return share(NODE, config.sharing, config.mps_root)
 
 
@@ -152,7 +152,7 @@ def test_both_strategies_on_different_gpus() -> None:
         {"name": "gpu", "replicas": 2, "devices": [0]},
         slices=({"name": "gpu", "replicas": 3, "devices": [1]},),
     )
-    devices = offered(config)[GPU]
+    devices = advertised(config)[GPU]
     assert [(one.id, one.mps is not None) for one in devices] == [
         *((f"{UUIDS[0]}::{number}", True) for number in range(2)),
         *((f"{UUIDS[1]}::{number}", False) for number in range(3)),
@@ -165,22 +165,22 @@ def test_on_one_gpu_mps_wins_over_time_slicing() -> None:
         {"name": "gpu", "replicas": 2, "devices": [0]},
         slices=({"name": "gpu", "replicas": 3, "devices": [0, 1]},),
     )
-    devices = offered(config)[GPU]
+    devices = advertised(config)[GPU]
     assert [one.mps is not None for one in devices] == [True] * 2 + [False] * 4
     assert [one.uuid for one in devices] == [UUIDS[0]] * 2 + [UUIDS[1]] * 3 + [UUIDS[2]]
 
 
 def test_what_a_device_does_not_allow_is_its_problem() -> None:
     config = parsed({"name": "gpu", "replicas": 50})
-    assert "MPS takes from 1 to 48 clients" in Offered(offered(config)).unsharable
-    for one in offered(config)[GPU]:
+    assert "MPS takes from 1 to 48 clients" in Advertised(advertised(config)).unsharable
+    for one in advertised(config)[GPU]:
         assert str(one.problem).startswith("it can't be shared by MPS: 50 shares")
-    assert offers(offered(config)) == {}
-    assert Offered(offered(parse(""))).unsharable == ""
+    assert offers(advertised(config)) == {}
+    assert Advertised(advertised(parse(""))).unsharable == ""
 
 
 def test_one_share_is_a_share() -> None:
-    assert [one.id for one in offered(parsed({"name": "gpu", "replicas": 1}))[GPU]] == [
+    assert [one.id for one in advertised(parsed({"name": "gpu", "replicas": 1}))[GPU]] == [
         f"{uuid}::0" for uuid in UUIDS
     ]
 
@@ -188,7 +188,7 @@ def test_one_share_is_a_share() -> None:
 def test_problems_hold_devices_back() -> None:
     config = parsed({"name": "gpu", "replicas": 2})
     mps = MpsState({UUIDS[1]: "starting"}, frozenset(UUIDS[2:]))
-    found = Offered(share(NODE, config.sharing, config.mps_root)).judged(mps).resources[GPU]
+    found = Advertised(share(NODE, config.sharing, config.mps_root)).judged(mps).resources[GPU]
     assert [str(one.problem or "") for one in found] == ["", "", "starting", "starting", "", ""]
     assert [one.mps.own_shm for one in found if one.mps] == [True] * 4 + [False] * 2
 
@@ -198,7 +198,7 @@ def ids(*places: tuple[int, int]) -> list[str]:
 
 
 def given(config: Config, *places: tuple[int, int]) -> dict[str, str]:
-    return grant(offered(config)[GPU], ids(*places), config, HostState()).envs
+    return grant(advertised(config)[GPU], ids(*places), config, HostState()).envs
 
 
 def test_shares_of_one_device_add_up() -> None:
@@ -225,13 +225,13 @@ def test_requests_that_can_not_be_granted() -> None:
 def test_share_beside_a_whole_device_is_refused() -> None:
     config = parsed({"name": "gpu", "replicas": 4, "devices": [0], "combine": 2})
     with pytest.raises(AllocationRefused, match="several devices"):
-        grant(offered(config)[GPU], [*ids((0, 0)), UUIDS[1]], config, HostState())
+        grant(advertised(config)[GPU], [*ids((0, 0)), UUIDS[1]], config, HostState())
 
 
 def test_cdi_has_variables_and_mounts_too() -> None:
     config = replace(parsed({"name": "gpu", "replicas": 2}), device_list_strategies=("cdi-cri",))
     host = HostState(cdi_devices=frozenset(UUIDS))
-    found = grant(offered(config)[GPU], ids((0, 1)), config, host)
+    found = grant(advertised(config)[GPU], ids((0, 1)), config, host)
     assert found.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUIDS[0]}",)
     assert found.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
     assert [one.inside for one in found.mounts] == ["/tmp/nvidia-mps", "/dev/shm"]
@@ -239,7 +239,7 @@ def test_cdi_has_variables_and_mounts_too() -> None:
 
 def test_shares_for_one_container_are_of_one_device() -> None:
     for policy in ("distributed", "packed"):
-        devices = offered(parsed({"name": "gpu", "replicas": 3, "combine": 3}))[GPU]
+        devices = advertised(parsed({"name": "gpu", "replicas": 3, "combine": 3}))[GPU]
         free = ids((0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 2))
         chosen = prefer(devices, free, [], 2, policy)
         assert {one.partition("::")[0] for one in chosen} == {
@@ -255,7 +255,7 @@ def test_shares_for_one_container_are_of_one_device() -> None:
 
 
 def test_whole_devices_are_not_mixed_with_shares() -> None:
-    devices = offered(parsed({"name": "gpu", "replicas": 2, "devices": [0], "combine": 2}))[GPU]
+    devices = advertised(parsed({"name": "gpu", "replicas": 2, "devices": [0], "combine": 2}))[GPU]
     free = [*ids((0, 0)), UUIDS[1], UUIDS[2]]
     assert set(prefer(devices, free, [], 2)) == {UUIDS[1], UUIDS[2]}
 
@@ -271,5 +271,5 @@ def test_settings_of_an_offer_name_the_root_too() -> None:
             }
         )
     )
-    asked = offers(offered(config))[UUIDS[0]].settings
+    asked = offers(advertised(config))[UUIDS[0]].settings
     assert asked == Settings(4, Percent(Decimal(25)), root="/run/other")

@@ -12,9 +12,10 @@ from typing import Any
 import kubernetes.client as api
 import pytest
 import yaml
-from gpu_plugin import cli, status
+from gpu_plugin import cli
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.report.probes import STUCK
+from gpu_plugin.tools import status
 
 from tests.support.paths import REPOSITORY
 from tests.support.refusals import refused_otherwise

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Device, Held
+from gpu_plugin._shared._base.dra.checkpoint import (
+    PREPARED,
+    PREPARING,
+    UNPREPARING,
+    Device,
+    PreparedClaim,
+)
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.dra import enforcing
 from gpu_plugin.dra.enforcement.choice import Places
@@ -43,7 +49,7 @@ class Scene:
 
     def hold(self, number: int, state: str, enforcement: str) -> str:
         uid = UID.format(number)
-        self.checkpoint.put(Held(uid, "ns", "c", state, (SHARE,), ("pod",), enforcement))
+        self.checkpoint.put(PreparedClaim(uid, "ns", "c", state, (SHARE,), ("pod",), enforcement))
         return uid
 
     def of(self, name: str) -> Any:

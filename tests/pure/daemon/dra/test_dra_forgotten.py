@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
@@ -21,14 +21,16 @@ from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import STATE, Users
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
-HELD = Held(UID, "ns", "c", PREPARED, (Device("r", "n", "gpu-0", "GPU-0", 0),))
+HELD = PreparedClaim(UID, "ns", "c", PREPARED, (Device("r", "n", "gpu-0", "GPU-0", 0),))
 OTHER = replace(HELD, uid=f"1{UID[1:]}")
 
 
 class Scene:
     """A kubelet's folder, a checkpoint with claims, and a clock."""
 
-    def __init__(self, folder: Path, api_lost: Callable[[Held], bool], *held: Held) -> None:
+    def __init__(
+        self, folder: Path, api_lost: Callable[[PreparedClaim], bool], *held: PreparedClaim
+    ) -> None:
         self.state, self.now = folder / STATE, 0.0
         self.undone: list[str] = []
         checkpoint = Checkpoint(folder / "checkpoint.json")
@@ -81,7 +83,7 @@ def test_nothing_is_given_back_while_the_kubelets_word_is_not_understood(tmp_pat
 def test_a_claim_that_fails_keeps_no_other_from_being_given_back(tmp_path: Path) -> None:
     other = OTHER.uid
 
-    def api_lost(held: Held) -> bool:
+    def api_lost(held: PreparedClaim) -> bool:
         if held.uid == UID:
             raise ApiError("x", "no answer")
         return True

@@ -15,8 +15,8 @@ from gpu_plugin._shared._base.dra.checkpoint import (
     PREPARING,
     UNPREPARING,
     Device,
-    Held,
     Instance,
+    PreparedClaim,
     dump,
     entry,
     load,
@@ -48,8 +48,8 @@ def resolved(result: Result, *views: GpuView, **more: Any) -> Device:
     return plan.resolve(Claim(UID, "ns", "c", (result,)), found, LIMITS)[0]
 
 
-def held(*devices: Device, uid: str = UID, state: str = PREPARED) -> Held:
-    return Held(uid, "ns", f"c-{uid[:1]}", state, devices, ("pod",), "none")
+def held(*devices: Device, uid: str = UID, state: str = PREPARED) -> PreparedClaim:
+    return PreparedClaim(uid, "ns", f"c-{uid[:1]}", state, devices, ("pod",), "none")
 
 
 def share(memory: int = 10 * GIB, cores: int = 0, **more: Any) -> Device:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Held
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, PreparedClaim
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
@@ -88,7 +88,7 @@ class Scene:
         if held is None:
             self.preparer.prepare("ns", "c", UID)
             held = self.checkpoint.get(UID)
-        assert isinstance(held, Held)
+        assert isinstance(held, PreparedClaim)
         self.checkpoint.put(replace(held, state=state))
         self.asked.clear()
         self.preparer.prepare("ns", "c", UID)

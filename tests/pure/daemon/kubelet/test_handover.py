@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held, dump, entry
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim, dump, entry
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._node.users.allocated import SOCKET
 from gpu_plugin.config.allocation import Dra
@@ -23,7 +23,7 @@ from tests.fakes.daemon.gpu_builders import inventory, view
 
 NODE = inventory(view(0), view(1))
 PLUGIN, DRA = Dra(), Dra("dra")
-HELD = Held("u", "default", "claim", PREPARED, (Device("r", "n", "gpu-1", "GPU-1", 1),))
+HELD = PreparedClaim("u", "default", "claim", PREPARED, (Device("r", "n", "gpu-1", "GPU-1", 1),))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def kubelet(tmp_path: Path) -> Iterator[Ledger]:
     server.stop()
 
 
-def handover(tmp_path: Path, *held: Held) -> Handover:
+def handover(tmp_path: Path, *held: PreparedClaim) -> Handover:
     file = tmp_path / "checkpoint.json"
     if held:
         file.write_text(dump({one.uid: entry(one) for one in held}))

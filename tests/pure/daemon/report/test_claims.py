@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Held, Instance
+from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Instance, PreparedClaim
 from gpu_plugin.cli import main
 from gpu_plugin.dra import report
 from gpu_plugin.report.claims import describe
@@ -27,9 +27,9 @@ def share(number: int, memory: int, cores: int) -> Device:
 
 
 HELD = (
-    Held("1", "team", "train", PREPARED, (share(1, 3 * GIB, 30),), enforcement="mps"),
-    Held("2", "team", "serve", PREPARED, (share(2, GIB, 0),), enforcement="mps"),
-    Held(
+    PreparedClaim("1", "team", "train", PREPARED, (share(1, 3 * GIB, 30),), enforcement="mps"),
+    PreparedClaim("2", "team", "serve", PREPARED, (share(2, GIB, 0),), enforcement="mps"),
+    PreparedClaim(
         "3",
         "team",
         "cut",

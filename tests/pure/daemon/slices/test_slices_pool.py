@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpu_plugin._shared._base.dra.names import pool_name
-from gpu_plugin.cluster import quantity
 from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.model import quantity
 from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Place, Problem
 from gpu_plugin.slices import build
 from hypothesis import given, settings

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpu_cluster.hami import published
+from gpu_cluster.hami.annotations import Annotations
 from gpu_cluster.hami.published import Device, Published
-from gpu_cluster.hami.wishes import Wishes
 
 from tests.fakes.cluster.hami_pods import Json
 from tests.support.alarm import alarm
@@ -57,8 +57,8 @@ def test_slices_are_read() -> None:
     assert found.enforcements() == {"mps"}
 
 
-def sizes(found: Published, **wishes: Any) -> list[int]:
-    return found.sizes("share", Wishes(**wishes))
+def sizes(found: Published, **annotations: Any) -> list[int]:
+    return found.sizes("share", Annotations(**annotations))
 
 
 def test_sizes_of_what_suits() -> None:
@@ -74,7 +74,7 @@ def test_sizes_of_what_suits() -> None:
     assert sizes(found, avoid_types=("NVIDIA-NVIDIA T4",), use_uuids=("GPU-0", "GPU-2")) == [30]
     assert sizes(found, avoid_uuids=("GPU-1",)) == [10, 30]
     assert sizes(found, use_uuids=("GPU-7",)) == [10, 20, 30]  # none suits: as if any did
-    assert found.sizes("mig", Wishes()) == []
+    assert found.sizes("mig", Annotations()) == []
 
 
 def test_a_thousand_nodes_of_eight_gpus_with_forty_mig_devices() -> None:
@@ -88,7 +88,7 @@ def test_a_thousand_nodes_of_eight_gpus_with_forty_mig_devices() -> None:
         for d in alike
     ]
     found = Published(tuple(rows))
-    assert len(found.sizes("mig", Wishes())) == 5
+    assert len(found.sizes("mig", Annotations())) == 5
     with alarm():  # which is for what looks at each pair of devices
         for _each in range(5):
-            found.sizes("mig", Wishes(use_types=("H100",), use_uuids=("GPU-1", "GPU-2")))
+            found.sizes("mig", Annotations(use_types=("H100",), use_uuids=("GPU-1", "GPU-2")))

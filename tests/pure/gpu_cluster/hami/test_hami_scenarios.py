@@ -8,8 +8,8 @@ from __future__ import annotations
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Published
 from gpu_cluster.hami.settings import Names, Settings
-from gpu_plugin._shared._base.dra.quantities import MIB
-from gpu_plugin._shared._base.dra.quantities import size as written
+from gpu_plugin.model.quantity import MIB
+from gpu_plugin.model.quantity import size as written
 
 from tests.fakes.cluster.hami_pods import (
     MPS_NODES,

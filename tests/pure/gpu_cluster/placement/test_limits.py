@@ -13,7 +13,7 @@ from gpu_cluster.placement.reasons import reasons
 from gpu_cluster.placement.search import Candidates, search
 from gpu_plugin._shared._base.dra.versions import RECOMMENDED
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster import quantity
+from gpu_plugin.model import quantity
 
 from tests.fakes.cluster.placing import Json, asks, claim, device_class, node
 from tests.support.alarm import alarm

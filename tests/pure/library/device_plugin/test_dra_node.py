@@ -13,7 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.dra import names
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
     PREPARED,
     Device,
-    Held,
+    PreparedClaim,
     dump,
     entry,
 )
@@ -79,7 +79,9 @@ class DraHost(AgentHost):
         self.given = [{**who, "resource": resource, "device": device}]
 
 
-CLAIM = Held("1", "team", "train", PREPARED, (Device("r", "n", "gpu-0-share", "GPU-0", 0),))
+CLAIM = PreparedClaim(
+    "1", "team", "train", PREPARED, (Device("r", "n", "gpu-0-share", "GPU-0", 0),)
+)
 
 
 def asked(allocation: str, state: str = "started") -> dict[str, t.Any]:

@@ -13,8 +13,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
     PREPARED,
     Device,
-    Held,
     Instance,
+    PreparedClaim,
     dump,
     entry,
 )
@@ -56,7 +56,7 @@ def claim(device: str = "gpu-0-mig-1g10gb-19-3", namespace: str = "team") -> str
     """Return a checkpoint of the DRA driver with a claim."""
     instance = Instance(19, 3, made=True, gi=7, uuid="MIG-x")
     one = Device("r0", "node-1", device, "GPU-x", 0, instance=instance)
-    held = Held(UID, namespace, "part", PREPARED, (one,))
+    held = PreparedClaim(UID, namespace, "part", PREPARED, (one,))
     return dump({UID: entry(held)})
 
 

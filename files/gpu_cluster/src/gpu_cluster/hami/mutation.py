@@ -13,13 +13,13 @@ from typing import Any, Final
 from gpu_plugin._shared._base.dra.names import GPU, MPS, SHARE
 
 from . import requests, template
+from .annotations import Annotations
+from .annotations import read as read_annotations
 from .errors import refused
 from .published import Published
 from .requests import Asked, Request
 from .settings import Settings
 from .template import Template
-from .wishes import Wishes
-from .wishes import read as read_wishes
 
 Json = Mapping[str, Any]
 Patch = list[dict[str, Any]]
@@ -87,9 +87,10 @@ def mutate(
     if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
-    wishes = read_wishes((pod.get("metadata") or {}).get("annotations") or {})
+    annotations = read_annotations((pod.get("metadata") or {}).get("annotations") or {})
     found = [
-        (place, requests.read(place.container, place.field, wishes, settings)) for place in asking
+        (place, requests.read(place.container, place.field, annotations, settings))
+        for place in asking
     ]
     asked = [(place, one) for place, one in found if one is not None]
     claimed = [(place, one.request) for place, one in asked if one.request and not one.untouched]
@@ -99,11 +100,11 @@ def mutate(
     given = []
     for place, wanted in claimed:
         look()
-        given.append((place, _template(place, wanted, wishes, settings, published)))
+        given.append((place, _template(place, wanted, annotations, settings, published)))
     patch += _claims(spec, given)
     templates = tuple({one.name: one for _place, one in given}.values())
-    told = [*wishes.warnings, *(text for _place, one in asked for text in one.warnings)]
-    told += [text for one in claimed for text in _warnings(*one, wishes, published)]
+    told = [*annotations.warnings, *(text for _place, one in asked for text in one.warnings)]
+    told += [text for one in claimed for text in _warnings(*one, annotations, published)]
     return Mutation(patch, templates, tuple(told))
 
 
@@ -164,12 +165,12 @@ def _strip(place: _Place, asked: Asked, settings: Settings) -> Patch:
 
 
 def _warnings(
-    place: _Place, request: Request, wishes: Wishes, published: Published
+    place: _Place, request: Request, annotations: Annotations, published: Published
 ) -> Iterator[str]:
     """Yield what a container with a share is told of the nodes that there are."""
-    if template.unpublished(request, wishes, published):
+    if template.unpublished(request, annotations, published):
         yield f"{place.field} waits: no node publishes shares, and none a MIG device that it may have"
-    if request.kind != SHARE or not wishes.takes(MPS) or MPS not in published.enforcements():
+    if request.kind != SHARE or not annotations.takes(MPS) or MPS not in published.enforcements():
         return
     for one in place.container.get("volumeMounts") or ():
         if str(one.get("mountPath")).rstrip("/") == SHM:
@@ -180,11 +181,15 @@ def _warnings(
 
 
 def _template(
-    place: _Place, request: Request, wishes: Wishes, settings: Settings, published: Published
+    place: _Place,
+    request: Request,
+    annotations: Annotations,
+    settings: Settings,
+    published: Published,
 ) -> Template:
     names, at = settings.names, f"{place.field}.resources.limits"
     fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
-    return template.build(request, wishes, published, *fields)
+    return template.build(request, annotations, published, *fields)
 
 
 def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:

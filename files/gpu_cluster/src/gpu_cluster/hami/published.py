@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.names import DRIVER, MEMORY, MIG, NVIDIA, SHARE, TYPES
 from gpu_plugin._shared._base.text.json_data import is_whole
+from gpu_plugin.model.quantity import MIB, whole
 
-from .quantity import MIB, whole
-from .wishes import Wishes
+from .annotations import Annotations
 
 MOST_SIZES: Final = 8  # alternatives of one request (resource.k8s.io/v1)
 
@@ -42,13 +42,13 @@ class Published:
 
     devices: tuple[Device, ...] = ()
 
-    def sizes(self, kind: str, wishes: Wishes, most: int = MOST_SIZES) -> list[int]:
+    def sizes(self, kind: str, annotations: Annotations, most: int = MOST_SIZES) -> list[int]:
         """Return the memory sizes of what suits a pod, those that most have; without any, of all."""
         groups = [(one, gpus) for one, gpus in self._groups.items() if one[0] == kind]
         suiting, everything = Counter[int](), Counter[int]()
         for (_kind, memory, product), gpus in groups:
             everything[memory] += sum(gpus.values())
-            suiting[memory] += _number(gpus, wishes) if _wants(product, wishes) else 0
+            suiting[memory] += _number(gpus, annotations) if _wants(product, annotations) else 0
         common = (+suiting or everything).most_common(most)
         return sorted(size for size, _count in common)
 
@@ -75,18 +75,18 @@ class Published:
         return found
 
 
-def _wants(product: str, wishes: Wishes) -> bool:
+def _wants(product: str, annotations: Annotations) -> bool:
     """Tell whether annotations allow a product, as their selectors do."""
     name = f"NVIDIA-{product}".lower()
-    use, avoid = wishes.use_types, wishes.avoid_types
+    use, avoid = annotations.use_types, annotations.avoid_types
     wanted = not use or any(word.lower() in name for word in use)
     return wanted and not any(word.lower() in name for word in avoid)
 
 
-def _number(gpus: Counter[str], wishes: Wishes) -> int:
+def _number(gpus: Counter[str], annotations: Annotations) -> int:
     """Return how many devices are of GPUs that annotations allow."""
-    wanted = set(wishes.use_uuids) & set(gpus) if wishes.use_uuids else set(gpus)
-    return sum(gpus[one] for one in wanted - set(wishes.avoid_uuids))
+    wanted = set(annotations.use_uuids) & set(gpus) if annotations.use_uuids else set(gpus)
+    return sum(gpus[one] for one in wanted - set(annotations.avoid_uuids))
 
 
 def of(slices: Iterable[Mapping[str, Any]]) -> Published:

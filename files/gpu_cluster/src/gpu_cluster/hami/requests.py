@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.names import GPU, MIG, SHARE
+from gpu_plugin.model import quantity
 
-from . import quantity
+from .annotations import GPU_POLICY, MODE, MUTEX, Annotations, field
 from .errors import refused
 from .settings import Names, Settings
-from .wishes import GPU_POLICY, MODE, MUTEX, Wishes, field
 
 Json = Mapping[str, Any]
 MOST_GPUS: Final = 32  # results of one claim
@@ -54,7 +54,7 @@ class Asked:
     warnings: tuple[str, ...] = ()
 
 
-def read(container: Json, where: str, wishes: Wishes, settings: Settings) -> Asked | None:
+def read(container: Json, where: str, annotations: Annotations, settings: Settings) -> Asked | None:
     """Return what a container asks for, None where it asks for no GPU. Refused: that can't be."""
     found = _Amounts(container, where, settings)
     if not found.given:
@@ -63,8 +63,12 @@ def read(container: Json, where: str, wishes: Wishes, settings: Settings) -> Ask
     if count is None or count == 0:
         ignored = f"{where}: nothing is asked of a GPU, as there is no {settings.names.count}"
         return Asked(None, untouched=bare, warnings=() if bare else (ignored,))
-    request, warnings = _request(found, count, container, where, wishes, settings)
-    bound = wishes.choosy or (wishes.numa and count > 1) or settings.names.count != Names.count
+    request, warnings = _request(found, count, container, where, annotations, settings)
+    bound = (
+        annotations.choosy
+        or (annotations.numa and count > 1)
+        or settings.names.count != Names.count
+    )
     untouched = bare and request.kind == GPU and not bound
     if count > MOST_GPUS and not untouched:
         raise found.refuse(settings.names.count, f"a claim has at most {MOST_GPUS} devices")
@@ -140,7 +144,12 @@ class _Amounts:
 
 
 def _request(
-    found: _Amounts, count: int, container: Json, where: str, wishes: Wishes, settings: Settings
+    found: _Amounts,
+    count: int,
+    container: Json,
+    where: str,
+    annotations: Annotations,
+    settings: Settings,
 ) -> tuple[Request, list[str]]:
     env = _literals(container)
     warnings = list(_env_warnings(env, where))
@@ -150,13 +159,13 @@ def _request(
             f"{found.fields[settings.names.percent]} is left out, as {settings.names.memory} is there"
         )
     cores = _cores(found, percent, settings, warnings)
-    kind = MIG if wishes.only == MIG else GPU if cores == ALL else SHARE
+    kind = MIG if annotations.only == MIG else GPU if cores == ALL else SHARE
     if not memory and not percent and kind != GPU:
         memory = settings.default_memory
     limited = settings.core_limit and env.get(CORE_POLICY_ENV) != "disable"
     asked = (count, memory, ALL if memory else percent or ALL, cores, found.priority(env), limited)
     request = Request(kind, *asked)
-    _check(found, request, wishes, settings)
+    _check(found, request, annotations, settings)
     if request.kind == GPU and memory:
         warnings.append(
             f"{where} gets whole GPUs, so that {memory} MiB is the least that they have, not a limit"
@@ -180,11 +189,11 @@ def _cores(found: _Amounts, percent: int, settings: Settings, warnings: list[str
     return ALL if whole else settings.default_cores
 
 
-def _check(found: _Amounts, request: Request, wishes: Wishes, settings: Settings) -> None:
+def _check(found: _Amounts, request: Request, annotations: Annotations, settings: Settings) -> None:
     if request.kind == MIG and not request.memory:
         hint = f"add {settings.names.memory}, the MiB that a MIG device has at least"
         raise refused(field(MODE), MIG, f"{found.where} says no {settings.names.memory}", hint)
-    if wishes.mutex and request.kind != GPU:
+    if annotations.mutex and request.kind != GPU:
         hint = f"ask for whole GPUs with {settings.names.cores}: {ALL}, which nobody else gets a share of"
         why = "kube-scheduler can't keep a share on a GPU that nobody else uses"
         raise refused(field(GPU_POLICY), MUTEX, why, hint)

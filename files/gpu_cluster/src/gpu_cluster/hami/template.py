@@ -27,14 +27,14 @@ from gpu_plugin._shared._base.dra.names import (
     SHARE_CLASS,
     SHARE_CONFIG,
 )
-from gpu_plugin._shared._base.dra.quantities import MIB
-from gpu_plugin._shared._base.dra.quantities import size as written
+from gpu_plugin.model.quantity import MIB
+from gpu_plugin.model.quantity import size as written
 
 from . import cel
+from .annotations import MODE, Annotations, field
 from .errors import Refused, refused
 from .published import MOST_SIZES, Published
 from .requests import ALL, Request
-from .wishes import MODE, Wishes, field
 
 Json = dict[str, Any]
 NAME: Final = "gpu"  # of the claim's one request
@@ -72,12 +72,16 @@ class _Way:
 
 
 def build(
-    request: Request, wishes: Wishes, published: Published, count_field: str, percent_field: str
+    request: Request,
+    annotations: Annotations,
+    published: Published,
+    count_field: str,
+    percent_field: str,
 ) -> Template:
     """Return the template of a request. Refused: no node could do it; the fields are for its message."""
-    ways = _asked(request, wishes, published, count_field, percent_field)
+    ways = _asked(request, annotations, published, count_field, percent_field)
     devices: Json = {"requests": [_request(ways)]}
-    if wishes.numa and request.count > 1 and not published.numa_nodes(request.kind):
+    if annotations.numa and request.count > 1 and not published.numa_nodes(request.kind):
         devices["constraints"] = [{"requests": [NAME], "matchAttribute": f"{DRIVER}/numaNode"}]
     if shares := [f"{NAME}/{way.name}" for way in ways if way.request.kind == SHARE]:
         meant = [NAME] if len(shares) == len(ways) else shares
@@ -86,10 +90,10 @@ def build(
     return Template(name_of(spec), spec, (ORDER.index(request.kind), -request.count))
 
 
-def unpublished(request: Request, wishes: Wishes, published: Published) -> bool:
+def unpublished(request: Request, annotations: Annotations, published: Published) -> bool:
     """Tell whether nodes publish devices, and none that could be a share or stand for one."""
     there = bool(published.devices) and not published.enforcements()
-    return there and request.kind == SHARE and not _may_be_mig(request, wishes, published)
+    return there and request.kind == SHARE and not _may_be_mig(request, annotations, published)
 
 
 def name_of(spec: Json) -> str:
@@ -121,43 +125,43 @@ def _opaque(request: Request) -> Json:
     return {"driver": DRIVER, "parameters": {**parameters, **own}}
 
 
-def _wished(request: Request, wishes: Wishes) -> Iterator[str]:
+def _wished(request: Request, annotations: Annotations) -> Iterator[str]:
     mig = request.kind == MIG
-    if wishes.use_types:
-        yield cel.product(wishes.use_types, among=True)
-    if wishes.avoid_types:
-        yield cel.product(wishes.avoid_types, among=False)
-    if wishes.use_uuids:
-        yield cel.uuid(wishes.use_uuids, mig=mig, among=True)
-    if wishes.avoid_uuids:
-        yield cel.uuid(wishes.avoid_uuids, mig=mig, among=False)
+    if annotations.use_types:
+        yield cel.product(annotations.use_types, among=True)
+    if annotations.avoid_types:
+        yield cel.product(annotations.avoid_types, among=False)
+    if annotations.use_uuids:
+        yield cel.uuid(annotations.use_uuids, mig=mig, among=True)
+    if annotations.avoid_uuids:
+        yield cel.uuid(annotations.avoid_uuids, mig=mig, among=False)
 
 
-def _enforced(request: Request, wishes: Wishes, published: Published) -> Iterator[str]:
+def _enforced(request: Request, annotations: Annotations, published: Published) -> Iterator[str]:
     """Yield on which enforcement shares may be. HAMi's mode hami-core is any card without MIG."""
     if request.kind != SHARE:
         return
     if request.count > 1:
         yield cel.enforcement(MPS, equal=False)
-    only = _only(wishes)
+    only = _only(annotations)
     if only == MPS or (only == HAMI_CORE and only in published.enforcements()):
         yield cel.enforcement(only)
 
 
-def _only(wishes: Wishes) -> str:
+def _only(annotations: Annotations) -> str:
     """Return the one mode that shares may have, empty where they may have either."""
-    found = [mode for mode in (MPS, HAMI_CORE) if wishes.takes(mode)]
+    found = [mode for mode in (MPS, HAMI_CORE) if annotations.takes(mode)]
     return found[0] if len(found) == 1 else ""
 
 
 def _several(
-    request: Request, wishes: Wishes, published: Published, count_field: str
+    request: Request, annotations: Annotations, published: Published, count_field: str
 ) -> Refused | None:
     """Return why a container can't have several shares, None where it can."""
     why = "under mps a container has shares of one GPU only"
     if request.kind != SHARE or request.count == 1:
         return None
-    if _only(wishes) == MPS:
+    if _only(annotations) == MPS:
         return refused(field(MODE), MPS, f"{why}, and {count_field} is {request.count}")
     there = published.enforcements()
     if there - {MPS} or (published.devices and not there):  # of no share at all others tell
@@ -166,48 +170,52 @@ def _several(
     return refused(count_field, request.count, f"{why}, and {NO_OTHER}", hint)
 
 
-def _may_be_mig(request: Request, wishes: Wishes, published: Published) -> bool:
+def _may_be_mig(request: Request, annotations: Annotations, published: Published) -> bool:
     """Tell whether MIG devices do as well as shares, as on HAMi's nodes of either mode, and nodes publish such."""
-    if request.kind != SHARE or not request.memory or not wishes.takes(MIG):
+    if request.kind != SHARE or not request.memory or not annotations.takes(MIG):
         return False
-    return any(size >= request.memory for size in published.sizes(MIG, wishes))
+    return any(size >= request.memory for size in published.sizes(MIG, annotations))
 
 
 def _asked(
-    request: Request, wishes: Wishes, published: Published, count_field: str, percent_field: str
+    request: Request,
+    annotations: Annotations,
+    published: Published,
+    count_field: str,
+    percent_field: str,
 ) -> list[_Way]:
     """Return the ways to have a request, the first that can be had is taken. Refused: there is none."""
-    problem = _several(request, wishes, published, count_field)
-    mig = _may_be_mig(request, wishes, published)
+    problem = _several(request, annotations, published, count_field)
+    mig = _may_be_mig(request, annotations, published)
     if problem and not mig:
         raise problem
     kinds = ([] if problem else [request]) + ([replace(request, kind=MIG)] if mig else [])
     ways: list[_Way] = []
     for one in kinds:
-        ways += _of_kind(one, wishes, published, percent_field, MOST_SIZES - len(ways))
+        ways += _of_kind(one, annotations, published, percent_field, MOST_SIZES - len(ways))
     if len(ways) > 1 and not ways[0].name:
         ways[0] = replace(ways[0], name=request.kind)
     return ways
 
 
 def _of_kind(
-    request: Request, wishes: Wishes, published: Published, percent_field: str, most: int
+    request: Request, annotations: Annotations, published: Published, percent_field: str, most: int
 ) -> list[_Way]:
     """Return one way, or one for each size of device and NUMA node that there is, ``most`` at most.
 
     A way for each node, and no constraint that devices match, as what is tried first and does not match
     stays consumed (LEAKS in _base/dra/versions.py).
     """
-    nodes = published.numa_nodes(request.kind) if wishes.numa and request.count > 1 else []
-    common = (*_wished(request, wishes), *_enforced(request, wishes, published))
+    nodes = published.numa_nodes(request.kind) if annotations.numa and request.count > 1 else []
+    common = (*_wished(request, annotations), *_enforced(request, annotations, published))
     each = max(most // max(len(nodes), 1), 1)
     ways = [
         _Way(f"{name}-numa-{node}".lstrip("-"), request, (cel.numa(node), size, *common), memory)
         for node in nodes
-        for name, size, memory in _ways(request, wishes, published, percent_field, each)
+        for name, size, memory in _ways(request, annotations, published, percent_field, each)
     ] or [
         _Way(name, request, (size, *common), memory)
-        for name, size, memory in _ways(request, wishes, published, percent_field, each)
+        for name, size, memory in _ways(request, annotations, published, percent_field, each)
     ]
     return ways[:most]
 
@@ -220,17 +228,17 @@ def _request(ways: list[_Way]) -> Json:
 
 
 def _ways(
-    request: Request, wishes: Wishes, published: Published, percent_field: str, most: int
+    request: Request, annotations: Annotations, published: Published, percent_field: str, most: int
 ) -> Iterator[tuple[str, str, int]]:
     """Yield for each way its name, a selector of the device's size, and the MiB of it that are asked for."""
     if request.kind == GPU:
         yield "", cel.memory(NVIDIA, request.memory, least=True) if request.memory else "", 0
     elif request.kind == MIG:
-        yield from _profiles(request.memory, published.sizes(MIG, wishes), most)
+        yield from _profiles(request.memory, published.sizes(MIG, annotations), most)
     elif request.memory or request.percent == ALL:
         yield "", "", request.memory
     else:
-        sizes = published.sizes(SHARE, wishes, most)
+        sizes = published.sizes(SHARE, annotations, most)
         if not sizes:
             why = "no node publishes shares, so that it is not known how much memory that is"
             hint = "try again when nodes have joined, or ask for MiB"

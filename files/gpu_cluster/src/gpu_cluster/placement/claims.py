@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_plugin._shared._base.errors import InputError
-from gpu_plugin.cluster.quantity import Number
+from gpu_plugin.model.quantity import Number
 
 from .devices import Device, amounts
 from .selectors import Selector, selector

@@ -14,8 +14,8 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from gpu_plugin._shared._base.errors import InputError
-from gpu_plugin.cluster import quantity
-from gpu_plugin.cluster.quantity import Number
+from gpu_plugin.model import quantity
+from gpu_plugin.model.quantity import Number
 
 from . import selectors
 

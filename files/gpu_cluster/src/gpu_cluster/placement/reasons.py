@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gpu_plugin._shared._base.dra.names import DRIVER, GPU, MIG, SHARE
 from gpu_plugin._shared._base.dra.versions import LEAKS, RECOMMENDED, Version
 from gpu_plugin._shared._base.dra.versions import text as shown
-from gpu_plugin.cluster.quantity import Number, text
+from gpu_plugin.model.quantity import Number, text
 
 from .claims import Claim, Refused, Request, tainted
 from .devices import Device, Devices, Use, left

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from gpu_plugin._shared._base.dra.versions import LEAKS, RECOMMENDED, Version
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster.quantity import Number
+from gpu_plugin.model.quantity import Number
 
 from . import claims as reading
 from .claims import Claim, Refused, Request

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin._shared._base.text.shown import cut
-from gpu_plugin.cluster import quantity
+from gpu_plugin.model import quantity
 
 try:
     from cel_expr_python import cel

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.versions import text as shown
 from gpu_plugin._shared._base.text.shown import printable
-from gpu_plugin.cluster.quantity import text
+from gpu_plugin.model.quantity import text
 
 from ..hami.template import NO_OTHER
 from .nodes import Node

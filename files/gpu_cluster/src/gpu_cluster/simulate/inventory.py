@@ -16,10 +16,11 @@ from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin._shared._base.gpu import GiProfile, Gpu
 from gpu_plugin._shared._base.text.shown import cut
 from gpu_plugin._shared._mig.products import PRODUCTS
-from gpu_plugin.cluster import quantity
 from gpu_plugin.config import configuration, plain_yaml
 from gpu_plugin.config.sharing import GPU_RESOURCE
+from gpu_plugin.model import quantity
 from gpu_plugin.model.inventory import GpuView, Inventory, Layout
+from gpu_plugin.model.quantity import MIB
 from gpu_plugin.slices import build
 
 from .nodes import Node, made_of
@@ -40,7 +41,6 @@ NODE_KEYS: Final = [
 ]
 GPU_KEYS: Final = ["product", "count", "memory", "computeCapability", "mig", "numaNode", "uuids"]
 DEFAULT: Final = {"gpuNode": {"allocation": "dra"}}
-MIB: Final = 1 << 20
 # Memory in MiB, as NVML has it, and compute capability by words of a product's name: of NVIDIA's data sheets and the
 # CUDA page of compute capabilities. What is not listed needs both in the inventory.
 KNOWN: Final = {

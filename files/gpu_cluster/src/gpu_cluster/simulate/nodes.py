@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster.quantity import Number, text
+from gpu_plugin.model.quantity import Number, text
 
 from ..placement import devices
 from ..placement.claims import tainted, untolerated

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gpu_plugin._shared._base.errors import InputError, NodeError
-from gpu_plugin.cluster import quantity
-from gpu_plugin.cluster.quantity import Number
+from gpu_plugin.model import quantity
+from gpu_plugin.model.quantity import Number
 
 from ..placement.devices import amounts
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.config import schema
-from gpu_plugin.tools import bounded, logs
+from gpu_plugin.tools import bounded, commands, logs
 
 from ..hami import nodes
 from ..hami import settings as hami
@@ -114,13 +113,7 @@ TEXTS: Final = (
 
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
-    for name, variable, word, default, text in TEXTS:
-        command.add_argument(
-            f"--{name}",
-            default=os.environ.get(variable) or default,
-            metavar=word,
-            help=f"{text} (environment: {variable}{f'; default: {default}' if default else ''})",
-        )
+    commands.texts(command, TEXTS)
     command.add_argument(
         "--show-node",
         metavar="NAME",

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.names import DRIVER
-from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster.access import JSON, Access
+from gpu_plugin.cluster import watch
+from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import GONE, ApiError, understood
-from gpu_plugin.cluster.rate import SHORTEST
 from gpu_plugin.tools import logs
 from gpu_plugin.tools.chores import Backoff
 
@@ -42,6 +40,7 @@ class Slices:
         self._published: Published | None = None
         self.listed = threading.Event()
         self._ended = threading.Event()
+        self._failed = ""
 
     def published(self) -> Published:
         """Return the devices of all slices."""
@@ -58,64 +57,46 @@ class Slices:
 
     def follow(self) -> None:
         """Follow until the end; what fails is tried again."""
-        version, failed, pauses = "", "", Backoff(PAUSE, LONGEST_PAUSE)
-        while not self._ended.is_set():
-            began = time.monotonic()
-            try:
-                version = self._watch(version or self._list())
-                failed = ""
-            except NodeError as error:
-                version = ""
-                if str(error) != failed and getattr(error, "status", 0) != GONE:
-                    logs.warning("the ResourceSlices can't be followed", cause=error)
-                    failed = str(error)
-            if time.monotonic() - began >= SHORTEST:
-                pauses.reset()
-            else:
-                self._ended.wait(pauses.failed())
+        pauses = Backoff(PAUSE, LONGEST_PAUSE)
+        watch.follow(self._list, self._watch, self._warn, self._ended, pauses)
+
+    def _warn(self, error: ApiError) -> None:
+        """Log a failure, once for each other one."""
+        if str(error) != self._failed and error.status != GONE:
+            logs.warning("the ResourceSlices can't be followed", cause=error)
+            self._failed = str(error)
 
     def _list(self) -> str:
         doing, found, version = "listing ResourceSlices", {}, ""
         for part in parts(self._access, doing, PATH, query=SELECTED, page=PAGE, rights=RIGHTS):
             found.update(understood(doing, partial(_by_name, part)))
-            version = version or str((part.get("metadata") or {}).get("resourceVersion", ""))
+            version = version or understood(doing, partial(_version, part))
         self._set(found)
         self.listed.set()
         return version
 
-    def _watch(self, version: str) -> str:
+    def _watch(self, since: str) -> Iterator[str]:
         doing = "watching ResourceSlices"
-        query = {
-            **SELECTED,
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(SECONDS),
-        }
-        for event in self._access.events(
-            doing, PATH, query, accept=JSON, seconds=SECONDS, rights=RIGHTS
-        ):
-            if self._ended.is_set():
-                break
-            if event:
-                version = understood(doing, partial(self._take, doing, event))
-        return version
+        where = self._access, doing, PATH, since, SECONDS
+        for kind, found, version in watch.events(*where, query=SELECTED, rights=RIGHTS):
+            understood(doing, partial(self._take, kind, found))
+            yield version
+        self._failed = ""
 
-    def _take(self, doing: str, event: Json) -> str:
-        kind, found = event["type"], event["object"]
-        if kind == "ERROR":
-            status = int(found.get("code") or 0)
-            raise ApiError(doing, f"{status} {found.get('message', '')}", status=status)
-        if kind in ("ADDED", "MODIFIED"):
+    def _take(self, kind: str, found: Json) -> None:
+        if kind in watch.CHANGED:
             self._set({**self._devices, **_by_name({"items": [found]})})
-        elif kind == "DELETED":
+        elif kind == watch.DELETED:
             gone = found["metadata"]["name"]
             self._set({name: one for name, one in self._devices.items() if name != gone})
-        return str(found["metadata"]["resourceVersion"])
 
     def _set(self, found: dict[str, tuple[Device, ...]]) -> None:
         with self._lock:
             self._devices, self._published = found, None
+
+
+def _version(part: Json) -> str:
+    return str(part["metadata"]["resourceVersion"])
 
 
 def _by_name(part: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:

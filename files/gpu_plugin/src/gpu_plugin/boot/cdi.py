@@ -16,7 +16,7 @@ from .._shared._cdi.machine.specify import lost_files, specify
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.real import inventory
 from ..tools import bounded, logs
-from ..tools.patience import Patience
+from ..tools.start_timeout import StartTimeout
 from .driver import driver, ended
 
 ROUNDS: Final = 5
@@ -29,7 +29,7 @@ def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
     after this. A file that was there stays when it does not: to containers it makes no difference, and the
     driver may only be about to change.
     """
-    with Patience(patience):
+    with StartTimeout(patience):
         found = _cdi(config, lock, wait)
     return ended(found)
 

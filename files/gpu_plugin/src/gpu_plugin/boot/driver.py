@@ -13,7 +13,7 @@ from typing import Final
 from .._shared._base.gpu import NvmlError
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..tools import jobs, logs
-from ..tools.patience import READY
+from ..tools.start_timeout import READY
 
 # They have GPUs open, or bring NVSwitches up, before a layout is made.
 SERVICES: Final = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")

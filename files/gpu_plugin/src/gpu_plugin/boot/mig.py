@@ -23,7 +23,7 @@ from .._shared._mig.machine.nvml import Changes, planned, read
 from .._shared._mig.plan import GpuState, spare
 from .._shared._node.users.allocated import Devices, claims, holders, parse
 from ..tools import bounded, files, logs
-from ..tools.patience import Patience
+from ..tools.start_timeout import StartTimeout
 from .driver import driver, ended
 
 CONVERGED, WAITING, FAILED = STATES = "converged", "waiting", "failed"
@@ -56,7 +56,7 @@ def mig(
     what it has given to pods is left to them. A GPU that cannot be brought to its layout keeps the one that
     it had, and the others get theirs. ``chosen`` has the layout that the node's label asked for last.
     """
-    with Patience(patience) as going:
+    with StartTimeout(patience) as going:
         found = _mig(config, status, lock, wait, pods, going, chosen)
     return ended(found)
 
@@ -67,7 +67,7 @@ def _mig(
     lock: Path,
     wait: float,
     pods: Path,
-    going: Patience,
+    going: StartTimeout,
     chosen: Path,
 ) -> int:
     outcome = Outcome()
@@ -94,7 +94,7 @@ def _mig(
 
 
 def _converge(
-    nvml: Nvml, selection: Selection, outcome: Outcome, pods: Path, going: Patience
+    nvml: Nvml, selection: Selection, outcome: Outcome, pods: Path, going: StartTimeout
 ) -> None:
     gpus, broken = nvml.gpus()
     selection.check_broken(broken)
@@ -109,7 +109,7 @@ def _converge(
 
 
 def _converge_gpu(
-    nvml: Nvml, selection: Selection, uuid: str, changes: Changes, pods: Path, going: Patience
+    nvml: Nvml, selection: Selection, uuid: str, changes: Changes, pods: Path, going: StartTimeout
 ) -> str:
     """Apply the plan and look again; older drivers list the profiles only after the mode is on."""
     for _attempt in range(3):

@@ -16,6 +16,7 @@ from typing import Any, Final
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import CONTROL_NODES
 from ..config.configuration import Config, hook_program
+from ..model.host import IMEX_FOLDER, VENDOR, HostState
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
 from . import specification as cdi
@@ -109,16 +110,16 @@ class CdiAdded:
 
     def refresh(self, config: Config) -> None:
         """Describe what the configuration asks for, as far as the node has it; drop the rest. OSError."""
-        wanted = [*cdi.extras(config), CHANNELS] if cdi.asked(config) else []
+        wanted = [*config.extras, CHANNELS] if config.asks_cdi else []
         names: set[str] = set()
         root = config.dev_root.rstrip("/")
         for kind in (*NODES, CHANNELS):
             devices = self._devices(kind, config) if kind in wanted else {}
-            path = self._root / "var/run/cdi" / f"{cdi.VENDOR}-{kind}.json"
+            path = self._root / "var/run/cdi" / f"{VENDOR}-{kind}.json"
             _keep(path, cdi.added(kind, devices, root))
-            names |= {f"{cdi.VENDOR}/{kind}={name}" for name in devices}
+            names |= {f"{VENDOR}/{kind}={name}" for name in devices}
         self.names = frozenset(names)
-        missing = frozenset(kind for kind in wanted if f"{cdi.VENDOR}/{kind}=all" not in names)
+        missing = frozenset(kind for kind in wanted if f"{VENDOR}/{kind}=all" not in names)
         missing -= {CHANNELS}
         for kind in sorted(missing - self._missing):
             logs.warning("the node does not have what containers are to get", wanted=kind)
@@ -128,7 +129,7 @@ class CdiAdded:
         """Return by name the nodes and mounts of each device of a class that is there."""
         root = config.dev_root
         if kind == CHANNELS:
-            places = ((one, f"{cdi.IMEX_FOLDER}/channel{one}") for one in config.imex_channels)
+            places = ((one, f"{IMEX_FOLDER}/channel{one}") for one in config.imex_channels)
             return {one: {"nodes": at} for one, path in places if (at := self._found(path, root))}
         nodes = tuple(one for path in NODES[kind] for one in self._found(path, root))
         mounts = tuple(one for path in FILES.get(kind, ()) for one in self._found(path))
@@ -156,22 +157,20 @@ class HostFiles:
         self._keep_nodes = Chore("nodes", "the list of nodes can't be kept", nodes.refresh)
         self.chores = (self._keep_gpus, self._keep_added, self._keep_nodes)
 
-    def look(self, config: Config) -> cdi.HostState:
+    def look(self, config: Config) -> HostState:
         """Bring the CDI files up to date, and return what there is."""
         self._keep_nodes.run(config.dev_root)
-        if cdi.asked(config):
+        if config.asks_cdi:
             self._keep_gpus.run(hook_program(config), config.cdi_disabled_hooks)
         self._keep_added.run(config)
         root = self._root + config.dev_root.rstrip("/")
         channels = config.imex_channels
-        return cdi.HostState(
+        return HostState(
             tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
-            tuple(
-                one for one in channels if os.path.exists(f"{root}{cdi.IMEX_FOLDER}/channel{one}")
-            ),
+            tuple(one for one in channels if os.path.exists(f"{root}{IMEX_FOLDER}/channel{one}")),
             self._gpus.names,
             self._added.names,
-            self._gpus.lacking() if cdi.asked(config) else {},
+            self._gpus.lacking() if config.asks_cdi else {},
         )
 
 

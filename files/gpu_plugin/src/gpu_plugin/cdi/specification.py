@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -19,46 +18,18 @@ from .._shared._base.text import json_data
 from .._shared._base.text.shown import cut, shown
 from .._shared._cdi.rules import DEVICE, HOOK_PROGRAMS, minimum_version, without_pipes
 from ..config import plain_yaml
-from ..config.configuration import CDI, Config
+from ..model.host import KIND, VENDOR
 
 CLAIMS_FILE: Final = CDI_KIND.replace("/", "-")
 SOURCE_KIND: Final = "nvidia.com/gpu"
-VENDOR: Final = "k8s.device-plugin.nvidia.com"
-KIND: Final = f"{VENDOR}/gpu"
 # What the names of our own files begin with, the DRA driver's of claims among them.
 OWN: Final = (f"{VENDOR}-", CLAIMS_FILE)
-IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
 FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
 MORE_FILES: Final = (
     f"var/run/cdi/{VENDOR}-gpu-{{}}.json"  # where the node has several specifications
 )
 LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
-
-
-@dataclass(frozen=True)
-class HostState:
-    """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
-
-    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu. ``cdi_lacking`` are by their
-    names those of which a file is gone, and which.
-    """
-
-    control_nodes: tuple[str, ...] = ()
-    imex_channels: tuple[str, ...] = ()
-    cdi_devices: frozenset[str] = frozenset()
-    cdi_added: frozenset[str] = frozenset()
-    cdi_lacking: Mapping[str, str] = field(default_factory=dict)
-
-
-def asked(config: Config) -> bool:
-    """Tell whether containers get any devices by CDI."""
-    return not set(CDI).isdisjoint(config.device_list_strategies)
-
-
-def extras(config: Config) -> list[str]:
-    """Return what containers are to get besides GPUs and IMEX channels."""
-    return [kind for kind in ("gdrcopy", "gds", "mofed") if getattr(config, kind)]
 
 
 def merge(

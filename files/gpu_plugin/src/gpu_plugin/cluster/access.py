@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
 from .._shared._base.text.shown import cut
 from .._shared._cluster.trust import exposed
-from ..tools import logs
+from ..tools import files, logs
 from . import kubeconfig as kubeconfig_file
 from .errors import ApiError, TooLong
 from .rate import Rate
@@ -40,7 +39,7 @@ JSON: Final = "application/json"
 UNAUTHORIZED, FORBIDDEN = 401, 403
 ANEW: Final = 60.0  # seconds between two times that access is read anew since rights are missing
 Query = Mapping[str, str]
-Stamp = tuple[tuple[str, int, int, int], ...]
+Stamp = tuple[tuple[str, files.Stamp | None], ...]
 
 
 class Access:
@@ -167,11 +166,11 @@ class Access:
 
     def _made(self) -> k8s.ApiClient:
         settings = k8s.Configuration()
-        files: tuple[str, ...] = ()
+        named: tuple[str, ...] = ()
         path = kubeconfig_file.find(self._kubeconfig)
         if path:
-            files = kubeconfig_file.look(path)
-        stamp = _stamp(files)  # before it is read, so that no change is missed
+            named = kubeconfig_file.look(path)
+        stamp = _stamp(named)  # before it is read, so that no change is missed
         if path:
             access.load_kube_config(path, client_configuration=settings, persist_config=False)
         else:
@@ -183,18 +182,13 @@ class Access:
         self._said = said
         client = k8s.ApiClient(settings)
         client.user_agent = f"gpu-plugin/{__version__}"
-        self._files, self._stamp = files, stamp
+        self._files, self._stamp = named, stamp
         return client
 
 
-def _stamp(files: tuple[str, ...]) -> Stamp:
+def _stamp(paths: tuple[str, ...]) -> Stamp:
     """Return what differs after a change of any of these files; renewed certificates are links."""
-    found = []
-    for path in files:
-        with contextlib.suppress(OSError):
-            stat = os.stat(path)
-            found.append((path, stat.st_ino, stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
+    return tuple((path, files.stamp(path)) for path in paths)
 
 
 def _content(response: urllib3.BaseHTTPResponse, longest: int = LONGEST) -> bytes:

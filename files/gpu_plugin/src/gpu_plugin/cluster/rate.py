@@ -13,10 +13,6 @@ from typing import Final
 
 QPS, BURST = 5.0, 10  # client-go's, and GPU Feature Discovery's
 SPREAD: Final = 0.1
-WATCH: Final = (300, 600)  # seconds of one watch, as client-go's
-SHORTEST: Final = (
-    30.0  # seconds; who ends watches sooner, such as a proxy, is asked again less and less often
-)
 
 
 class Rate:

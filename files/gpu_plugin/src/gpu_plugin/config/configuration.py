@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The daemon's configuration: NVIDIA's device plugin schema v1, read strictly.
+"""The daemon's configuration: NVIDIA's device plugin schema v1, read strictly. Pure.
 
 A value comes from a flag, else from the environment, else from the file, else it is the default.
 """
@@ -222,6 +222,16 @@ class Config:
     def only_cdi(self) -> bool:
         """Tell whether containers get their devices by CDI and by nothing else."""
         return set(self.device_list_strategies) <= set(CDI)
+
+    @property
+    def asks_cdi(self) -> bool:
+        """Tell whether containers get any devices by CDI."""
+        return not set(CDI).isdisjoint(self.device_list_strategies)
+
+    @property
+    def extras(self) -> list[str]:
+        """Return what containers are to get besides GPUs and IMEX channels."""
+        return [kind for kind in ("gdrcopy", "gds", "mofed") if getattr(self, kind)]
 
 
 # Keys that are checked, and change nothing.

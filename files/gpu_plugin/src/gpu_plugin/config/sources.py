@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._base.visible_devices import TOOLKIT_CONFIG, warning
-from ..tools import bounded
+from ..tools import bounded, files
 from .configuration import DEFAULT_FILE, KEYS, Config, parse
 from .schema import Key
 from .strict_yaml import LONGEST, ConfigError
 
 METAVARS: Final = {bool: "true|false", list: "NAMES", str: "TEXT"}
 SETTLE: Final = 0.5
-Stamp = tuple[int, int, int, int]
 
 
 def add(parser: argparse.ArgumentParser, keys: Iterable[Key]) -> None:
@@ -115,13 +114,13 @@ class ConfigWatch:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._seen = self._stamp()
-        self._coming: Stamp | None = None
+        self._seen = files.stamp(self._path)
+        self._coming: files.Stamp | None = None
         self._since = 0.0
 
     def changed(self) -> bool:
         """Tell, once for each change, that the file is another one and no longer being written."""
-        now = self._stamp()
+        now = files.stamp(self._path)
         if now is None or now == self._seen:
             self._coming = None
             return False
@@ -132,13 +131,6 @@ class ConfigWatch:
             return False
         self._seen, self._coming = now, None
         return True
-
-    def _stamp(self) -> Stamp | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def warnings(config: Config, root: Path) -> list[str]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read a YAML (or JSON) mapping whose keys are all known, and say where it is wrong."""
+"""Read a YAML (or JSON) mapping whose keys are all known, and say where it is wrong. Pure."""
 
 from __future__ import annotations
 

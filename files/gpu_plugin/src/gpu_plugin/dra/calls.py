@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import cut, printable
 from ..tools import logs
-from .prepare.apply import Given, Preparer
+from .prepare.apply import PreparedDevice, Preparer
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 MOST: Final = 256  # that are worked on at a time
@@ -45,7 +45,9 @@ class Calls:
         self._lock = threading.Lock()
         self._under_way: dict[tuple[str, str], Future[Any]] = {}
 
-    def prepare(self, claims: Sequence[Claim], seconds: float) -> Answers[tuple[Given, ...]]:
+    def prepare(
+        self, claims: Sequence[Claim], seconds: float
+    ) -> Answers[tuple[PreparedDevice, ...]]:
         """Return what containers get by the claims' UIDs, or why not; within so many seconds."""
         return self._all(PREPARE, claims, seconds, lambda one: self._preparer.prepare(*one))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -18,26 +17,26 @@ from ..cluster.kubeconfig import node_name
 from ..config import configuration as config
 from ..config import sources
 from ..config.schema import address
-from ..tools import logs
+from ..tools import commands, logs
 
 KUBELET: Final = "/var/lib/kubelet"
 METRICS: Final = "127.0.0.1:9403"  # the device plugin's are at 9402
 TEXTS: Final = (
-    ("kubeconfig", "KUBECONFIG", "", "FILE", "access to the API (default: the kubelet's)"),
+    ("kubeconfig", "KUBECONFIG", "FILE", "", "access to the API (default: the kubelet's)"),
     (
         "node-name",
         "NODE_NAME",
-        "",
         "NAME",
+        "",
         "the node's name (default: that of the kubelet's certificate, or the host's)",
     ),
     (
-        *("kubelet-root", "KUBELET_ROOT", KUBELET, "DIR"),
-        f"where the kubelet's plugins register (default: {KUBELET})",
+        *("kubelet-root", "KUBELET_ROOT", "DIR", KUBELET),
+        "where the kubelet's plugins register",
     ),
     (
-        *("dra-metrics-address", "GPU_DRA_METRICS_ADDRESS", METRICS, "ADDRESS"),
-        f"where metrics and health are served over HTTP; off: nowhere (default: {METRICS})",
+        *("dra-metrics-address", "GPU_DRA_METRICS_ADDRESS", "ADDRESS", METRICS),
+        "where metrics and health are served over HTTP; off: nowhere",
     ),
 )
 FILES: Final = (
@@ -50,26 +49,9 @@ FILES: Final = (
 def fill(command: argparse.ArgumentParser) -> None:
     """Give the command its options."""
     sources.add(command, config.RUN_KEYS)
-    for name, variable, default, word, text in TEXTS:
-        command.add_argument(
-            f"--{name}",
-            default=os.environ.get(variable) or default,
-            metavar=word,
-            help=f"{text} (environment: {variable})",
-        )
-    command.add_argument(
-        "--host-root",
-        type=Path,
-        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
-        metavar="DIR",
-        help="where the host's /proc, /sys, /dev and CDI folders are seen (environment: GPU_PLUGIN_HOST_ROOT)",
-    )
-    command.add_argument(
-        "--mps-managers",
-        choices=("systemd", "own"),
-        default="",
-        help="who runs the MPS manager (default: systemd, where it is the init)",
-    )
+    commands.texts(command, TEXTS)
+    commands.host_root(command, "/proc, /sys, /dev and CDI folders are")
+    commands.mps_managers(command)
     command.add_argument(
         "--rescan", type=float, default=5.0, metavar="SECONDS", help="how often to look for changes"
     )
@@ -79,7 +61,7 @@ def fill(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ..gpus.driver import DriverReplaced
+    from ..driver.nvml import DriverReplaced
     from .service import Paths, Service  # brings gRPC, NVML and the Kubernetes client in
 
     root = Path(options.kubelet_root)
@@ -102,4 +84,4 @@ def _run(options: argparse.Namespace) -> int:
         return Service(paths, sources.Source(options, os.environ)).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
-        os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
+        commands.restart()

@@ -35,7 +35,7 @@ def health(
 ) -> tuple[DeviceHealth, ...]:
     """Return the health of the devices published in a pool, and of those that claims hold. Pure.
 
-    ``judged`` is the inventory with what makes GPUs unfit.
+    ``judged`` is the inventory with what makes GPUs unhealthy.
     """
     views = {view.gpu.minor: view for view in judged.gpus}
     uuids = {one.device: one.instance.uuid for one in held if one.instance}

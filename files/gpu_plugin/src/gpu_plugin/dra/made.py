@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .._shared._base.dra.checkpoint import Held
+from .._shared._base.dra.checkpoint import PreparedClaim
 
 GRACE: Final = 30.0  # seconds in which a look may still show an instance that went with its claim
 Instance = tuple[str, int, int]  # the GPU's UUID, and the profile's id and first slice
@@ -22,7 +22,7 @@ class Made:
         self._clock = clock
         self._seen: dict[Instance, float] = {}  # when a claim last had them
 
-    def of(self, claims: Iterable[Held]) -> frozenset[Instance]:
+    def of(self, claims: Iterable[PreparedClaim]) -> frozenset[Instance]:
         """Return them, given all claims as they are now."""
         now = self._clock()
         self._seen |= {

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import random
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import cut
 from ..cluster.errors import CONFLICT, GONE, MISSING, ApiError
-from ..cluster.rate import SHORTEST, WATCH
+from ..cluster.watch import BOOKMARK, DELETED, SECONDS, follow
 from ..slices.changes import CREATE, DELETE, Change, changes, dropped, plain
 from ..tools import logs
 from ..tools.chores import Backoff
@@ -58,16 +57,6 @@ class Standing:
     problem: str = "not published yet"
 
 
-@dataclass(frozen=True)
-class Event:
-    """What a watch saw: that a slice is of this version now, or that it was deleted."""
-
-    kind: str
-    name: str
-    version: str
-    uid: str
-
-
 class Publisher:
     """``want()`` is all that others call; the work is done in two threads, and nobody waits for them.
 
@@ -80,12 +69,12 @@ class Publisher:
         self._backoffs = Backoff(pause, LONGEST_PAUSE), Backoff(pause, LONGEST_PAUSE)
         self._news = threading.Condition()
         self._wanted: tuple[Json, ...] | None = None
-        self._due = self._stopping = False
+        self._due = self._blind = False
+        self._stopping = threading.Event()
         self._version = ""  # from which a watch goes on; empty asks for a look
-        self._events: list[Event] = []
-        self._ours: set[tuple[str, str]] = (
-            set()
-        )  # what we wrote: name and version, or UID of what we deleted
+        # What was heard and what we wrote: name and version, or the UID of what was deleted.
+        self._events: list[tuple[str, str]] = []
+        self._ours: set[tuple[str, str]] = set()
         self._kept: dict[
             str, tuple[Json, Json]
         ] = {}  # what was sent and stored, where that is less
@@ -102,7 +91,7 @@ class Publisher:
     def stop(self) -> None:
         """End, and leave the slices: who comes next goes on with them. A call under way is not waited for."""
         with self._news:
-            self._stopping = True
+            self._stopping.set()
             self._news.notify_all()
 
     def want(self, specs: Sequence[Json]) -> None:
@@ -156,20 +145,18 @@ class Publisher:
         """Wait until there is something to do, or for so long. Returns whether to go on."""
         with self._news:
             if not self._due:
-                self._news.wait_for(
-                    lambda: self._due or self._stopping or self._disturbed(), seconds
-                )
-            if not self._due and not self._stopping and self._disturbed():
-                self._news.wait_for(lambda: self._due or self._stopping, SETTLE)
+                self._news.wait_for(lambda: self._called() or self._disturbed(), seconds)
+            if not self._called() and self._disturbed():
+                self._news.wait_for(self._called, SETTLE)
             self._due, self._events = False, []
-            return not self._stopping
+            return not self._stopping.is_set()
+
+    def _called(self) -> bool:
+        return self._due or self._stopping.is_set()
 
     def _disturbed(self) -> bool:
         """Tell whether somebody else wrote; what we wrote is heard of too, maybe before it is answered."""
-        return any(
-            (one.name, one.uid if one.kind == "DELETED" else one.version) not in self._ours
-            for one in self._events
-        )
+        return not self._ours.issuperset(self._events)
 
     def _carry_out(self, due: Sequence[Change]) -> None:
         if due:
@@ -244,48 +231,35 @@ class Publisher:
     # --- the thread that watches ---
 
     def _watch(self) -> None:
-        while version := self._begin():
-            began = time.monotonic()
-            try:
-                for kind, one in self._api.follow(version, random.randint(*WATCH)):
-                    self._heard(kind, one["metadata"])
-                    self._backoffs[1].reset()
-                    if self._stopping:
-                        return
-            except Exception as error:  # also what nobody foresaw
-                self._look_again(error)
-                continue
-            if time.monotonic() - began < SHORTEST:
-                self._pause(self._backoffs[1].failed())
+        follow(self._begin, self._listen, self._lost, self._stopping, self._backoffs[1])
 
     def _begin(self) -> str:
-        """Return the version that a watch goes on from, once it is known; an empty text at the end."""
+        """Return the version of the last look, or of a new one where it is not known what happened since."""
         with self._news:
-            self._news.wait_for(lambda: self._version or self._stopping)
-            return "" if self._stopping else self._version
+            if self._blind:
+                self._version, self._due, self._blind = "", True, False
+                self._news.notify_all()
+            self._news.wait_for(lambda: self._version or self._stopping.is_set())
+            return self._version
 
     def _go_on_from(self, version: str) -> None:
         with self._news:
             self._version = self._version or version
             self._news.notify_all()
 
-    def _heard(self, kind: str, meta: Mapping[str, Any]) -> None:
-        with self._news:
-            self._version = str(meta["resourceVersion"])
-            if kind != "BOOKMARK":
-                self._events.append(Event(kind, meta["name"], self._version, meta.get("uid", "")))
-                self._news.notify_all()
+    def _listen(self, since: str) -> Iterator[str]:
+        for kind, found, version in self._api.follow(since, random.randint(*SECONDS)):
+            meta = found["metadata"]
+            with self._news:
+                self._version = version
+                if kind != BOOKMARK:
+                    mark = meta.get("uid", "") if kind == DELETED else version
+                    self._events.append((meta["name"], mark))
+                    self._news.notify_all()
+            self._backoffs[1].reset()
+            yield version
 
-    def _pause(self, seconds: float) -> None:
-        with self._news:
-            self._news.wait_for(lambda: self._stopping, seconds)
-
-    def _look_again(self, error: Exception) -> None:
-        """Let the slices be looked at anew: what happened meanwhile is not known."""
-        status = error.status if isinstance(error, ApiError) else -1
-        if status not in (GONE, 0):  # without an answer, writing fails too
+    def _lost(self, error: ApiError) -> None:
+        if error.status not in (GONE, 0):  # without an answer, writing fails too
             logs.warning("ResourceSlices can't be watched, looking now and then", cause=error)
-        self._pause(self._backoffs[1].failed())
-        with self._news:
-            self._version, self._due = "", True
-            self._news.notify_all()
+        self._blind = True

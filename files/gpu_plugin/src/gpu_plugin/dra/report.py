@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .._shared._base.dra.checkpoint import STATES, Device, Held
+from .._shared._base.dra.checkpoint import STATES, Device, PreparedClaim
 from .._shared._base.dra.names import CORES, MEMORY
 from ..observer import PREFIX, Observer
 from ..report.endpoint import TEXT, Page
@@ -24,7 +24,7 @@ from .prepare.plan import is_share
 State = Mapping[str, Any]
 
 
-def claims(held: Iterable[Held]) -> list[dict[str, Any]]:
+def claims(held: Iterable[PreparedClaim]) -> list[dict[str, Any]]:
     """Return the claims as JSON can hold them."""
     return [
         {
@@ -50,7 +50,7 @@ def _device(one: Device) -> dict[str, Any]:
     }
 
 
-def gpus(indices: Mapping[str, int], held: Iterable[Held]) -> dict[str, dict[str, int]]:
+def gpus(indices: Mapping[str, int], held: Iterable[PreparedClaim]) -> dict[str, dict[str, int]]:
     """Return by UUID what of each GPU claims have: how many of them, shares, and their memory and cores."""
     found = {
         uuid: {"index": index, "claims": 0, "shares": 0, MEMORY: 0, CORES: 0}

@@ -23,7 +23,7 @@ from ..proto.registration_v1 import rpc as registration
 from ..tools import logs
 from .calls import Answers, Calls, Claim
 from .health import DeviceHealth, HealthNews
-from .prepare.apply import Given
+from .prepare.apply import PreparedDevice
 
 WORKERS: Final = 16
 GRACE: Final = 2.0  # seconds that calls have to end
@@ -156,7 +156,7 @@ def _seconds(context: grpc.ServicerContext) -> float:
     return max(min(context.time_remaining() or KUBELETS, KUBELETS) - MARGIN, 0.0)
 
 
-def _prepared(found: Answers[tuple[Given, ...]]) -> v1_pb2.NodePrepareResourcesResponse:
+def _prepared(found: Answers[tuple[PreparedDevice, ...]]) -> v1_pb2.NodePrepareResourcesResponse:
     answer = v1_pb2.NodePrepareResourcesResponse()
     for uid, those in found.items():
         if isinstance(those, Exception):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .. import __version__
 from .._shared._base.dra import names
-from .._shared._base.dra.checkpoint import Held
+from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._base.gpu import Gpu
 from ..cluster.access import Access
 from ..cluster.rate import Rate
@@ -24,19 +24,19 @@ from ..config.configuration import Config
 from ..config.last_good import LastGood
 from ..config.reload import InForce
 from ..config.sources import Source
-from ..gpus.health import QUIET
-from ..gpus.watch import GpuWatch
+from ..driver.health import QUIET
+from ..driver.watch import GpuWatch
 from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
 from ..model.inventory import Faults, judged
 from ..observer import REFUSALS, Observer
-from ..process import Process
 from ..report.state import Telemetry
 from ..slices import build
-from ..status import DRA_FOLDER
 from ..tools import logs
 from ..tools.chores import Chore, Worker, errors
+from ..tools.process import Process
 from ..tools.state import StateFile
+from ..tools.status import DRA_FOLDER
 from . import report
 from .calls import Calls
 from .enforcement.choice import Places
@@ -170,7 +170,7 @@ class Service(Process):
         self.status.remove()
         self._access.close()
 
-    def _held(self) -> Iterable[Held]:
+    def _held(self) -> Iterable[PreparedClaim]:
         return self._checkpoint.claims.values()
 
     def round(self) -> None:

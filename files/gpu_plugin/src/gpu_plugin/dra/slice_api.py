@@ -10,13 +10,15 @@ slice that is gone the authorizer knows nothing, so that it says 403 where other
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .._shared._base.dra import versions
 from .._shared._base.dra.names import DRIVER
+from ..cluster import watch
 from ..cluster.access import FORBIDDEN, Access
-from ..cluster.errors import GONE, MISSING, ApiError, understood
+from ..cluster.errors import MISSING, ApiError, understood
 from ..cluster.version import version
 
 GROUP: Final = "resource.k8s.io/v1"
@@ -35,6 +37,7 @@ class SliceApi:
 
     def __init__(self, access: Access, node: str) -> None:
         self._access, self._node = access, node
+        self._safe = False
 
     def all(self) -> tuple[list[Json], str]:
         """Return the slices, and the version from which a watch goes on."""
@@ -50,27 +53,17 @@ class SliceApi:
             doing, lambda: (list(found["items"] or []), str(found["metadata"]["resourceVersion"]))
         )
 
-    def follow(self, version: str, seconds: int) -> Iterator[tuple[str, Json]]:
-        """Yield the kind of each event and its object for so many seconds."""
-        doing = "watching ResourceSlices"
-        query = {
-            **self._selected(),
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(seconds),
-        }
-        events = self._access.events(
-            doing, PATH, query, accept="application/json", seconds=seconds, rights=RIGHTS
-        )
-        for event in events:
-            if not event:
-                continue  # it has begun
-            kind, found = _parts(doing, event)
-            if kind == "ERROR":
-                status = int(found.get("code") or GONE)
-                raise ApiError(doing, str(found.get("message")), status=status)
-            yield kind, found
+    def follow(self, version: str, seconds: int) -> Iterator[watch.Event]:
+        """Yield the events of so many seconds."""
+        ends, doing, lasted = time.monotonic() + seconds, "watching ResourceSlices", False
+        where, query = (self._access, doing, PATH, version, seconds), self._selected()
+        try:
+            for event in watch.events(*where, query=query, rights=RIGHTS):
+                if event.kind:
+                    yield event
+            lasted = time.monotonic() >= ends
+        finally:  # before its time, as where the server is replaced by one of another version
+            self._safe = self._safe and lasted
 
     def owner(self) -> Json:
         """Return the reference to the node, with which its slices are removed."""
@@ -86,12 +79,18 @@ class SliceApi:
         }
 
     def unsafe(self) -> str:
-        """Return why the server's version is not safe with our slices; empty where it is, or is not told."""
+        """Return why the server's version is not safe with our slices; empty where it is, or is not told.
+
+        One that is safe is asked for it again when it has broken off a watch.
+        """
+        if self._safe:
+            return ""
         try:
             found = version(self._access)
         except ApiError:
             return ""
         why = versions.refusal(found) if found else ""
+        self._safe = not why
         return why and f"the API server is of {why}; {NEWER}"
 
     def trial(self, spec: Json) -> Json:
@@ -143,10 +142,6 @@ class SliceApi:
         self, doing: str, method: str, path: str, body: Json | None = None, **more: Any
     ) -> Any:
         return self._access.ask(doing, method, path, body, rights=RIGHTS, **more)
-
-
-def _parts(doing: str, event: Mapping[str, Any]) -> tuple[str, Json]:
-    return understood(doing, lambda: (str(event["type"]), dict(event["object"])))
 
 
 def _body(meta: Json, spec: Json) -> Json:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._base.errors import readable
-from ..tools import bounded
+from ..tools import bounded, files
 
 STATE: Final = "dra_manager_state"  # below the kubelet's root folder
 LONGEST: Final = 64 << 20
@@ -27,13 +27,9 @@ class Users:
     def __init__(self, kubelet: Path) -> None:
         self._path = kubelet / STATE
 
-    def stamp(self) -> tuple[int, int]:
+    def stamp(self) -> files.Stamp | None:
         """Return what differs after each change."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return 0, 0
-        return found.st_ino, found.st_mtime_ns
+        return files.stamp(self._path)
 
     def read(self) -> dict[str, frozenset[str]]:
         """Return the UIDs of pods by their claims', none where there is no kubelet. NodeError, OSError: not known."""

@@ -13,7 +13,7 @@ import grpc
 
 from .._shared._base.errors import NodeError
 from .._shared._node.users.allocated import ROOTS, SOCKET, Allocation
-from ..offer.overview import Holder
+from ..advertise.overview import Holder
 from ..proto.v1beta1 import api_pb2, rpc
 
 T = TypeVar("T")

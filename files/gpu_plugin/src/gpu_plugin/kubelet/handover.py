@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._base.dra import checkpoint
-from .._shared._base.dra.checkpoint import Held
+from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._base.dra.names import CHECKPOINT, DRA
 from .._shared._base.gpu import Gpu
 from .._shared._base.text.shown import counted
 from .._shared._node.users.allocated import Allocation
+from ..advertise.owners import moved, taken
 from ..config.allocation import ALLOCATION, Dra, owner
 from ..config.strict_yaml import ConfigError
 from ..model.inventory import Inventory
-from ..offer.owners import moved, taken
 from ..tools import bounded
 from .client import KubeletSilent, allocations, sockets
 
@@ -27,7 +27,7 @@ MOST_NAMED: Final = 3
 DRAIN: Final = (
     "drain the node of these pods, or leave the GPU where it is; it is tried again by itself"
 )
-Claims = Callable[[], Iterable[Held]]
+Claims = Callable[[], Iterable[PreparedClaim]]
 
 
 class Handover:
@@ -68,7 +68,7 @@ class Handover:
 def kept(path: Path) -> Claims:
     """Return what reads the claims of the DRA driver's checkpoint, none where there is no file. NodeError."""
 
-    def read() -> Iterable[Held]:
+    def read() -> Iterable[PreparedClaim]:
         try:
             text = bounded.read_text(path, LONGEST)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who holds which devices, as the kubelet tells it, and in which forms devices were offered last."""
+"""Who holds which devices, as the kubelet tells it, and in which forms devices were advertised last."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Final
 from .._shared._machine.host import Host
 from .._shared._node.users.allocated import Allocation
 from .._shared._node.users.machine.allocated import of_pods_that_run
+from ..advertise.decide import Advertised
+from ..advertise.held import Form, Holders, dump, in_force, load
 from ..model.inventory import Inventory
-from ..offer.decide import Offered
-from ..offer.held import Form, Holders, dump, in_force, load
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from ..tools.state import VERSION, StateFile, StateUnusable, read
@@ -95,14 +95,14 @@ class HolderWatch:
         before, self._taken = self._taken, self.answer
         return self._taken is not before
 
-    def offered(self, offered: Offered, inventory: Inventory) -> None:
-        """Take note of what is offered from now on. It is kept before it is published."""
+    def advertised(self, advertised: Advertised, inventory: Inventory) -> None:
+        """Take note of what is advertised from now on. It is kept before it is published."""
         gpus = [one.gpu.uuid for one in inventory.gpus]
-        now = Answer((), offered.forms, frozenset([*gpus, *inventory.mig_uuids]))
+        now = Answer((), advertised.forms, frozenset([*gpus, *inventory.mig_uuids]))
         if now != self._now:
             self._now, self._settles = now, self._clock() + SETTLED
         complete = not (inventory.absent or inventory.strangers)
-        forms = in_force(self._forms, offered.forms, offered.held)
+        forms = in_force(self._forms, advertised.forms, advertised.held)
         if complete:  # what no GPU has any more is told of as vanished
             forms = {one: form for one, form in forms.items() if one in now.uuids}
         if forms != self._forms or self._keep.error:

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import grpc
 
-from ..cdi.specification import HostState
+from ..advertise.allocation import AllocationRefused, Grant, UnknownDevice, grant
+from ..advertise.preference import prefer
 from ..config.configuration import Config
 from ..model.devices import Device, Devices
+from ..model.host import HostState
 from ..model.topology import Topology
 from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
-from ..offer.allocation import AllocationRefused, Grant, UnknownDevice, grant
-from ..offer.preference import prefer
 from ..proto.v1beta1 import api_pb2, rpc
 from ..tools import logs
 from .client import options

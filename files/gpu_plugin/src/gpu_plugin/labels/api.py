@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..cluster import watch
 from ..cluster.access import Access
 from ..cluster.errors import MISSING, ApiError, understood
 from .owned import METADATA, METADATA_LIST, Change, NodeState
@@ -23,14 +24,6 @@ class Seen:
     """A node, and the version that a watch of it goes on from."""
 
     node: NodeState
-    version: str
-
-
-@dataclass(frozen=True)
-class News:
-    """What a watch has: the node where it changed, and the version to go on from."""
-
-    node: NodeState | None
     version: str
 
 
@@ -66,25 +59,23 @@ class NodeApi:
             )
         return understood(doing, lambda: Seen(_state(items[0]), str(version["resourceVersion"])))
 
-    def follow(self, version: str, seconds: int) -> Iterator[News]:
-        """Yield the news of a node for so many seconds, first that it is followed. ApiError.
-
-        GONE asks for read().
-        """
+    def follow(self, since: str, seconds: int) -> Iterator[tuple[NodeState | None, str]]:
+        """Yield the node where it changed, and the version to go on from, first that it is followed. ApiError."""
         doing = f"watching node {self._node}"
-        query = {
-            **self._named(),
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(seconds),
-        }
-        for event in self._access.events(
-            doing, "/api/v1/nodes", query, accept=METADATA, seconds=seconds, rights=NODE_RIGHTS
+        for kind, found, version in watch.events(
+            self._access,
+            doing,
+            "/api/v1/nodes",
+            since,
+            seconds,
+            query=self._named(),
+            accept=METADATA,
+            rights=NODE_RIGHTS,
         ):
-            news = functools.partial(_news, doing, event, version)
-            yield (last := understood(doing, news))
-            version = last.version
+            if kind == watch.DELETED:
+                raise ApiError(doing, "the node was deleted", status=MISSING)
+            state = functools.partial(_state, found)
+            yield understood(doing, state) if kind in watch.CHANGED else None, version
 
     def write(self, change: Change) -> NodeState:
         """Change the node and return it as it is then. ApiError."""
@@ -104,19 +95,6 @@ class NodeApi:
 
     def _named(self) -> dict[str, str]:
         return {"fieldSelector": f"metadata.name={self._node}"}
-
-
-def _news(doing: str, event: Mapping[str, Any], version: str) -> News:
-    if not event:
-        return News(None, version)
-    kind, found = event["type"], event["object"]
-    if kind == "ERROR":
-        status = int(found.get("code") or 0)
-        raise ApiError(doing, f"{status} {found.get('message', '')}", status=status)
-    if kind == "DELETED":
-        raise ApiError(doing, "the node was deleted", status=MISSING)
-    state = _state(found) if kind in ("ADDED", "MODIFIED") else None
-    return News(state, str(found["metadata"]["resourceVersion"]))
 
 
 def _state(node: Mapping[str, Any]) -> NodeState:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +18,8 @@ from ..cluster.kubeconfig import node_name
 from ..cluster.rate import BURST, QPS
 from ..config import configuration as config
 from ..config import sources
-from ..status import DEFAULT_FILE, LABELS_FILE
-from ..tools import logs
+from ..tools import commands, logs
+from ..tools.status import DEFAULT_FILE, LABELS_FILE
 from .choice import mig
 from .inforce import LAST_GOOD, Source
 from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
@@ -103,24 +102,11 @@ def fill(command: argparse.ArgumentParser) -> None:
         config=os.environ.get("GFD_CONFIG_FILE") or os.environ.get("CONFIG_FILE") or None
     )
     command.add_argument("--kubelet-socket", help=argparse.SUPPRESS)  # the plugin's
-    for name, variable, word, text in TEXTS:
-        command.add_argument(
-            f"--{name}",
-            dest=name.replace("-", "_"),
-            default=os.environ.get(variable, ""),
-            metavar=word,
-            help=f"{text} (environment: {variable})",
-        )
+    commands.texts(command, ((*one[:3], "", one[3]) for one in TEXTS))
     command.add_argument(
         "--remove", action="store_true", help="remove all labels that were written, and exit"
     )
-    command.add_argument(
-        "--host-root",
-        type=Path,
-        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
-        metavar="DIR",
-        help="where the host's /sys is seen (environment: GPU_PLUGIN_HOST_ROOT)",
-    )
+    commands.host_root(command, "/sys is")
     command.add_argument(
         "--patience",
         type=float,
@@ -155,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
         return service.Service(settings, source).run()
     except service.RestartNeeded as reason:
         logs.info("restarting", cause=reason)
-        os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])
+        commands.restart()
 
 
 def _unused(options: argparse.Namespace) -> list[str]:

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .. import status
 from ..config.configuration import Config
 from ..config.strict_yaml import ConfigError
-from ..tools import logs
+from ..tools import files, logs, status
 from ..tools.state import StateUnusable, alive, read
 
 PATIENCE: Final = (
@@ -48,14 +46,9 @@ class Plugin:
 
     def state(self) -> Mapping[str, Any] | None:
         """Return what the plugin says, None where none runs that says anything."""
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            self._stamp = self._state = None
-            return None
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        stamp = files.stamp(self._path)
         if stamp != self._stamp:
-            self._stamp, self._state = stamp, status.load(self._path)
+            self._stamp, self._state = stamp, status.load(self._path) if stamp else None
         if self._state is None or not alive(self._state):
             return None
         return self._state

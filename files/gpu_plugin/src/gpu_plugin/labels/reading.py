@@ -15,10 +15,10 @@ from .._shared._machine.nvml import readings
 from .._shared._machine.nvml.real import inventory, open_nvml
 from .._shared._machine.nvml.within import outcome
 from ..config.configuration import Config
-from ..gpus.driver import preload
+from ..driver.nvml import preload
 from ..model.inventory import GpuView, Inventory, Kind, Problem
 from ..tools.chores import Worker
-from .rows import Facts, readable, vgpu
+from .labels import Facts, readable, vgpu
 
 D = TypeVar("D")
 T = TypeVar("T")

@@ -17,19 +17,19 @@ from .._shared._mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
 from ..cluster.rate import jittered
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch
-from ..gpus.driver import library_deleted
-from ..process import Process
+from ..driver.nvml import library_deleted
 from ..tools import logs
 from ..tools.chores import Backoff
 from ..tools.logs import notify
+from ..tools.process import Process
 from ..tools.state import StateFile
-from . import reading, rows
+from . import labels, reading
 from .choice import mig
 from .inforce import InForce, Plugin, Source
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import NodeState, change
 from .settings import API, FEATURE, FILE, Settings
-from .watching import NodeWatch, Told, Watched
+from .watching import NodeWatch, Told
 
 TICK: Final = 1.0  # seconds between two looks at files
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -51,10 +51,10 @@ class Service(Process):
         self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
         self._node: NodeState | None = None
         self._cluster: Cluster | None = None
-        self._watched = Watched(lambda: NodeWatch(self._connected().node, self._hear))
+        self._node_watch: NodeWatch | None = None
         self._reporter = reporter(settings, self._connected)
         self._beside: dict[str, str] = {}  # problems that are none of labels
-        self._wanted: rows.Labels | None = None
+        self._wanted: labels.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
         self._reader = reading.Reader(settings.patience)
@@ -145,8 +145,9 @@ class Service(Process):
         self._follow()
         if now >= self._read_at and self._in_force.known:
             self._look(now)
-        if self._settings.reads_node(self._config.gfd):
-            self._watched.keep()
+        if self._settings.reads_node(self._config.gfd) and self._node_watch is None:
+            self._node_watch = NodeWatch(self._connected().node, self._hear)
+            self._node_watch.start()
         if self._node is not None:
             self._choose()
             self._follow_mig()
@@ -205,12 +206,12 @@ class Service(Process):
             self._wanted = wanted
             self._write_at = 0.0
 
-    def _labels(self, facts: rows.Facts) -> rows.Labels:
-        models = rows.models(facts.inventory)
+    def _labels(self, facts: labels.Facts) -> labels.Labels:
+        models = labels.models(facts.inventory)
         if len(models) > 1 and models != self._models:
             logs.warning("several models of GPU: the labels are those of the first", models=models)
         self._models = models
-        return {**rows.labels(facts, self._config, self._started), **self._settings.extra}
+        return {**labels.labels(facts, self._config, self._started), **self._settings.extra}
 
     def _choose(self) -> None:
         """Let the plugin's configuration be the one that the node's label asks for."""

@@ -20,8 +20,8 @@ from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources
 from ..config.configuration import Gfd, parse
 from ..config.schema import FALSE, TRUE
-from ..status import DEFAULT_FILE
-from ..tools import logs
+from ..tools import files, logs
+from ..tools.status import DEFAULT_FILE
 from .choice import mig
 from .owned import checked
 
@@ -54,10 +54,7 @@ class Configs:
         paths: list[Path] = []
         with contextlib.suppress(OSError):  # why it can't be read is said where one is chosen
             paths = sorted(self.source.iterdir())
-        for path in paths:
-            with contextlib.suppress(OSError):  # it went in between, which is a change as well
-                stat = path.stat()
-                found.append((path.name, stat.st_ino, stat.st_mtime_ns))
+        found += [(path.name, files.stamp(path)) for path in paths]
         with contextlib.suppress(OSError):
             found.append(os.readlink(self.link))
         return tuple(found)

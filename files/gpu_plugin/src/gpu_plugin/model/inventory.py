@@ -34,7 +34,7 @@ class Kind(Enum):
     NO_CAPABILITY = "no_capability"
     UNSHARABLE = "unsharable"  # not as MPS is asked to
     MPS = "mps"  # its MPS daemon is not ready
-    HELD = held.HELD  # pods have it as something else than it is to be offered as
+    HELD = held.HELD  # pods have it as something else than it is to be advertised as
     ASKS = held.ASKS  # whether they have is not known yet
     NO_CDI = "no_cdi"  # no container runtime knows it
     NO_CHANNEL = "no_channel"  # a required IMEX channel is missing
@@ -162,7 +162,7 @@ def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
 
 
 def judged(inventory: Inventory, faults: Faults) -> Inventory:
-    """Return the inventory with what makes GPUs and MIG devices unfit."""
+    """Return the inventory with what makes GPUs and MIG devices unhealthy."""
     return replace(inventory, gpus=tuple(_judged(one, inventory, faults) for one in inventory.gpus))
 
 

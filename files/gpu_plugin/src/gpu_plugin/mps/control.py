@@ -20,7 +20,7 @@ from typing import IO, Final
 
 from .._shared._base.errors import NodeError
 from ..model.mps.paths import PROGRAM, Names, daemon_environment
-from ..tools import bounded, logs
+from ..tools import bounded, files, logs
 from ..tools.followed import Child, Events, Followed, Lines
 from . import folders, protocol
 from .folders import failing
@@ -201,7 +201,7 @@ def require_multi_user(program: str = PROGRAM) -> None:
 
     Its help names no options, so it is started with this one, in a folder of its own: once, as that may take seconds.
     """
-    starts, output, anything = _tried(program, _stamp(program))
+    starts, output, anything = _tried(program, files.stamp(shutil.which(program) or program))
     if not starts:
         raise NodeError(
             f"{program} has no servers for several users",
@@ -217,19 +217,10 @@ def require_multi_user(program: str = PROGRAM) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _tried(program: str, _stamp: tuple[int, ...]) -> tuple[bool, str, bool]:
+def _tried(program: str, _stamp: files.Stamp | None) -> tuple[bool, str, bool]:
     """Return whether a program starts with our option, its last words, and whether it does so with any."""
     starts, output = _starts(program, MULTI_USER)
     return starts, output, starts and _starts(program, NO_OPTION)[0]
-
-
-def _stamp(program: str) -> tuple[int, ...]:
-    """Return what differs after the program was exchanged."""
-    try:
-        found = os.stat(shutil.which(program) or program)
-    except OSError:
-        return ()
-    return found.st_ino, found.st_mtime_ns
 
 
 def _starts(program: str, option: str) -> tuple[bool, str]:

@@ -17,10 +17,10 @@ from .._shared._base.errors import NodeError
 from .._shared._machine.nvml.real import open_nvml
 from ..model.mps.paths import UUID, Names, settings_file
 from ..model.mps.settings import Settings
-from ..process import Process
 from ..tools import logs
 from ..tools.chores import Worker
 from ..tools.followed import Events
+from ..tools.process import Process
 from ..tools.state import StateFile
 from . import folders, state
 from .supervisor import Options, Supervisor

@@ -22,7 +22,7 @@ from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
 from ..model.mps.paths import ROOT, UUID, Names, problem_of_root, settings_file
 from ..model.mps.settings import Settings, Shares, from_json
-from ..tools import bounded, logs
+from ..tools import bounded, files, logs
 from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
 from ..tools.state import read as read_file
 from .clients import Client, look
@@ -235,7 +235,7 @@ class ManagerFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[tuple[Path, str], tuple[tuple[int, int], Any]] = {}
+        self._known: dict[tuple[Path, str], tuple[files.Stamp, Any]] = {}
 
     def look(self, device: str, root: str) -> Observed:
         """Return what is known of a device; ``root`` is where its files would be made now."""
@@ -284,12 +284,10 @@ class ManagerFiles:
         return set(filter(UUID.fullmatch, found))
 
     def _read(self, path: Path, read: Callable[[Path], Any], what: str = "") -> Any:
-        try:
-            stat = path.stat()
-        except OSError:
+        stamp = files.stamp(path)
+        if stamp is None:
             self._known.pop((path, what), None)
             return None
-        stamp = (stat.st_ino, stat.st_mtime_ns)
         known, value = self._known.get((path, what), (None, None))
         if known != stamp and (value := read(path)) is not None:
             self._known[path, what] = (stamp, value)

@@ -28,7 +28,7 @@ KILLED = "its MPS manager was killed"
 
 
 def judge(offer: Offer | None, observed: Observed) -> Verdict:
-    """Return the verdict about a device that is offered in shares, or no longer where it is None."""
+    """Return the verdict about a device that is advertised in shares, or no longer where it is None."""
     if observed.state is None:
         return Verdict("its MPS control daemon is about to start" if offer else "")
     state, clients = observed.state["state"], observed.state["clients"]

@@ -14,10 +14,12 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._device_plugin.held import WAITS
 from .._shared._machine.nvml.within import LATE, within
+from ..advertise.decide import decide
+from ..advertise.held import Holders
 from ..config import configuration, sources
 from ..config.configuration import Config
 from ..config.strict_yaml import LONGEST, ConfigError
-from ..gpus.driver import Driver
+from ..driver.nvml import Driver
 from ..kubelet.client import KubeletSilent
 from ..kubelet.holders import FILE, given, kept
 from ..model.inventory import Inventory, Kind
@@ -26,8 +28,6 @@ from ..model.mps.paths import SETTINGS
 from ..mps import state as mps
 from ..mps.reconciler import Reconciler
 from ..mps.units import Systemd
-from ..offer.decide import decide
-from ..offer.held import Holders
 from ..tools import logs
 
 STANDARD_INPUT: Final = "standard input"
@@ -71,8 +71,8 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
         )
     try:
         inventory = within(LATE, "looking at the GPUs", lambda: _look(checked))
-        offered = decide(inventory, {}, checked)
-        unknown: NodeError | None = offered.refusal
+        advertised = decide(inventory, {}, checked)
+        unknown: NodeError | None = advertised.refusal
     except NvmlError as error:
         unknown = error
     if unknown:
@@ -80,12 +80,13 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
             "the devices can't be looked at, so what they allow is not known", cause=unknown
         )
         return []
-    if offered.crowded:
+    if advertised.crowded:
         raise ConfigError(
-            f"{source}: sharing can't be as it is: {offered.crowded}", hint="choose fewer replicas"
+            f"{source}: sharing can't be as it is: {advertised.crowded}",
+            hint="choose fewer replicas",
         )
     if shared or mps.devices(managers) or mps.left(managers):
-        why = offered.unsharable or Reconciler(managers, Systemd()).refuses(offered.mps)
+        why = advertised.unsharable or Reconciler(managers, Systemd()).refuses(advertised.mps)
         if why:
             raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
     return _waits(checked, inventory, pods, state)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from .._shared._base.dra.names import CORES, MEMORY
 from .._shared._base.text.shown import counted
+from ..model.quantity import MIB
 
-MIB: Final = 1 << 20
 Json = Mapping[str, Any]
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""``gpu-plugin health``: which GPUs are unfit, why and until when; and an operator's way back."""
+"""``gpu-plugin health``: which GPUs are unhealthy, why and until when; and an operator's way back."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from .. import status
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import shown
-from ..gpus.memory import FILE, ClearRequests, HealthFile
-from ..gpus.unfit import Unfit
+from ..advertise.overview import NOTHING, aligned
+from ..driver.memory import FILE, ClearRequests, HealthFile
+from ..driver.unhealthy import Unhealthy
 from ..model.inventory import Kind
-from ..offer.overview import NOTHING, aligned
+from ..tools import status
 from ..tools.state import StateUnusable
 
 NOT_RUNNING: Final = 3
@@ -34,7 +34,7 @@ class NothingToClear(NodeError):
 
 
 def show(status_file: Path, *, as_json: bool) -> int:
-    """Print each GPU with what makes it unfit. Returns the exit status: 3 when the daemon does not run."""
+    """Print each GPU with what makes it unhealthy. Returns the exit status: 3 when the daemon does not run."""
     state = status.load(status_file)
     rows = _rows(state) if state else _remembered(status_file)
     strangers = state.get("unreadable", []) if state else []
@@ -80,10 +80,10 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
 
 
 def _rows(state: Row) -> list[dict[str, Any]]:
-    """Return a row for each thing that is unfit, and one for each GPU that has nothing of the kind."""
-    unfit = [{"state": "Unhealthy", **row} for row in state.get("health", ())]
+    """Return a row for each thing that is unhealthy, and one for each GPU that has nothing of the kind."""
+    unhealthy = [{"state": "Unhealthy", **row} for row in state.get("health", ())]
     named = dict(zip(state.get("gpu_uuids", ()), state.get("gpu_indices", ()), strict=False))
-    return [*unfit, *_healthy(named, {row["gpu"] for row in unfit})]
+    return [*unhealthy, *_healthy(named, {row["gpu"] for row in unhealthy})]
 
 
 def _remembered(status_file: Path) -> list[dict[str, Any]]:
@@ -99,17 +99,17 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
     for one in health.standing():
         uuid, gi, ci = one.place
         words = (Kind.FAULT.value, one.reason, one.since, one.way_back, one.clearable)
-        row = Unfit(uuid, named.get(uuid, ""), gi, ci, *words)
+        row = Unhealthy(uuid, named.get(uuid, ""), gi, ci, *words)
         rows.append({"state": "Unhealthy", **asdict(row)})
     return [*rows, *_healthy(named, {row["gpu"] for row in rows})]
 
 
-def _healthy(named: Mapping[str, str], unfit: set[str]) -> list[dict[str, Any]]:
+def _healthy(named: Mapping[str, str], unhealthy: set[str]) -> list[dict[str, Any]]:
     blank = dict.fromkeys(("gi", "ci", "kind", "reason", "since", "way_back"))
     return [
         {"state": "Healthy", "gpu": uuid, "index": index, **blank, "clearable": False}
         for uuid, index in named.items()
-        if uuid not in unfit
+        if uuid not in unhealthy
     ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .. import status
+from ..tools import status
 
 STUCK: Final = 30.0  # as the unit's watchdog
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._shared._device_plugin.resources import count
+from ..advertise.decide import Advertised
 from ..config.reload import InForce
-from ..gpus.watch import GpuWatch
+from ..driver.watch import GpuWatch
 from ..kubelet.manager import Manager
 from ..observer import Observer
-from ..offer.decide import Offered
 from ..tools import logs
 from ..tools.chores import Chore
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def state(
     configuration: InForce,
     gpus: GpuWatch,
-    offered: Offered,
+    advertised: Advertised,
     kubelet: Manager,
     vanished: Sequence[Mapping[str, str]],
     mps: Mapping[str, Any],
@@ -36,9 +36,9 @@ def state(
     """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors.
 
     A resource's devices are by UUID: of thousands of shares of a few GPUs there would be too much to read.
-    ``health`` has an entry for each GPU or MIG instance that is unfit, whatever it is advertised as.
+    ``health`` has an entry for each GPU or MIG instance that is unhealthy, whatever it is advertised as.
     """
-    inventory, refusal, registered = gpus.inventory, offered.refusal, kubelet.registered()
+    inventory, refusal, registered = gpus.inventory, advertised.refusal, kubelet.registered()
     absent = inventory.absent
     return {
         "version": __version__,
@@ -56,16 +56,16 @@ def state(
                 "shares": those.shares,
                 "registered": registered.get(name, False),
             }
-            for name, those in offered.resources.items()
+            for name, those in advertised.resources.items()
         },
         "registration_problem": kubelet.problem(),
         "vanished": vanished,
         "mps": mps,
         "chores": chores,
-        "health": [asdict(one) for one in gpus.unfit()],
+        "health": [asdict(one) for one in gpus.unhealthy()],
         "devices": [
             {"uuid": uuid, "index": index, "reason": reason}
-            for those in offered.resources.values()
+            for those in advertised.resources.values()
             for (uuid, index), reason in those.reasons.items()
         ],
         "slow": sorted(inventory.slow),

@@ -10,16 +10,16 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from .. import status
 from .._shared._base.gpu import Inventory, NvmlError
 from .._shared._device_plugin.resources import HEALTHY, count
 from .._shared._machine.nvml.real import inventory, open_nvml
 from .._shared._machine.nvml.within import LATE, within
+from ..advertise import overview
+from ..advertise.overview import Hardware, Holder
 from ..cdi import files as cdi_state
 from ..kubelet.client import KubeletSilent, PodResources
 from ..mps import state as mps_state
-from ..offer import overview
-from ..offer.overview import Hardware, Holder
+from ..tools import status
 from . import claims
 
 

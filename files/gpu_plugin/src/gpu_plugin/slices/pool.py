@@ -21,12 +21,12 @@ from .._shared._base.dra.names import (
     counter_set,
     pool_name,
 )
-from .._shared._base.dra.quantities import MIB, count, size
 from .._shared._base.gpu import Gpu
 from ..config.allocation import Dra
 from ..config.configuration import Config
 from ..model.inventory import Faults, GpuView, Inventory, judged
 from ..model.mps.settings import client_limit
+from ..model.quantity import MIB, count, size
 from .attributes import attributes
 from .taints import taints
 from .targets import Made, Target, grid, targets

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Sequence
-from typing import Any
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
 from .._shared._base.errors import NodeError
 from . import logs
@@ -17,6 +20,8 @@ Fill = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
 # A command's name, its help, what gives it its options, and what runs it; None: what gives the options says so.
 Given = tuple[str, str, Fill, Run | None]
+# An option, its variable in the environment, what its value is called, its default, and its help.
+Text = tuple[str, str, str, str, str]
 
 
 class Command(argparse.ArgumentParser):
@@ -62,3 +67,40 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int
     except NodeError as error:
         logs.error(str(error))
         return 1
+
+
+def texts(command: argparse.ArgumentParser, options: Iterable[Text]) -> None:
+    """Add options that take a text."""
+    for name, variable, word, default, text in options:
+        command.add_argument(
+            f"--{name}",
+            default=os.environ.get(variable) or default,
+            metavar=word,
+            help=f"{text} (environment: {variable}{f'; default: {default}' if default else ''})",
+        )
+
+
+def host_root(command: argparse.ArgumentParser, what: str) -> None:
+    """Add the option for where files of the host are seen."""
+    command.add_argument(
+        "--host-root",
+        type=Path,
+        default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
+        metavar="DIR",
+        help=f"where the host's {what} seen (environment: GPU_PLUGIN_HOST_ROOT)",
+    )
+
+
+def mps_managers(command: argparse.ArgumentParser) -> None:
+    """Add the option for who runs the manager of MPS daemons."""
+    command.add_argument(
+        "--mps-managers",
+        choices=("systemd", "own"),
+        default="",
+        help="who runs the manager of MPS daemons (default: systemd, where it is the init)",
+    )
+
+
+def restart() -> NoReturn:
+    """Go on as a new process of the device plugin with the same command line."""
+    os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])

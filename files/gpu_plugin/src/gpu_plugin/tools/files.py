@@ -8,6 +8,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+Stamp = tuple[int, int, int, int]
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """Return what differs after each change of a file, None where none can be seen."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
 
 def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
     """Write a file, and the folder that it is in, 0755. OSError leaves the old file.

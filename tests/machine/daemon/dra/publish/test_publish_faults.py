@@ -98,6 +98,7 @@ def test_nothing_is_asked_while_nothing_changes(
             publisher.want(specs)
         eventually(lambda specs=specs: good(server, specs))
         assert listed(server) == looks + number  # one for each that is another
+    assert server.requests.count(("GET", "/version")) == 1
 
 
 def test_a_restart_writes_nothing(server: Slices, api: SliceApi) -> None:
@@ -339,6 +340,17 @@ def test_a_kubernetes_that_gives_a_card_away_twice_is_told_beside_what_is_publis
     server.version = "v1.36.3"
     publisher.sync()
     assert publisher.standing.problem == ""
+
+
+def test_the_version_is_asked_for_anew_by_who_was_broken_off(
+    server: Slices, publisher: Publisher
+) -> None:
+    publisher.want(ONE)
+    eventually(lambda: server.counted("WATCH"))
+    eventually(lambda: publisher.standing.problem == "")
+    server.version = "v1.36.1"
+    server.cut()  # as by the end of a server that is replaced
+    eventually(lambda: "1.36.1" in publisher.standing.problem)
 
 
 def test_a_server_that_keeps_its_version_to_itself_is_no_problem(

@@ -161,7 +161,7 @@ def test_nothing_happens_before_it_is_known_what_is_wanted(scene: Scene) -> None
 
 
 def test_a_change_is_written_at_once_and_waits_for_clients(scene: Scene) -> None:
-    """The manager applies it: what is offered meanwhile is what the daemon has."""
+    """The manager applies it: what is advertised meanwhile is what the daemon has."""
     one, other = scene.offer(), scene.offer(replicas=2)
     scene.want(one)
     scene.manager(UUID)

@@ -23,7 +23,7 @@ from ...tools.chores import Tries, Worker
 from ..users import Users
 from ..values import Edits, Share
 from . import pod_cgroup
-from .opinions import Opinions
+from .queries import Queries
 
 FIRST_BRANCH: Final = 615
 FRESH: Final = 30.0  # seconds until the driver is asked again what it can
@@ -53,7 +53,7 @@ class Cgroup:
             str, tuple[str, ...]
         ] = {}  # of each claim, in the order in which they came
         self._seen: object = None  # of what the kubelet tells
-        self._driver = Opinions("limits", self._ask_driver, FRESH, clock)
+        self._driver = Queries("limits", self._ask_driver, FRESH, clock)
         self._worker, self._looked = Worker("limits-tick"), float("-inf")
 
     def problem(self, gpu_uuid: str) -> str:

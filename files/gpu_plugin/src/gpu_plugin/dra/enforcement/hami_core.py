@@ -11,12 +11,12 @@ from typing import Final
 
 from ..._shared._base.dra.names import HAMI_CORE
 from ..._shared._base.errors import NodeError
+from ...model.quantity import MIB
 from ...mps import folders
 from ...tools import files
 from ..values import Edits, Mount, Share
 from .library import problem_of
 
-MIB: Final = 1 << 20
 # Beside each other: nothing is mounted into what a tenant may write.
 LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
 CACHE: Final = "/usr/local/vgpu/cache"

@@ -17,7 +17,8 @@ from ..._shared._base.dra.names import DRA, MPS
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.nvml.real import open_nvml
 from ...model.mps.paths import PROGRAM, Names
-from ...model.mps.settings import MIB, Offer, Settings, Shares
+from ...model.mps.settings import Offer, Settings, Shares
+from ...model.quantity import MIB
 from ...mps import control, device, folders
 from ...mps.reconciler import Reconciler
 from ...mps.state import ManagerFiles
@@ -26,7 +27,7 @@ from ...tools import logs
 from ...tools.chores import Worker
 from ..values import Edits, Share
 from .mps_share import edits, only, problem_of, settings
-from .opinions import Opinions
+from .queries import Queries
 
 PATIENCE: Final = 20.0  # seconds that a daemon may take; the kubelet's call ends after 45
 END_SECONDS: Final = 10.0
@@ -64,7 +65,7 @@ class Mps:
         self._offers: dict[str, Offer] = {}
         self._complaints: dict[str, str] = {}
         self._since: dict[str, float] = {}  # when a daemon that has shares was seen not to be ready
-        self._fit = Opinions("mps-gpus", self._unfit, FRESH, clock)
+        self._fit = Queries("mps-gpus", self._unfit, FRESH, clock)
         self._worker = Worker("mps-offers")
 
     def problem(self, gpu_uuid: str) -> str:
@@ -194,7 +195,7 @@ class Mps:
             time.sleep(PAUSE)
 
     def _offer(self, uuid: str) -> Offer:
-        """Return a GPU as it is offered, looked at once as long as it has shares. NodeError."""
+        """Return a GPU as it is advertised, looked at once as long as it has shares. NodeError."""
         with self._lock:
             known = self._offers.get(uuid)
         if known:
@@ -212,7 +213,7 @@ class Mps:
         return found if found and (found.owner, found.root) == (DRA, self._root) else None
 
     def _told(self, uuid: str) -> Offer | None:
-        """Return a GPU as it is offered, by what its daemon tells of it."""
+        """Return a GPU as it is advertised, by what its daemon tells of it."""
         state, own = self._files.look(uuid, self._root).state, self._own(uuid)
         asked = state["limits"]["asked"] if state else {}
         return self._offer_of(own, uuid, asked["memory_mib"]) if own and asked else None

@@ -10,7 +10,8 @@ from typing import Final
 
 from ..._shared._base.dra.names import DRA
 from ..._shared._base.errors import NodeError
-from ...model.mps.settings import MIB, VOLTA, Offer, Percent, Settings, client_limit
+from ...model.mps.settings import VOLTA, Offer, Percent, Settings, client_limit
+from ...model.quantity import MIB
 from ..values import Edits, Mount, Share
 
 PIPE: Final = "CUDA_MPS_PIPE_DIRECTORY"

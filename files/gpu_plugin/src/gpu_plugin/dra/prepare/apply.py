@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ..._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPARING, Device, Held, Instance
+from ..._shared._base.dra.checkpoint import (
+    PREPARED,
+    PREPARING,
+    UNPREPARING,
+    Device,
+    Instance,
+    PreparedClaim,
+)
 from ..._shared._base.dra.names import MPS
 from ..._shared._base.errors import NodeError
 from ...config.configuration import Config
@@ -37,7 +44,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Given:
+class PreparedDevice:
     """A device as the kubelet is told of it."""
 
     requests: tuple[str, ...]
@@ -89,7 +96,7 @@ class Preparer:
 
     # --- prepare ---
 
-    def prepare(self, namespace: str, name: str, uid: str) -> tuple[Given, ...]:
+    def prepare(self, namespace: str, name: str, uid: str) -> tuple[PreparedDevice, ...]:
         """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
         with self._claims.of(check_uid(uid)):
             held, now = self._checkpoint.get(uid), self.snapshot
@@ -114,14 +121,14 @@ class Preparer:
                 raise NodeError(f"nothing is known of claim {namespace}/{name}")
             return tuple(_given(held, one) for one in held.devices)
 
-    def _note(self, claim: Claim, now: Snapshot) -> Held:
+    def _note(self, claim: Claim, now: Snapshot) -> PreparedClaim:
         """Write down what is about to be prepared, if there is room for it."""
         dra = now.config.dra
         limits = plan.limits((view.gpu for view in now.inventory.gpus), dra)
         devices = plan.resolve(claim, now.inventory, limits)
         name = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
-        held = Held(*where, PREPARING, devices, claim.pods, name)
+        held = PreparedClaim(*where, PREPARING, devices, claim.pods, name)
         beside = self._api.beside(claim) if name == MPS else frozenset()
         with self._room:  # of two claims that race for what is left one gets it
             others = self._checkpoint.claims.values()
@@ -130,14 +137,14 @@ class Preparer:
             self._checkpoint.put(held)
         return held
 
-    def _with_instances(self, held: Held) -> Held:
+    def _with_instances(self, held: PreparedClaim) -> PreparedClaim:
         """See that the MIG instances of a claim are there; return the claim with them."""
         for number, device in enumerate(held.devices):
             if device.instance is not None:
                 held = self._with_instance(held, number)
         return held
 
-    def _give(self, held: Held, config: Config) -> None:
+    def _give(self, held: PreparedClaim, config: Config) -> None:
         """Set up what enforces the shares of a claim, and describe it to container runtimes."""
         edits = self._enforced(held)
         nodes = {
@@ -147,12 +154,12 @@ class Preparer:
         spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
         self._files.write(held.uid, spec)
 
-    def _done(self, held: Held) -> None:
+    def _done(self, held: PreparedClaim) -> None:
         self._checkpoint.put(replace(held, state=PREPARED))
         devices = [one.device for one in held.devices]
         logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
 
-    def _with_instance(self, held: Held, number: int) -> Held:
+    def _with_instance(self, held: PreparedClaim, number: int) -> PreparedClaim:
         """See that the MIG instance of a device is there; return the claim with it."""
         found = held
 
@@ -166,12 +173,12 @@ class Preparer:
         self._instances.make(held.devices[number], note)
         return found
 
-    def _enforced(self, held: Held) -> Edits:
+    def _enforced(self, held: PreparedClaim) -> Edits:
         """Return what a claim's containers get, once its shares can be enforced."""
         found = plan.shares(held)
         return self._enforcements.of(held.enforcement).prepare(found) if found else Edits()
 
-    def _intact(self, held: Held) -> bool:
+    def _intact(self, held: PreparedClaim) -> bool:
         """Tell whether all that a claim was given is there, as it is not after a boot."""
         return self._files.there(held.uid) and all(
             self._instances.stands(one) for one in held.devices if one.instance
@@ -189,7 +196,7 @@ class Preparer:
             self._undo(held)
             logs.info("unprepared", claim=f"{held.namespace}/{held.name}")
 
-    def _undo(self, held: Held) -> None:
+    def _undo(self, held: PreparedClaim) -> None:
         """Undo it, first what lets containers start with it, from what is written down alone."""
         if held.state != UNPREPARING:
             held = replace(held, state=UNPREPARING)
@@ -222,8 +229,8 @@ class Preparer:
                         self._give(held, self.snapshot.config)
 
 
-def _given(held: Held, device: Device) -> Given:
+def _given(held: PreparedClaim, device: Device) -> PreparedDevice:
     # The kubelet knows subrequests by their request.
     request = device.request.partition("/")[0]
     name = cdi.qualified(held.uid, device)
-    return Given((request,), device.pool, device.device, name, device.share_id)
+    return PreparedDevice((request,), device.pool, device.device, name, device.share_id)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._base.dra import checkpoint as form
-from ..._shared._base.dra.checkpoint import HINT, Held
+from ..._shared._base.dra.checkpoint import HINT, PreparedClaim
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.host import Host
 from ...tools import bounded, files
@@ -38,12 +38,12 @@ class Checkpoint:
         self._entries = {uid: form.entry(held) for uid, held in self._claims.items()}
 
     @property
-    def claims(self) -> Mapping[str, Held]:
+    def claims(self) -> Mapping[str, PreparedClaim]:
         """All claims, as they are now."""
         with self._lock:
             return dict(self._claims)
 
-    def get(self, uid: str) -> Held | None:
+    def get(self, uid: str) -> PreparedClaim | None:
         """Return a claim, None where it holds nothing."""
         with self._lock:
             return self._claims.get(uid)
@@ -53,7 +53,7 @@ class Checkpoint:
         held = (one for one in self.claims.values() if one.state != form.UNPREPARING)
         return [each for one in held if one.enforcement == enforcement for each in shares(one)]
 
-    def put(self, held: Held) -> None:
+    def put(self, held: PreparedClaim) -> None:
         """Write a claim down, in place of what is there of it. NodeError: what was there still is."""
         with self._lock:
             self._write({**self._entries, held.uid: form.entry(held)})

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from ..._shared._base.dra.checkpoint import Held
+from ..._shared._base.dra.checkpoint import PreparedClaim
 from ..._shared._base.dra.names import (
     API_VERSION,
     CORES,
@@ -30,7 +30,7 @@ from ..._shared._base.text.json_data import is_whole
 from ..._shared._base.text.shown import cut, shown
 from ...cluster.access import FORBIDDEN, Access
 from ...cluster.errors import MISSING, ApiError, understood
-from ...cluster.quantity import parse as parse_quantity
+from ...model.quantity import parse as parse_quantity
 from ..values import Claim, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
@@ -63,7 +63,7 @@ class ClaimApi:
         """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
         return self._ask(namespace, name, lambda found: parse(found, uid, self._node))
 
-    def gone(self, held: Held) -> bool:
+    def gone(self, held: PreparedClaim) -> bool:
         """Tell whether a claim no longer has what it holds here. ApiError: that is not known.
 
         A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
@@ -76,7 +76,7 @@ class ClaimApi:
                 return True
             raise
 
-    def moved(self, held: Held) -> bool:
+    def moved(self, held: PreparedClaim) -> bool:
         """Tell whether the API says that a claim is allocated other devices than it holds, or none."""
         where = held.namespace, held.name
         try:
@@ -112,11 +112,11 @@ class ClaimApi:
         return understood(doing, lambda: look(found))
 
 
-def _is(found: Json, held: Held) -> bool:
+def _is(found: Json, held: PreparedClaim) -> bool:
     return bool(found["metadata"]["uid"] == held.uid)
 
 
-def _differs(found: Json, held: Held) -> bool:
+def _differs(found: Json, held: PreparedClaim) -> bool:
     there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
     return there != {(one.pool, one.device, one.share_id) for one in held.devices}
 

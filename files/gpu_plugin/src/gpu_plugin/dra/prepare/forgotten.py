@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ..._shared._base.dra.checkpoint import Held
+from ..._shared._base.dra.checkpoint import PreparedClaim
 from ...tools import logs
 from ...tools.chores import Tries
 from ..users import Users
@@ -29,7 +29,7 @@ class Forgotten:
         self,
         users: Users,
         checkpoint: Checkpoint,
-        gone: Callable[[Held], bool],
+        gone: Callable[[PreparedClaim], bool],
         unprepare: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..._shared._base.dra.checkpoint import PREPARED, UNPREPARING, Device, Held, Instance
+from ..._shared._base.dra.checkpoint import PREPARED, UNPREPARING, Device, Instance, PreparedClaim
 from ..._shared._base.dra.names import CORES, DRA, DRIVER, GPU, MEMORY, SHARE, SHARES
 from ..._shared._base.errors import NodeError
 from ..._shared._base.gpu import Gpu
@@ -100,7 +100,9 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Li
     )
 
 
-def check_room(held: Held, others: Iterable[Held], limits: Mapping[str, Limits]) -> None:
+def check_room(
+    held: PreparedClaim, others: Iterable[PreparedClaim], limits: Mapping[str, Limits]
+) -> None:
     """Refuse a claim for which there is no room beside the others, which the kubelet has not given back.
 
     The scheduler sees to that; a claim of a pod that was deleted by force it takes for gone.
@@ -126,7 +128,7 @@ def check_room(held: Held, others: Iterable[Held], limits: Mapping[str, Limits])
         _check_sum(gpu, shares, limits.get(gpu, EVERYTHING))
 
 
-def check_published(dra: Dra, claims: Iterable[Held]) -> None:
+def check_published(dra: Dra, claims: Iterable[PreparedClaim]) -> None:
     """Refuse a configuration that publishes a GPU without the device by which a claim has it. ConfigError.
 
     The scheduler would take the GPU for free.
@@ -146,7 +148,9 @@ def check_published(dra: Dra, claims: Iterable[Held]) -> None:
         )
 
 
-def check_apart(held: Held, others: Iterable[Held], beside: Collection[str]) -> None:
+def check_apart(
+    held: PreparedClaim, others: Iterable[PreparedClaim], beside: Collection[str]
+) -> None:
     """Refuse a share where a container has one already, by the claims that it has ``beside`` this one.
 
     A container is the client of one MPS daemon, with one limit: the last claim's would win in silence.
@@ -190,7 +194,7 @@ def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
             )
 
 
-def shares(held: Held) -> tuple[Share, ...]:
+def shares(held: PreparedClaim) -> tuple[Share, ...]:
     """Return the shares of a claim, as its enforcement wants them."""
     return tuple(
         Share(
@@ -221,7 +225,7 @@ GIVE: Final = "give"  # set up what enforces shares, and describe it all to cont
 DONE: Final = "done"
 
 
-def steps(held: Held | None, *, intact: bool, moved: bool = False) -> tuple[str, ...]:
+def steps(held: PreparedClaim | None, *, intact: bool, moved: bool = False) -> tuple[str, ...]:
     """Return what is left to do for a claim that the kubelet wants prepared.
 
     ``held`` is what is written down of it, ``intact`` whether all is still there that it was given, ``moved`` whether

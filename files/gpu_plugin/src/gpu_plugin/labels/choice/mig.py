@@ -9,7 +9,6 @@ This process changes no GPU. What does is started by the file, and takes only na
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,11 +61,7 @@ class MigByLabel:
 
     def _look(self) -> None:
         """Read what is declared, where it is another file than before."""
-        try:
-            stat = os.stat(self._paths.config)
-            stamp: object = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        except OSError:
-            stamp = None
+        stamp = files.stamp(self._paths.config)
         if stamp == self._stamp:
             return
         self._stamp, self._declared, self._damage = stamp, None, ""

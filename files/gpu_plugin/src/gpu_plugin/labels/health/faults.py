@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the plugin's status file says of GPUs that are unfit. Pure."""
+"""What the plugin's status file says of GPUs that are unhealthy. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST: Final = 400  # characters of one fault
 
 @dataclass(frozen=True)
 class Fault:
-    """A device that is unfit, and why with what brings it back, both in words."""
+    """A device that is unhealthy, and why with what brings it back, both in words."""
 
     device: str
     text: str
@@ -28,7 +28,7 @@ Faults = Mapping[str, Fault]  # by place
 
 
 def faults(state: Mapping[str, Any] | None) -> Faults | None:
-    """Return what is unfit now; None where no plugin says it, such as one of an earlier version."""
+    """Return what is unhealthy now; None where no plugin says it, such as one of an earlier version."""
     found = (state or {}).get("health")
     if not isinstance(found, list):
         return None

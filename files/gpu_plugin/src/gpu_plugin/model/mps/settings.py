@@ -18,6 +18,7 @@ from ..._shared._base.errors import InputError, NodeError
 from ..._shared._base.text import json_data
 from ..._shared._base.text.json_data import is_whole
 from ..._shared._base.text.shown import cut, shown
+from ..quantity import MIB
 from .paths import PIPE_IN_CONTAINER, ROOT, SHM_IN_CONTAINER, Names, problem_of_root
 
 WAIT, REFUSE, TERMINATE = "wait", "refuse", "terminate"
@@ -30,7 +31,6 @@ PIPE_ACCESS: Final = (READ_ONLY, READ_WRITE)
 OWNERS: Final = (DEVICE_PLUGIN, DRA)
 LESS: Final = "choose less for each share, or allow it with overcommit"
 VERSION: Final = 1  # of the JSON; a daemon with another one is as one with other settings
-MIB: Final = 1024**2
 UNITS: Final = {"": 1, "K": 1024, "M": MIB, "G": 1024**3, "T": 1024**4}
 SIZE: Final = re.compile(r"([0-9]{1,18})(?:([KMGT])i?B?)?")
 MEMORY_WORDS: Final = "bytes, such as 8589934592 or 8GiB, or percent (25%)"
@@ -328,7 +328,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Offer:
-    """A device that is offered in shares. ``own_shm``: its daemon has a shm of its own."""
+    """A device that is advertised in shares. ``own_shm``: its daemon has a shm of its own."""
 
     names: Names
     settings: Settings

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a pod's annotations wish for, under HAMi's names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_plugin._shared._base.dra.names import HAMI_CORE, MIG, MPS
+
+from .errors import refused
+
+USE_TYPE, AVOID_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
+USE_UUID, AVOID_UUID = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
+NUMA, MODE = "nvidia.com/numa-bind", "nvidia.com/vgpu-mode"
+NODE_POLICY, GPU_POLICY = "hami.io/node-scheduler-policy", "hami.io/gpu-scheduler-policy"
+WEIGHTS: Final = "hami.io/device-scoring-weights"
+MODES: Final = (HAMI_CORE, MPS, MIG)
+MOST_WORDS, LONGEST_WORD = 32, 64  # an attribute has at most 64 characters
+PUNCTUATION: Final = "-_.:/+()"  # of products' names and UUIDs
+WORD: Final = re.compile(rf"[A-Za-z0-9 {re.escape(PUNCTUATION)}]{{1,{LONGEST_WORD}}}")
+TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
+FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
+POLICIES: Final = ("binpack", "spread", "topology-aware", "mutex", "numa")
+BINPACK, MUTEX = "binpack", "mutex"
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Which GPUs a pod's containers want. ``modes`` are some of MODES, none for any; ``mutex`` is HAMi's policy."""
+
+    use_types: tuple[str, ...] = ()
+    avoid_types: tuple[str, ...] = ()
+    use_uuids: tuple[str, ...] = ()
+    avoid_uuids: tuple[str, ...] = ()
+    numa: bool = False
+    modes: tuple[str, ...] = ()
+    mutex: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def choosy(self) -> bool:
+        """Tell whether not just any GPU will do."""
+        return bool(self.use_types or self.avoid_types or self.use_uuids or self.avoid_uuids)
+
+    @property
+    def only(self) -> str:
+        """The one mode that is wanted, empty where there are several or none."""
+        return self.modes[0] if len(self.modes) == 1 else ""
+
+    def takes(self, mode: str) -> bool:
+        """Tell whether devices of a mode will do."""
+        return not self.modes or mode in self.modes
+
+
+def read(annotations: Mapping[str, Any]) -> Annotations:
+    """Return what annotations wish for. Refused: it can't be."""
+    policies = _policies(annotations)
+    return Annotations(
+        _words(annotations, USE_TYPE),
+        _words(annotations, AVOID_TYPE),
+        _words(annotations, USE_UUID),
+        _words(annotations, AVOID_UUID),
+        _numa(annotations),
+        _modes(annotations),
+        MUTEX in policies,
+        tuple(_warnings(annotations, policies)),
+    )
+
+
+def field(key: str) -> str:
+    """Return how an annotation is called in messages."""
+    return f"metadata.annotations[{key}]"
+
+
+def _text(annotations: Mapping[str, Any], key: str) -> str:
+    value = annotations.get(key)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _words(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return the words of a list with commas; none is no wish, as in HAMi."""
+    given = [word.strip() for word in _text(annotations, key).split(",")]
+    words = tuple(dict.fromkeys(filter(None, given)))
+    if len(words) > MOST_WORDS:
+        raise refused(field(key), _text(annotations, key), f"it has more than {MOST_WORDS} words")
+    if odd := next((word for word in words if not WORD.fullmatch(word)), ""):
+        expected = f"expected up to {LONGEST_WORD} letters, digits, spaces and any of {PUNCTUATION}"
+        raise refused(field(key), odd, expected)
+    return words
+
+
+def _numa(annotations: Mapping[str, Any]) -> bool:
+    text = _text(annotations, NUMA)
+    if text and text not in TRUE + FALSE:
+        raise refused(field(NUMA), text, "it is neither true nor false")
+    return text in TRUE
+
+
+def _modes(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    return _some_of(annotations, MODE, MODES)
+
+
+def _policies(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    return _some_of(annotations, GPU_POLICY, POLICIES)
+
+
+def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    words = _words(annotations, key)
+    if unknown := [word for word in words if word not in allowed]:
+        raise refused(field(key), unknown[0], f"expected some of {', '.join(allowed)}")
+    return words
+
+
+def _warnings(annotations: Mapping[str, Any], policies: tuple[str, ...]) -> Iterator[str]:
+    """Yield what is not done; a share's GPU is the first in which it fits, which is binpack."""
+    for policy in policies:
+        if policy not in (BINPACK, MUTEX):
+            more = (
+                f"; {NUMA} puts the GPUs of a container on one NUMA node"
+                if policy == "numa"
+                else ""
+            )
+            yield (
+                f"{field(GPU_POLICY)}: {policy} is not done, "
+                f"as kube-scheduler takes the first GPU that fits{more}"
+            )
+    if text := _text(annotations, NODE_POLICY):
+        yield f"{field(NODE_POLICY)}: {text[:LONGEST_WORD]} is not done, as kube-scheduler does not score claims"
+    if _text(annotations, WEIGHTS):
+        yield f"{field(WEIGHTS)} is not done, as kube-scheduler does not score GPUs"

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which of the free devices suit a container best. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from ..model.devices import Device, Devices
+from ..model.topology import Topology
+from .allocation import AllocationRefused, known
+
+
+def prefer(
+    devices: Iterable[Device],
+    available: Sequence[str],
+    required: Sequence[str],
+    size: int,
+    policy: str = "distributed",
+    topology: Topology | None = None,
+) -> list[str]:
+    """Choose ``size`` devices, with the required ones.
+
+    Whole GPUs are chosen for how they are connected, replicas and MIG devices by the policy.
+    """
+    everything = Devices.of(devices)
+    must = known(everything, required)
+    needed = set(required)
+    advertised = needed.union(available)
+    free = [device for device in everything if device.id in advertised]
+    if size < 1 or size < len(must) or size > len(free):
+        raise AllocationRefused(
+            f"{size} devices can't be chosen",
+            cause=f"{len(free)} are available and {len(must)} are required",
+        )
+    others = [device for device in free if device.id not in needed]
+    rest = [device for device in others if not device.problem]
+    if len(rest) + len(must) < size:  # the kubelet has not heard of their health yet
+        rest = others
+    if any(device.replica is not None or device.instance is not None for device in free):
+        picked = _picked(everything, rest, must, size, policy)
+    else:
+        picked = _aligned(rest, must, size, topology or Topology())
+    return [device.id for device in (*must, *picked)]
+
+
+def _picked(
+    everything: tuple[Device, ...], rest: list[Device], must: list[Device], size: int, policy: str
+) -> list[Device]:
+    """Pick by the policy. MPS shares of several devices can't go to one container: see allocation."""
+    count = size - len(must)
+    if size < 2 or not any(device.mps is not None for device in (*rest, *must)):
+        return _by_policy(everything, rest, count, policy)
+    uuids = {device.uuid for device in must} or {device.uuid for device in rest if device.mps}
+    full = [uuid for uuid in uuids if sum(one.uuid == uuid for one in rest) < count]
+    near = [one for one in rest if one.uuid in uuids and one.uuid not in full]
+    if near:
+        first = _by_policy(everything, near, 1, policy)[0] if count else near[0]
+        near = [one for one in near if one.uuid == first.uuid]
+    elif not any(device.mps is not None for device in must):
+        near = [one for one in rest if one.mps is None]
+    return _by_policy(everything, near if len(near) >= count else rest, count, policy)
+
+
+def _aligned(rest: list[Device], must: list[Device], size: int, topology: Topology) -> list[Device]:
+    pool = sorted([*rest, *must], key=lambda device: device.order)
+    scores = [[topology.score(one, other) for other in pool] for one in pool]
+    forced = [place for place, device in enumerate(pool) if device in must]
+    return [pool[place] for place in best(scores, forced, size) if place not in forced]
+
+
+def _by_policy(
+    everything: Iterable[Device], rest: list[Device], count: int, policy: str
+) -> list[Device]:
+    """Pick from the GPU that is used least, or most when they are to be packed.
+
+    Of a GPU's MIG devices the same holds for each. What is required counts as in use, and so does
+    what is picked.
+    """
+    waiting: dict[str, list[Device]] = {}
+    for device in reversed(rest):  # so that the lowest is the last, which is taken first
+        waiting.setdefault(device.uuid, []).append(device)
+    free = {device.id for device in rest}
+    used: Counter[str] = Counter()
+    for device in everything:
+        if device.id not in free:
+            used.update({device.gpu_uuid, device.uuid})
+    sign = -1 if policy == "packed" else 1
+
+    def rank(uuid: str) -> tuple[int, int, tuple[int, ...]]:
+        device = waiting[uuid][-1]
+        return (sign * used[device.gpu_uuid], sign * used[uuid], device.order)
+
+    picked: list[Device] = []
+    while len(picked) < count:
+        uuid = min((one for one in waiting if waiting[one]), key=rank)
+        device = waiting[uuid].pop()
+        used.update({device.gpu_uuid, device.uuid})
+        picked.append(device)
+    return picked
+
+
+Scores = Sequence[Sequence[int]]
+# A choice's worth, its rest's worth, and the choice itself: device 0 is the highest bit.
+Worth = tuple[int, int, int]
+
+
+def best(scores: Scores, forced: Collection[int], size: int) -> list[int]:
+    """Return the best ``size`` of the devices, with the forced ones. There must be so many."""
+    everything = range(len(scores))
+    levels = _levels(scores, list(everything), forced, size)
+    if levels is not None:
+        chosen = levels[size]
+        return [one for one in everything if chosen[2] >> (len(scores) - 1 - one) & 1]
+    rest = [one for one in everything if one not in forced]
+    missing = size - len(forced)
+    if math.comb(len(rest), missing) <= 500:
+        choices = [[*forced, *some] for some in itertools.combinations(rest, missing)]
+    else:
+        seeds = [[*forced]] if forced else [[one] for one in rest]
+        choices = [_grown(scores, seed, size) for seed in seeds]
+    found = max(choices, key=lambda choice: _worth(scores, choice))
+    return sorted(found)
+
+
+def _worth(scores: Scores, chosen: Collection[int]) -> Worth:
+    rest = [one for one in range(len(scores)) if one not in chosen]
+    inside, outside = (
+        sum(scores[one][other] for one, other in itertools.combinations(some, 2))
+        for some in (chosen, rest)
+    )
+    return (inside, outside, sum(1 << (len(scores) - 1 - one) for one in chosen))
+
+
+def _levels(
+    scores: Scores, members: list[int], forced: Collection[int], size: int
+) -> dict[int, Worth] | None:
+    """Return the best choice of each count among the members; None where they form no tree.
+
+    In a tree all pairs across two branches are worth the same, so that branches only need to know
+    how many of each other are chosen. PCIe is a tree, and so is a switch that connects all.
+    """
+    if len(members) == 1:
+        taken = (0, 0, 1 << (len(scores) - 1 - members[0]))
+        return {1: taken} if members[0] in forced else {0: (0, 0, 0), 1: taken}
+    least = min(scores[one][other] for one, other in itertools.combinations(members, 2))
+    branches = _branches(scores, members, least)
+    if len(branches) == 1:
+        return None
+    found: dict[int, Worth] = {0: (0, 0, 0)}
+    total = 0
+    for branch in branches:
+        inner = _levels(scores, branch, forced, size)
+        if inner is None:
+            return None
+        joined: dict[int, Worth] = {}
+        for (a, left), (b, right) in itertools.product(found.items(), inner.items()):
+            if a + b <= size:
+                value = (
+                    left[0] + right[0] + least * a * b,
+                    left[1] + right[1] + least * (total - a) * (len(branch) - b),
+                    left[2] | right[2],
+                )
+                joined[a + b] = max(joined.get(a + b, value), value)
+        found, total = joined, total + len(branch)
+    return found
+
+
+def _branches(scores: Scores, members: list[int], least: int) -> list[list[int]]:
+    """Split the members where nothing but pairs of the least worth connects them."""
+    branches = []
+    waiting = list(members)
+    while waiting:
+        branch = [waiting.pop(0)]
+        for one in branch:
+            near = [other for other in waiting if scores[one][other] > least]
+            branch += near
+            waiting = [other for other in waiting if other not in near]
+        branches.append(branch)
+    return branches
+
+
+def _grown(scores: Scores, seed: list[int], size: int) -> list[int]:
+    """Add one device after the other. Not always the best, but quick where trying all is not."""
+    chosen = list(seed)
+    while len(chosen) < size:
+        rest = [one for one in range(len(scores)) if one not in chosen]
+        gains = [
+            (
+                sum(scores[one][other] for other in chosen),
+                -sum(scores[one][other] for other in rest if other != one),
+                -one,
+            )
+            for one in rest
+        ]
+        chosen.append(-max(gains)[2])
+    return chosen

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""List, then watch, as client-go's Reflector does it: the loop, and the events of one watch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..tools.chores import Backoff
+from .errors import GONE, ApiError, understood
+
+if TYPE_CHECKING:
+    from .access import Access
+
+SECONDS: Final = (300, 600)  # of one watch, as client-go's
+SHORTEST: Final = 30.0  # who ends watches sooner, such as a proxy, is asked less and less often
+DELETED, BOOKMARK = "DELETED", "BOOKMARK"
+CHANGED: Final = ("ADDED", "MODIFIED")
+Json = Mapping[str, Any]
+
+
+class Event(NamedTuple):
+    """``found`` is the object, ``version`` that which a watch goes on from; without a kind it has just begun."""
+
+    kind: str
+    found: Json
+    version: str
+
+
+def events(
+    access: Access,
+    doing: str,
+    path: str,
+    version: str,
+    seconds: int,
+    *,
+    query: Mapping[str, str],
+    accept: str = "application/json",
+    rights: str = "",
+) -> Iterator[Event]:
+    """Yield the events of a watch of so many seconds, which goes on from a version. ApiError.
+
+    GONE asks for a new list.
+    """
+    asked = {
+        **query,
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": version,
+        "timeoutSeconds": str(seconds),
+    }
+    for one in access.events(doing, path, asked, accept=accept, seconds=seconds, rights=rights):
+        event = _event(doing, one) if one else Event("", {}, version)
+        version = event.version
+        yield event
+
+
+def _event(doing: str, event: Json) -> Event:
+    kind, found = understood(doing, lambda: (str(event["type"]), dict(event["object"])))
+    if kind == "ERROR":
+        status = understood(doing, lambda: int(found.get("code") or GONE))
+        raise ApiError(doing, f"{status} {found.get('message', '')}", status=status)
+    return Event(kind, found, understood(doing, lambda: str(found["metadata"]["resourceVersion"])))
+
+
+def follow(
+    begin: Callable[[], str],
+    watch: Callable[[str], Iterator[str]],
+    failed: Callable[[ApiError], object],
+    stopping: threading.Event,
+    backoff: Backoff,
+    known: Collection[int] = (),
+) -> None:
+    """Watch until ``stopping`` is set, each time from where the watch before ended.
+
+    ``begin`` lists, and returns the version of what there is; it is called at first, and after each failure
+    but those of a status in ``known``. ``watch`` takes a version, and yields that of each event.
+    """
+    version = ""
+    while not stopping.is_set():
+        began, ended = float("inf"), False
+        try:
+            if not version:
+                version = begin()
+                continue
+            began = time.monotonic()
+            for latest in watch(version):
+                version = latest
+                if stopping.is_set():
+                    return
+            ended = True
+        except (Exception, SystemExit) as error:  # it must not end the thread unnoticed
+            problem = error if isinstance(error, ApiError) else _unforeseen(error)
+            if problem.status not in known:
+                version = ""
+            failed(problem)
+        lasted = time.monotonic() - began >= SHORTEST
+        if lasted:
+            backoff.reset()
+        if not (lasted and ended):
+            stopping.wait(backoff.failed())
+
+
+def _unforeseen(error: BaseException) -> ApiError:
+    return ApiError("following objects", f"{error.__class__.__name__}: {error}", status=-1)

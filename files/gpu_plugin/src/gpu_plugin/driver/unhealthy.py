@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is unhealthy now: which GPU or MIG instance, why, since when, and what brings it back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ..model.inventory import GpuView, Inventory, Kind, Place
+
+BY_ITSELF: Final = "it passes by itself"
+WAYS_BACK: Final = {
+    Kind.LOST: "a reset of the GPU or another load of the driver",
+    Kind.HUNG: f"{BY_ITSELF} as soon as NVML answers for it again",
+    Kind.UNREADABLE: f"{BY_ITSELF} as soon as the GPU can be read again",
+}
+
+
+@dataclass(frozen=True)
+class Unhealthy:
+    """A GPU, or one of its MIG instances where ``gi`` is given, and why it must not be used.
+
+    ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970. ``clearable``:
+    `gpu-plugin health clear` brings it back.
+    """
+
+    gpu: str
+    index: str
+    gi: int | None
+    ci: int | None
+    kind: str
+    reason: str
+    since: int
+    way_back: str
+    clearable: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A fault that stands: why, since when, what brings the GPU back, and if an operator's word does."""
+
+    place: Place
+    reason: str
+    since: int
+    way_back: str
+    clearable: bool
+
+
+class Onsets:
+    """When what has no memory of its own began, such as that NVML is slow."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, Kind], int] = {}
+
+    def of(self, now: Iterable[tuple[str, Kind]], clock: float) -> dict[tuple[str, Kind], int]:
+        """Return since when each of these goes on; what is none of them any more is forgotten."""
+        self._since = {one: self._since.get(one, int(clock)) for one in now}
+        return self._since
+
+
+def hindrances(inventory: Inventory) -> Iterator[tuple[GpuView, Kind, str]]:
+    """Return what keeps GPUs from being used besides faults."""
+    for view in inventory.gpus:
+        if view.problem:
+            yield view, view.problem.kind, view.problem.reason
+        elif view.gpu.uuid in inventory.hung:
+            yield view, inventory.no_answer.kind, inventory.no_answer.reason
+
+
+def unhealthy(
+    inventory: Inventory, standing: Iterable[Standing], onsets: Onsets, clock: float
+) -> tuple[Unhealthy, ...]:
+    """Return everything that is unhealthy, by GPU and instance. ``clock`` is the time since 1970."""
+    indices = {view.gpu.uuid: str(view.gpu.index) for view in inventory.gpus}
+    found = list(hindrances(inventory))
+    since = onsets.of(((view.gpu.uuid, kind) for view, kind, _text in found), clock)
+    kinds = {view.gpu.uuid: kind for view, kind, _text in found}
+    rows = []
+    noted = set()
+    for one in standing:
+        uuid, gi, ci = one.place
+        lost = gi is None and kinds.get(uuid) is Kind.LOST
+        kind = Kind.LOST if lost else Kind.FAULT
+        noted |= {(uuid, kind)}
+        index = indices.get(uuid, "")
+        why = (kind.value, one.reason, one.since, one.way_back, one.clearable)
+        rows.append(Unhealthy(uuid, index, gi, ci, *why))
+    for view, kind, text in found:
+        uuid = view.gpu.uuid
+        if (uuid, kind) not in noted:
+            way, at = WAYS_BACK.get(kind, ""), since[uuid, kind]
+            rows.append(Unhealthy(uuid, indices[uuid], None, None, kind.value, text, at, way))
+    return tuple(sorted(rows, key=_order))
+
+
+def _order(one: Unhealthy) -> tuple[str, int, int, str]:
+    gi, ci = (-1 if number is None else number for number in (one.gi, one.ci))
+    return one.gpu, gi, ci, one.kind

@@ -1,0 +1,235 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The GPUs as they are known now: what the driver reported last, and the faults since."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import NvmlError
+from .._shared._machine.nvml.readings import Xid
+from ..config.configuration import Config
+from ..model.inventory import Faults, Inventory, remember
+from ..model.topology import Topology
+from ..model.xids import ASK_DRIVER, action
+from ..observer import NVML_ERRORS, XIDS, Observer
+from ..tools import logs
+from ..tools.chores import Chore, Worker
+from .asking import EVERY
+from .health import Health
+from .memory import FILE, ClearRequests, HealthFile
+from .nvml import Driver, DriverReplaced, library_deleted
+from .unhealthy import Onsets, Unhealthy, unhealthy
+
+RETRY: Final = 1.0  # seconds between two looks for a driver
+UNKNOWN: Final = "NVML has not answered yet"
+
+
+class XidLog:
+    """Tells of XIDs: the first of its kind at once, what follows it within ``pause`` as a number."""
+
+    def __init__(self, pause: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._said: dict[Xid, tuple[float, int]] = {}  # when it was logged, and how many came since
+
+    def heard(self, xid: Xid) -> None:
+        """Take note of an XID."""
+        if xid in self._said:
+            at, since = self._said[xid]
+            self._said[xid] = at, since + 1
+        else:
+            self._log(xid, 1)
+
+    def tick(self) -> None:
+        """Tell of what was gathered for long enough."""
+        for xid, (at, since) in list(self._said.items()):
+            if self._clock() - at >= self._pause:
+                del self._said[xid]
+                if since:
+                    self._log(xid, since)
+
+    def _log(self, xid: Xid, times: int) -> None:
+        where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
+        logs.warning("XID", **where, **({"times": times} if times > 1 else {}))
+        self._said[xid] = self._clock(), 0
+
+
+class GpuWatch:
+    """Asks the driver in a thread of its own, each ``interval`` seconds: who serves need not wait.
+
+    ``host_root`` is where the host's /proc and /sys are seen, ``folder`` is where what is known of
+    faults is kept for the next process, ``quiet`` is their recovery period, ``wake`` is called when
+    there is news.
+    """
+
+    def __init__(
+        self,
+        host_root: Path,
+        folder: Path,
+        interval: float,
+        quiet: float,
+        observer: Observer,
+        wake: Callable[[], None],
+    ) -> None:
+        self.inventory = Inventory("", absent=UNKNOWN)
+        self.topology = Topology()
+        self._driver, self._health = Driver(host_root, wake), Health(quiet)
+        self._health.told = _tell_of_reset
+        self._observer, self._interval, self._wake = observer, interval, wake
+        self._xid_log = XidLog()
+        self._worker = Worker("nvml")
+        self._found = self.inventory  # the worker's, as is whether the driver was replaced
+        self._replaced = False
+        self._roots: tuple[
+            str, ...
+        ] = ()  # where the library is from, which stays that of the process
+        self._looks = self.taken = 0  # how many looks ended, and of how many that is known
+        self._begun, self._hurry = -math.inf, False
+        self._faults: Faults = {}
+        self._onsets = Onsets()
+        self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
+        trouble = "not all connections of the GPUs are known"
+        self._connect = Chore("topology", trouble, self._driver.connect)
+        trouble = (
+            "the driver's library was exchanged on disk, a reload of the driver or a reboot is due"
+        )
+        self._exchanged = Chore("library", trouble, _check_library)
+        self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
+        health_file = HealthFile(folder / FILE, host_root)
+        trouble = "what is known of the GPUs' health can't be kept"
+        self._keep = Chore("health_file", trouble, health_file.write)
+        trouble = "what an operator wants cleared can't be read"
+        self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
+        self.chores = (
+            *(self._scan, self._connect, self._exchanged),
+            *(self._hear, self._keep, self._requests),
+        )
+        health_file.read(self._health, self._driver.load, self._driver.generation)
+
+    def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
+        """Wait for the first look, as long as a driver may take that does not hang, or until ``pause`` is False."""
+        self._driver.asking.wait(config.nvml_timeout)
+        deadline = time.monotonic() + self._driver.asking.longest
+        while time.monotonic() < deadline:
+            self.tick(config)
+            if self.taken or not pause():
+                return
+
+    def tick(self, config: Config, *, at_once: bool = False) -> bool:
+        """Take what is new and ask again when it is time. Returns whether anything is new.
+
+        DriverReplaced: no look by this process can find the driver, such as one in another folder.
+        """
+        self._roots = self._roots or config.driver_roots
+        if self._replaced or config.driver_roots != self._roots:
+            raise DriverReplaced
+        self._health.overrides = config.xids
+        self._driver.asking.wait(config.nvml_timeout)
+        now = time.monotonic()
+        soon = self._found.absent or self._hurry
+        pause = min(RETRY, self._interval) if soon else self._interval
+        if at_once:
+            self._begun = -math.inf
+        if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
+            self._begun, self._hurry = now, False
+        before = (self.taken, self.inventory.slow, self.inventory.hung, self.topology)
+        self.taken, self.topology = self._looks, self._driver.connections.topology
+        asking = self._driver.asking
+        slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
+        self.inventory = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
+        self._hear.run()
+        noted = self._note_xids() | self._clear()
+        return noted or before != (self.taken, slow, hung, self.topology)
+
+    def faults(self) -> Faults:
+        """Return what makes GPUs unhealthy. It is kept before it is published: a kill forgets nothing."""
+        if not self.inventory.absent:
+            self._faults = self._health.judge(self.inventory, self.inventory.generation)
+        indices = {view.gpu.uuid: str(view.gpu.index) for view in self.inventory.gpus}
+        self._keep.run(self._health, self._driver.load, indices)
+        return self._faults
+
+    def unhealthy(self) -> tuple[Unhealthy, ...]:
+        """Return everything that is unhealthy, with since when and what brings it back."""
+        return unhealthy(self.inventory, self._health.standing(), self._onsets, time.time())
+
+    def _clear(self) -> bool:
+        """Forget the faults that an operator wants cleared."""
+        wanted = self._requests.run() or ()
+        for uuid in wanted:
+            if reasons := self._health.clear(uuid):
+                logs.info("faults are cleared at an operator's request", gpu=uuid, faults=reasons)
+        return bool(wanted)
+
+    def _note_xids(self) -> bool:
+        noted = False
+        while not self._driver.xids.empty():  # nobody else takes any
+            xid = self._driver.xids.get()
+            noted |= self._health.xid(*xid)
+            self._hurry |= xid.number in ASK_DRIVER
+            self._xid_log.heard(xid)
+            follows = action(xid.number, self._health.overrides).value
+            self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), follows)
+        self._xid_log.tick()
+        return noted
+
+    def _uuids(self, keys: frozenset[int]) -> frozenset[str]:
+        """Return the GPUs with these indices, all for EVERY."""
+        gpus = [one.gpu for one in self._found.gpus] if keys else []
+        return frozenset(gpu.uuid for gpu in gpus if keys & {gpu.index, EVERY})
+
+    # --- in the worker ---
+
+    def _poll(self, config: Config) -> None:
+        self._scan.run(config)
+        self._looks += 1
+        self._wake()
+        self._exchanged.run()
+        if not self._found.absent:
+            before = self._driver.connections.topology
+            self._connect.run(self._found)
+            if self._driver.connections.topology is not before:
+                self._wake()
+
+    def _look(self, config: Config) -> None:
+        before = self._found
+        try:
+            found = self._driver.scan(*config.driver_roots)
+        except NvmlError as error:
+            self._observer.count(NVML_ERRORS, "", str(error.code))
+            self._replaced = self._driver.replaced(error)
+            if before.absent != str(error) and not self._replaced:
+                logs.warning("waiting for the driver", cause=error)
+            self._found = replace(before, absent=str(error))
+            return
+        if before.absent not in ("", UNKNOWN):
+            logs.info("the driver is there", version=found.driver_version)
+        if found.unreadable and not before.unreadable:
+            logs.warning("a GPU does not answer", cause=next(iter(found.unreadable.values())))
+        self._found = remember(before, found)
+        self._count_errors()
+
+    def _count_errors(self) -> None:
+        broken = [(view.gpu.uuid, view.problem) for view in self._found.gpus if view.problem]
+        for uuid, problem in (*broken, *(("unknown", one) for one in self._found.strangers)):
+            if problem.code:
+                self._observer.count(NVML_ERRORS, uuid, str(problem.code))
+
+
+def _check_library() -> None:
+    if library_deleted():
+        raise NodeError(
+            "this process has loaded a library of the driver that is not on disk any more"
+        )
+
+
+def _tell_of_reset(uuid: str, shown_by: str) -> None:
+    logs.info("the GPU was reset", gpu=uuid, shown_by=shown_by)

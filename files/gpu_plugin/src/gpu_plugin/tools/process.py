@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The loop of a process that systemd keeps: signals, rounds, its state for others, and what systemd is told."""
+
+from __future__ import annotations
+
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from . import logs
+from .chores import Chore, Wakeup
+from .logs import notify
+from .state import StateFile
+
+
+class Process(ABC):
+    """Goes round every ``tick`` seconds, or when wake() is called, until a signal or a round ends it.
+
+    ``status`` has its state for others; the watchdog is fed every ``feed`` seconds.
+    """
+
+    SIGNALS: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ENDS: ClassVar[tuple[signal.Signals, ...]] = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self, status: StateFile, tick: float, feed: float) -> None:
+        self.status, self._tick, self._feed = status, tick, feed
+        self.written = Chore("status_file", "the status file can't be written", status.write)
+        self.stopping = False
+        self.signals: set[int] = set()  # those that came
+        self._fed_at, self._text = 0.0, ""
+        self._lines: tuple[str, ...] = ()  # that are told at the end of the round
+        self._wakeup = Wakeup()
+        self.wake = self._wakeup.set
+
+    @abstractmethod
+    def begin(self) -> int:
+        """Do what comes before the service is ready. Returns the exit status where it can't be, or 0."""
+
+    @abstractmethod
+    def round(self) -> None:
+        """Do what is to be done, and report() how it is."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave all in order, however it ends."""
+
+    def run(self) -> int:
+        """Run until it is to end. Returns the exit status. What begin() or a round raises ends it too."""
+        for number in self.SIGNALS:
+            signal.signal(number, self._take)
+        try:
+            if status := self.begin():
+                return status
+            notify("READY=1")
+            while not self.stopping:
+                if self.pause():
+                    self.round()
+        finally:
+            if self.stopping:  # else another program may take its place, which systemd would end
+                notify("STOPPING=1")
+            self.close()
+        logs.info("stopped")
+        return 0
+
+    def pause(self) -> bool:
+        """Wait until the next round is due. Returns whether it goes on."""
+        self._wakeup.wait(self._tick)
+        return not self.stopping
+
+    def asked(self) -> bool:
+        """Return whether a reload was asked for since the last call."""
+        found = signal.SIGHUP in self.signals
+        self.signals.discard(signal.SIGHUP)
+        return found
+
+    def reloading(self) -> bool:
+        """Return whether a reload was asked for, of which systemd is told until the round is over."""
+        if not self.asked():
+            return False
+        notify("RELOADING=1", f"MONOTONIC_USEC={int(time.monotonic() * 1e6)}")
+        self._lines = ("READY=1",)
+        return True
+
+    def report(self, state: Mapping[str, Any], text: str) -> None:
+        """Write the state, which must not change any more; tell systemd in words, and that the loop goes round."""
+        self.written.run(state)
+        lines, self._lines = self._lines, ()
+        now = time.monotonic()
+        fed = now - self._fed_at >= self._feed
+        if fed:  # whatever else hangs
+            self._fed_at = now
+            self.status.still_true()
+            lines += ("WATCHDOG=1",)
+        if fed or text != self._text:
+            self._text = text
+            lines += (f"STATUS={text}",)
+        if lines:
+            notify(*lines)
+
+    def _take(self, number: int, _frame: object) -> None:
+        self.signals.add(number)
+        self.stopping |= number in self.ENDS
+        self.wake()

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The daemon's state in a file that everybody may read."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from .._shared._device_plugin.resources import HEALTHY, count
+from .state import StateUnusable, alive, read
+
+DEFAULT_FILE: Final = "/run/gpu-node/status.json"
+DRA_FOLDER: Final = "dra"  # beside it: what the DRA driver's process knows of faults
+LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
+
+
+def load(path: Path) -> dict[str, Any] | None:
+    """Return the state of the running process that wrote it; None when none runs."""
+    found = _read(path)
+    return found if found and alive(found) else None
+
+
+def age(path: Path) -> float:
+    """Return how long ago the process said that the state is still true, in seconds. OSError."""
+    return max(time.time() - path.stat().st_mtime, 0.0)
+
+
+def mig_boot(path: Path) -> dict[str, Any] | None:
+    """Return how making the MIG layout went at boot; None where it was not tried."""
+    return _read(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return read(path)
+    except StateUnusable:
+        return None
+
+
+def describe(state: dict[str, Any]) -> str:
+    """Return the state in words."""
+    lines = [
+        f"gpu-plugin {state['version']} (process {state['pid']}): {state['state']}",
+        f"driver: {state['driver_version'] or 'not there'}",
+    ]
+    if state.get("problem"):
+        lines.append(f"problem: {state['problem']}")
+    if state.get("config_problem"):
+        lines.append(f"configuration on disk refused: {state['config_problem']}")
+    if state.get("config_fallback"):
+        lines.append(f"in force: the last good configuration, {state['config_sha256'][:12]}")
+    for name, resource in state["resources"].items():
+        registered = "registered" if resource["registered"] else "not registered with the kubelet"
+        fit, every = count(resource, HEALTHY), count(resource)
+        lines.append(f"{name}: {fit} of {every} healthy, {registered}")
+    if problem := state.get("registration_problem"):
+        lines.append(f"the kubelet does not know of all resources: {problem}")
+    if slow := state.get("slow"):
+        lines.append(f"the driver is slow, so these are as they were: {', '.join(slow)}")
+    lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
+    lines += [
+        f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"
+        for one in state.get("vanished", ())
+    ]
+    lines += [f"{name} fails: {why}" for name, why in state.get("chores", {}).items() if why]
+    if labels := state.get("labels"):
+        problem = f", {labels['problem']}" if labels["problem"] else ""
+        lines.append(f"labels: {labels['state']} ({labels['output']}){problem}")
+    if mig := (state.get("labels") or {}).get("mig"):
+        lines.append(f"MIG layout by label: {': '.join(filter(None, mig.values()))}")
+    if boot := state.get("mig_boot"):
+        lines.append(f"MIG layout at boot: {'; '.join([boot['state'], *boot['problems']])}")
+    if cdi := state.get("cdi"):
+        stale = f", {len(cdi['missing'])} files are gone" if cdi["missing"] else ""
+        lines.append(f"CDI specification: {len(cdi['devices'])} devices{stale}")
+    return "\n".join(lines)
+
+
+def describe_labels(labels: dict[str, Any]) -> str:
+    """Return the labels as they are written for the cluster, one a line."""
+    return "\n".join(f"{key}={text}" for key, text in sorted(labels["labels"].items()))
