@@ -9,7 +9,7 @@ import typing as t
 
 from .._device_plugin import python
 from .._driver.branches import Version
-from .._driver.components.packages import cuda, dcgm
+from .._driver.components import cuda, dcgm
 from .._driver.distributions import SUPPORTED, Distribution
 from .._driver.names import Names, Offer, Wanted
 from .._runtime.containerd import CONTAINERD

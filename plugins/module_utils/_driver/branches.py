@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._base.errors import NodeError
+from .._base.errors import InputError, NodeError
 from .._base.packages.apt import upstream
 
 FIRST = {"blackwell": 570}
@@ -17,6 +17,18 @@ LAST = {"kepler": 470, "maxwell": 580, "pascal": 580, "volta": 580}
 
 class NoSupport(NodeError):
     """None of the versions runs a GPU of the node."""
+
+
+class UnknownVersion(InputError):
+    """A version that the package lists do not have."""
+
+
+class NoCommonVersion(NodeError):
+    """The package lists have no version that the packages share."""
+
+
+# What is refused by package lists that may be old.
+BY_LISTS = (NoSupport, UnknownVersion, NoCommonVersion)
 
 
 Gpus = t.Sequence[t.Tuple[str, str]]

@@ -24,7 +24,7 @@ from .._node.gpu_record import PATH as GPU_RECORD
 from .._node.machine import facts as nodeinfo
 from .._node.machine.recorded import Additions, named, package_manager
 from . import distributions, taking
-from .branches import NO_VERSION, NoSupport, Version
+from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.modules import MODPROBE_FILE
@@ -39,17 +39,13 @@ from .machine.streams import ModuleStreams
 from .machine.transaction import Transaction
 from .names import PLACE
 from .plan import plan
-from .releases import report as releases
 from .releases.source import AUTO, Source, named_source
-from .report import facts
+from .report import facts, installed, releases
 from .runfile import UNINSTALLER
-from .select import NoCommonVersion, UnknownVersion
 from .state import Desired, Observed, Record, parse_desired
 
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
-# What is refused by lists that may be old.
-STALE = (UnknownVersion, NoCommonVersion, NoSupport)
 DATA = "/var/lib/gpu-node"
 RECORD = f"{DATA}/nvidia_driver.json"
 
@@ -194,7 +190,7 @@ class DriverCapability:
             spared = self._spared(state)
             recorded = (*spared.steps, *self._gpus.steps(state, spared.steps))
             found = self._gate.services.around(replace(spared, steps=recorded))
-        except STALE as error:
+        except BY_LISTS as error:
             # In a real run a step before would have fetched the lists.
             if not self._check_mode or self._node.refreshed:
                 raise
@@ -325,8 +321,8 @@ class DriverCapability:
             "refused": plan.refused,
             "source": self._source.name,
             "source_reason": self._source.why,
-            "installed_version": releases.installed(state) or None,
-            **releases.result(state, self._desired, plan.after["packages"]),
+            "installed_version": installed(state) or None,
+            **releases(state, self._desired, plan.after["packages"]),
             "loaded_version": state.loaded[0] if state.loaded else None,
             "loaded_module_type": state.loaded[1] if state.loaded else None,
             "dkms": [one.describe() for one in state.dkms],

@@ -36,6 +36,8 @@ class Family:
     locking = ""
     builds = False
     kernels = ""
+    # The commands that a person is told.
+    unhold, purge = "apt-mark unhold", "apt-get purge"
 
     # --- names: which packages there are, and what has to be asked of the sources before ---
 

@@ -117,6 +117,11 @@ def mark(package: str) -> str:
     return found[1] if found else ""
 
 
+def order(kernel: str) -> t.List[int]:
+    """Return what kernels are sorted by; their flavour does not count."""
+    return [int(one) for one in re.findall(r"\d+", FLAVOUR.sub("", kernel))]
+
+
 class Offer(t.NamedTuple):
     """What a node's sources offer of the driver, and what is there.
 

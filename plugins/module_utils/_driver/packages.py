@@ -9,18 +9,16 @@ import types
 import typing as t
 
 from .._base.errors import OLD_LISTS, NodeError
-from .._base.packages import advice, repository
+from .._base.packages import repository
 from .._base.packages.apt import Source, additions, render
 from .._base.packages.package import WAITING, State
 from .._base.steps import Step
-from . import branches as driver_branches
-from .adoption import found as adoption
-from .components import offered
-from .kernel.kernels import metapackages
+from . import adoption, components
+from .branches import BY_LISTS
 from .kernel.loading import look
 from .names import PLACE, mark, part
 from .report import headers_package, newer_headers, offered_headers, uses_dkms
-from .select import Choice, Draft, NoCommonVersion, UnknownVersion, wanted_type
+from .select import Choice, Draft, wanted_type
 from .state import Desired, Observed
 
 if t.TYPE_CHECKING:
@@ -36,7 +34,7 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     named = _named(observed, desired)
     if named and not check_mode:
         return tuple(named), None
-    missing = None if named else offered.missing(observed, desired)
+    missing = None if named else components.missing(observed, desired)
     if missing and (observed.refreshed or check_mode):
         raise missing
     if missing:
@@ -44,7 +42,7 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     streams = family.streams(observed, desired)
     try:
         choice = family.choose(observed, desired, kind)
-    except (UnknownVersion, NoCommonVersion, driver_branches.NoSupport):
+    except BY_LISTS:
         enable = named or (_enable(observed) if desired.manage_sources else [])
         if not enable and (observed.refreshed or check_mode):
             raise
@@ -168,11 +166,10 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     ]
     if others:
         have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in others)
-        release = advice.unhold(observed.family.name, others)
         raise NodeError(
             f"{', '.join(others)} must change, but is on hold, and not by this module",
             cause=f"installed: {have}",
-            hint=f"ask for the version that is installed, or release it: {release}",
+            hint=f"ask for the version that is installed, or release it: {observed.family.unhold} {' '.join(others)}",
         )
     if change:
         observed.family.refuse_others(
@@ -326,10 +323,17 @@ def _holds(
 ) -> t.List[Step]:
     """Hold what is not on hold; apt drops the hold of what it brings to another version."""
     ours = {name for name in observed.record.holds if observed.held(name)}
-    kernels = metapackages(observed) if desired.hold_kernel else []
+    kernels = _metapackages(observed) if desired.hold_kernel else []
     wanted = {*choice.targets, *kernels} if desired.hold else set()
     hold = sorted(name for name in wanted if name in changed or not observed.held(name))
     release = sorted(ours - wanted)
     parts = [f"hold {', '.join(hold)} at their version"] if hold else []
     parts += [f"release the hold on {', '.join(release)}"] if release else []
     return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []
+
+
+def _metapackages(observed: Observed) -> t.List[str]:
+    """Return the installed packages that bring new kernels and their headers."""
+    forms = ("linux-{}", "linux-image-{}", "linux-headers-{}")
+    names = [form.format(one) for one in observed.flavours for form in forms]
+    return [name for name in names if observed.installed(name)]

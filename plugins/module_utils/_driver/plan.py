@@ -9,15 +9,12 @@ import dataclasses
 import typing as t
 
 from .._base.errors import InputError, NodeError
-from .._base.packages import advice
 from .._base.packages.package import still_there
 from .._base.steps import Plan, Step
+from . import adoption, distributions, packages, runfile
 from . import branches as driver_branches
-from . import distributions, packages, runfile
-from .adoption import back
 from .kernel import device_nodes, loading
-from .releases import report as releases
-from .report import after, describe, warnings
+from .report import after, describe, of_release, warnings
 from .select import Choice, module_type, wanted_type
 from .state import Desired, Observed, Record
 from .taking import marked
@@ -54,7 +51,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         reboot_required=found.reboot,
         warnings=warnings(observed, choice, steps)
         + device_nodes.warnings(observed.device_nodes)
-        + releases.warnings(observed, desired, choice.version),
+        + of_release(observed, desired, choice.version),
     )
 
 
@@ -147,7 +144,7 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
     # What is there by itself is left to whoever has installed the driver.
     steps = device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
     said = device_nodes.warnings(observed.device_nodes)
-    said += releases.warnings(observed, desired, version)
+    said += of_release(observed, desired, version)
     return Plan(tuple(steps), before, before, reboot_required=_apart(observed), warnings=said)
 
 
@@ -162,14 +159,14 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         steps.append(packages.REPAIR)
         if not check_mode:
             return Plan(tuple(steps), before, before, more=True)
-    stays = bool(record) and bool(back.reason(observed))
+    stays = bool(record) and bool(adoption.not_back(observed))
     putting_back = stays or bool(observed.back)
     blocking = record.requested & set(removal.kept if removal and not putting_back else ())
     if removal and blocking:
         raise NodeError(
             f"{', '.join(sorted(blocking))} cannot be removed",
             cause=f"{', '.join(removal.users)}, which this module did not install, need it",
-            hint=f"remove them first: {advice.purge(observed.family.name, removal.users)}",
+            hint=f"remove them first: {observed.family.purge} {' '.join(removal.users)}",
         )
     # Without a simulation, which needs dpkg in order, all that was added goes.
     gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
@@ -213,7 +210,7 @@ def _apart(observed: Observed) -> t.Tuple[str, ...]:
 
 
 def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
-    record, stays = observed.record, bool(back.reason(observed))
+    record, stays = observed.record, bool(adoption.not_back(observed))
     held = sorted(name for name in record.holds if observed.held(name))
     steps = []
     if held:
@@ -231,7 +228,7 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     summary += " and the module stream" if record.stream else ""
     summary += " and the modprobe file" if record.modprobe else ""
     summary += " and the unit for device nodes" if record.device_nodes else ""
-    summary = back.summary(observed, summary)
+    summary = adoption.in_words(observed, summary)
     params = {
         "packages": gone,
         "back": observed.back or {},

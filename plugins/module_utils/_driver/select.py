@@ -11,9 +11,9 @@ import typing as t
 from .._base.errors import InputError, NodeError
 from .._base.steps import Step
 from . import branches as driver_branches
-from .adoption.found import counterparts, taken
-from .branches import Version
-from .components import packages as components
+from . import components
+from .adoption import counterparts, taken
+from .branches import NoCommonVersion, UnknownVersion, Version
 from .names import Names
 from .state import Desired, Observed
 
@@ -71,14 +71,6 @@ ELSEWHERE = {
     " nvidia_driver_source: repository with nvidia_driver_repository: nvidia",
     "repository": "choose one of these, or a repository that has it",
 }
-
-
-class UnknownVersion(InputError):
-    """A version that the package lists do not have."""
-
-
-class NoCommonVersion(NodeError):
-    """The package lists have no version that the packages share."""
 
 
 def module_type(

@@ -20,7 +20,7 @@ from .._node.users.users import User
 from .branches import NO_VERSION, Version
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
 from .kernel.modules import Dkms, Modules, Options, SigningKey, parse_options
-from .names import Names
+from .names import Names, order
 from .releases import table
 from .releases.table import Table
 
@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
     from .family import Family
 
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+FLAVOUR_OF = re.compile(r"-([a-z][a-z0-9-]*)$")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 LOCATION = re.compile(r"https?://[^\s\"'@]+|/[^\n]+")
 Values = t.Optional[t.Mapping[str, t.Any]]
@@ -245,6 +246,20 @@ class Observed:
     _offered: t.Dict[str, t.Tuple[Version, ...]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @property
+    def newer(self) -> t.List[str]:
+        """Return the kernels that can be booted and are newer than the running one, newest first."""
+        found = [one for one in self.modules.kernels if order(one) > order(self.kernel)]
+        return sorted(found, key=order, reverse=True)
+
+    @property
+    def flavours(self) -> t.List[str]:
+        """Return what apt's packages of new kernels are called after linux-image-: generic, generic-hwe-24.04."""
+        match = FLAVOUR_OF.search(self.kernel)
+        metas = (name for name in self.packages if re.fullmatch(r"linux-image-[a-z].*", name))
+        found = [name[len("linux-image-") :] for name in metas]
+        return [one for one in found if match and one.startswith(match[1])]
 
     def installed(self, package: str) -> t.Optional[str]:
         """Return an installed package's version."""

@@ -17,11 +17,10 @@ import typing as t
 
 from ..._base.packages.package import Policy
 from .. import branches as driver_branches
-from ..branches import Version
+from ..branches import NoCommonVersion, Version
 from ..family import Family
-from ..kernel.kernels import newer, order
-from ..names import Names, Offer, Wanted, fabric
-from ..select import Choice, NoCommonVersion, built
+from ..names import Names, Offer, Wanted, fabric, order
+from ..select import Choice, built
 from ..state import Desired, Observed
 
 GENERATIONS = ("G07", "G06")
@@ -105,7 +104,7 @@ def _bare(observed: Observed, package: str, version: t.Optional[str]) -> bool:
 
 def _served(observed: Observed) -> t.List[str]:
     """Return the newer kernels that have modules, newest first."""
-    return [one for one in newer(observed) if one not in observed.modules.bare]
+    return [one for one in observed.newer if one not in observed.modules.bare]
 
 
 def generation(package: str) -> str:
@@ -142,6 +141,7 @@ class Suse(Family):
     name = "suse"
     pattern = r"nvidia-(?:open-)?driver-G\d+(?:-(?:signed-)?(?:cuda-)?kmp-\w+)?"
     builds = True
+    unhold, purge = "zypper removelock", "zypper remove"
     kernels = r"kernel-(?:default|azure|64kb|rt)"
 
     def candidates(self, kernel: str) -> t.Tuple[str, ...]:

@@ -19,11 +19,10 @@ import typing as t
 from ..._base.steps import Step
 from .. import branches as driver_branches
 from .. import select
-from ..adoption.found import taken
-from ..branches import NO_VERSION, Version
+from ..adoption import taken
+from ..branches import NO_VERSION, UnknownVersion, Version
 from ..family import Family, otherwise
-from ..kernel.kernels import flavours, newer, order
-from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, part
+from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, order, part
 from ..select import Choice
 from ..state import Desired, Observed, Record
 
@@ -168,7 +167,7 @@ def of_kernel(observed: Observed, kind: str, kernel: str) -> str:
 def waiting(observed: Observed, kind: str) -> t.Tuple[Version, str]:
     """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
     version = observed.driver(observed.names.anchor)
-    for kernel in newer(observed):
+    for kernel in observed.newer:
         package = of_kernel(observed, kind, kernel)
         if builds(observed, package).get(observed.installed(package) or "") == version:
             return version, kernel
@@ -177,7 +176,7 @@ def waiting(observed: Observed, kind: str) -> t.Tuple[Version, str]:
 
 def covered(observed: Observed, kind: str, version: str) -> int:
     """Return how many of the newer kernels have modules that are built for a version."""
-    packages = [of_kernel(observed, kind, one) for one in newer(observed)]
+    packages = [of_kernel(observed, kind, one) for one in observed.newer]
     return sum(build(observed, one, version) is not None for one in packages)
 
 
@@ -186,7 +185,7 @@ def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.D
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
-    names = [of_kernel(observed, kind, one) for one in (observed.kernel, *newer(observed))]
+    names = [of_kernel(observed, kind, one) for one in (observed.kernel, *observed.newer)]
     names += _before(observed, kind)
     found = {name: build(observed, name, version) for name in names}
     chosen = {name: one for name, one in found.items() if one is not None}
@@ -217,7 +216,7 @@ def tracking(observed: Observed, kind: str) -> t.List[str]:
     start = of_kernel(observed, kind, "")
     pattern = re.compile(re.escape(start) + TRACKED)
     there = (one for one in filter(pattern.fullmatch, observed.packages) if observed.installed(one))
-    named = (f"{start}{one}" for one in flavours(observed))
+    named = (f"{start}{one}" for one in observed.flavours)
     return [*dict.fromkeys((*named, *there))] if start else []
 
 
@@ -314,7 +313,7 @@ class Ubuntu(Family):
 
     def asked(self, observed: Observed) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
-        names, kernels = observed.names, (observed.kernel, *newer(observed))
+        names, kernels = observed.names, (observed.kernel, *observed.newer)
         found = {of_kernel(observed, kind, one) for kind in names.prebuilt for one in kernels}
         found |= {one for kind in names.prebuilt for one in tracking(observed, kind)}
         found |= {one for one in observed.record.packages if one.startswith(PREBUILT)}
@@ -337,7 +336,7 @@ class Ubuntu(Family):
         found = _choose(observed, desired, kind, ready) if use else None
         try:
             return found or select.built(observed, desired, kind)
-        except select.UnknownVersion as error:
+        except UnknownVersion as error:
             versions = sorted({one for one in builds(observed, ready).values() if one})
             if versions:
                 error.cause += f"; {ready} is built for {', '.join(versions)}"

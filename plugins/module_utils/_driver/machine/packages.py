@@ -10,16 +10,13 @@ import typing as t
 
 from ..._base.packages.package import still_there
 from ..._machine.packages.apt import OWN_SOURCES
-from .. import branches
-from ..adoption import found as adoption
-from ..components import packages as components
-from ..kernel.kernels import newer
+from .. import adoption, branches, components
 from ..names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
 from ..select import check_components, siblings, wanted_type
 from ..state import Observed
-from .adoption import Adoption
 from .kernel import knows_nvidias_key
 from .sources import Node, Params, Part
+from .transaction import Adoption
 
 
 class Packages(Part):
@@ -46,7 +43,7 @@ class Packages(Part):
         asked = {
             *names.relevant,
             *wanted.components,
-            *(names.headers_of(one) for one in (observed.kernel, *newer(observed))),
+            *(names.headers_of(one) for one in (observed.kernel, *observed.newer)),
             names.tie.format(observed.kernel),
             *names.needs,
             *modules,

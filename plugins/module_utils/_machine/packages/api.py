@@ -13,10 +13,14 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._base.packages.apt import Source
 from ..._base.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
+from ..._base.pods import paths
+from ..._base.text.shown import printable
 from ..host import Completed, Host
-from .holders import holder
 
 RETRY_SECONDS = 2.0
+# apt: "It is held by process 7", dpkg: "by another process with pid 7", zypper: "the application with pid 7".
+HELD_BY = re.compile(r"\b(?:process|pid)\s+(?:with pid\s+)?(\d+)")
+UNITS = (".service", ".scope")
 
 
 class Locked(NodeError):
@@ -90,7 +94,7 @@ class PackageManager(abc.ABC):
         return done
 
     def _too_long(self, said: str) -> Locked:
-        found = holder(self._host, said, self._locks())
+        found = _holder(self._host, said, self._locks())
         who = f": {found} holds the lock" if found else ""
         return Locked(
             f"another package manager is at work on the node, for longer than {self._timeout:g} s{who}",
@@ -109,7 +113,7 @@ class PackageManager(abc.ABC):
         while True:
             found = self._packages()
             whole = not self.interrupted() and not any(one.broken for one in found.values())
-            if whole or not holder(self._host, "", self._locks()):
+            if whole or not _holder(self._host, "", self._locks()):
                 return found
             if time.monotonic() >= deadline:
                 raise self._too_long("")
@@ -257,3 +261,28 @@ class PackageManager(abc.ABC):
 
     def distrust(self, keys: t.Sequence[str]) -> None:  # noqa: B027
         """Forget keys, where they don't go with their files."""
+
+
+def _holder(host: Host, said: str, locks: t.Iterable[str]) -> str:
+    """Return the process that a package manager names, or that has a lock: "7 (apt-get, apt-daily.service)"."""
+    named = HELD_BY.search(said)
+    pids = [int(named[1])] if named else []
+    pids += [pid for pid in map(host.lock_holder, locks) if pid]
+    return _described(host, pids[0]) if pids else ""
+
+
+def _described(host: Host, pid: int) -> str:
+    name = printable(_proc(host, pid, "comm").strip())
+    found = paths(_proc(host, pid, "cgroup"), _proc(host, 1, "cgroup"))
+    units = (one.rsplit("/", 1)[-1] for one in found if one.endswith(UNITS))
+    unit = next(units, "")
+    words = ", ".join(filter(None, (name, unit)))
+    return f"{pid} ({words})" if words else str(pid)
+
+
+def _proc(host: Host, pid: int, name: str) -> str:
+    """Return a file of a process, empty where it has ended."""
+    try:
+        return host.read(f"/proc/{pid}/{name}") or ""
+    except NodeError:
+        return ""

@@ -16,7 +16,7 @@ from ..._machine import download
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
 from ..._machine.packages.apt import Apt
-from ..._machine.packages.dnf5 import fitting_dnf
+from ..._machine.packages.rpm import fitting_dnf
 from ..._machine.packages.zypper import Zypper
 from .facts import os_release
 

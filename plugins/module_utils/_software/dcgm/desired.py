@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..._base.errors import InputError
-from ..._driver.components.packages import cuda, dcgm
+from ..._driver.components import cuda, dcgm
 from ..._driver.state import LOCATION, SHA256
 
 ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):\d{1,5}")

@@ -10,7 +10,7 @@ import typing as t
 from ..._base.errors import InputError
 from ..._base.packages.apt import upstream
 from ..._base.steps import Plan, Step
-from ..._driver.components.packages import ALL_DCGM, DCGM
+from ..._driver.components import ALL_DCGM, DCGM
 from ..plan import Diff, Planner, Targets, Way, common
 from . import serving
 from .desired import Desired

@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._driver.adoption import found
+from ansible_collections.gpu.node.plugins.module_utils._driver import adoption
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import ubuntu
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
@@ -49,11 +49,11 @@ def test_installers_driver_gives_way_with_dnf_too() -> None:
 def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     there = {"cuda-drivers": package()}
     wanted = dataclasses.replace(DESIRED, adopt=True)
-    assert found.taken(node(packages=there), wanted) == {"cuda-drivers"}
-    assert found.taken(node(packages=there, names=RHEL), wanted) == frozenset()
-    assert "adopt" in found.advice(DEBIAN, DESIRED)
-    assert "source: repository" in found.advice(DEBIAN, wanted)
-    assert found.advice(rhel.RHEL, DESIRED) == ""
+    assert adoption.taken(node(packages=there), wanted) == {"cuda-drivers"}
+    assert adoption.taken(node(packages=there, names=RHEL), wanted) == frozenset()
+    assert "adopt" in adoption.advice(DEBIAN, DESIRED)
+    assert "source: repository" in adoption.advice(DEBIAN, wanted)
+    assert adoption.advice(rhel.RHEL, DESIRED) == ""
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import
     upstream,
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import UnknownVersion
 from ansible_collections.gpu.node.plugins.module_utils._driver.select import (
     Choice,
-    UnknownVersion,
     check_components,
     module_type,
 )

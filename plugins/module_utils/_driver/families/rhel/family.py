@@ -62,6 +62,7 @@ class Rhel(Family):
     has_precompiled = True
     module = MODULE
     locking = LOCKING
+    unhold, purge = "dnf versionlock delete", "dnf remove"
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
         """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""

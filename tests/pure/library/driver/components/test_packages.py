@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._driver import components
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.components import (
-    packages as components,
-)
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE

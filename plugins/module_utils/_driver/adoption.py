@@ -1,20 +1,20 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's packages that somebody else has installed, and what stands for them in the wanted driver."""
+"""The driver that somebody else has installed: what is taken over, its counterparts in the wanted one, the way back."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from ..._base.packages.package import Package
-from ..._base.steps import Step
-from ..names import Names, mark, part
-from ..state import Desired, Observed
+from .._base.packages.package import Package
+from .._base.steps import Step
+from .names import Names, mark, part
+from .state import Desired, Observed
 
 if t.TYPE_CHECKING:
-    from ..family import Family
+    from .family import Family
 
 SOURCES = re.compile(
     r"nvidia-graphics-drivers.*|nvidia-open-gpu-kernel-modules|linux-restricted-.*"
@@ -113,3 +113,32 @@ def _translated(name: str, branch: str, kind: str) -> str:
     if kind and TYPED.fullmatch(name):
         is_open = kind == "open"
     return f"{base}{OPEN}" if is_open else base
+
+
+def exchanged(observed: Observed) -> t.Dict[str, str]:
+    """Return the earlier versions of what is others' and that we have changed or removed since."""
+    record = observed.record
+    return {
+        name: version
+        for name, version in sorted(record.others.items())
+        if name in record.exchanged and observed.installed(name) != version
+    }
+
+
+def not_back(observed: Observed) -> str:
+    """Return why the driver that was there cannot be put back, empty where it can, or never went."""
+    if observed.record.replaced:
+        return f"the driver {observed.record.replaced} was from NVIDIA's installer"
+    if observed.back is None:
+        words = (f"{name} {version}" for name, version in exchanged(observed).items())
+        return f"not all of {', '.join(words)} can be had any more"
+    return ""
+
+
+def in_words(observed: Observed, removal: str) -> str:
+    """Return what the removal comes to, in words."""
+    why = not_back(observed)
+    if why:
+        return f"leave the driver as it is, since {why}; forget the record of additions"
+    words = [f"{name} ({version})" for name, version in (observed.back or {}).items()]
+    return f"put back {', '.join(words)}; {removal}" if words else removal

@@ -13,13 +13,14 @@ import difflib
 import re
 import typing as t
 
-from ..._base.errors import InputError
-from ..branches import Version
-from ..names import Names, part
-from ..state import Observed
+from .._base.errors import InputError
+from .branches import UnknownVersion, Version
+from .names import Names, part
+from .state import Desired, Observed
 
 NAMED = ("compute", "video", "graphics", "dcgm")
 DCGM = "datacenter-gpu-manager-4"
+HINT = "name NVIDIA's repository in repository with source: repository, or leave {} out"
 # The first branch of the driver for each major version of CUDA: NVIDIA's CUDA compatibility guide.
 CUDA = ((580, "13"), (525, "12"), (450, "11"))
 
@@ -110,3 +111,38 @@ def dropped(names: Names, wanted: t.Sequence[str], requested: t.Iterable[str]) -
         if (_stem(one) in stems and _stem(one) not in keep)
         or (one.startswith(DCGM) and one not in chosen(names, wanted))
     )
+
+
+class NotOffered(UnknownVersion):
+    """A component that the sources have no package of."""
+
+
+def missing(observed: Observed, desired: Desired) -> t.Optional[NotOffered]:
+    """Return the error for the first component whose packages are not offered, None where there is none.
+
+    Where the sources do not even have the rest of the driver yet, only DCGM is known to be missing: no
+    distribution has it.
+    """
+    names = observed.names
+    offered = bool(observed.versions(names.user_space[0])) if names.user_space else False
+    for one in named(desired.components):
+        if one == "compute" or not (offered or one == "dcgm"):
+            continue
+        lacking = [name for name in _parts(observed, one) if not observed.versions(name)]
+        if lacking:
+            return _error(one, lacking, observed)
+    return None
+
+
+def _parts(observed: Observed, component: str) -> t.Sequence[str]:
+    if component == "dcgm":
+        return [one for one in observed.names.user_space if one.startswith(DCGM)]
+    return packages(observed.names, component)
+
+
+def _error(component: str, lacking: t.Sequence[str], observed: Observed) -> NotOffered:
+    nvidia = f"NVIDIA's repository for {observed.names.title}"
+    where = (component != "dcgm" and observed.family.archive) or nvidia
+    expected = f"a component that the node's sources have: no source offers {', '.join(lacking)}"
+    error = InputError.of("components", component, f"{expected}, and {where} does")
+    return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))
