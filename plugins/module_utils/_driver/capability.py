@@ -21,16 +21,15 @@ from .._machine.packages.api import NoHold, NoWay
 from .._machine.packages.apt import OWN_SOURCES
 from .._node.gpu_record import ACTION as GPUS
 from .._node.gpu_record import PATH as GPU_RECORD
+from .._node.gpu_record import dump
 from .._node.machine import facts as nodeinfo
 from .._node.machine.recorded import Additions, named, package_manager
-from . import distributions, taking
+from . import adoption, distributions
 from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.modules import MODPROBE_FILE
-from .machine.device_nodes import Nodes
-from .machine.gate import Gate
-from .machine.gpus import RecordedGpus
+from .machine.gate import Gate, blockers, replaces, takes
 from .machine.kernel import dkms, modules, signing_key, write_modprobe
 from .machine.loading import Loading
 from .machine.packages import Packages
@@ -42,7 +41,7 @@ from .plan import plan
 from .releases.source import AUTO, Source, named_source
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
-from .state import Desired, Observed, Record, parse_desired
+from .state import Observed, Record, parse_desired
 
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
@@ -58,12 +57,12 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
-        absent, meant = values["state"] == "absent", values.pop("gpu_count")
+        absent, self._gpu_count = values["state"] == "absent", values.pop("gpu_count")
         self._gate = Gate(host, values, absent=absent, check_mode=check_mode)
         values["source"] = named_source(values)
         if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
-        desired = parse_desired(values)
+        self._desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
         self._source = Source(values["source"], NO_VERSION)
@@ -74,15 +73,10 @@ class DriverCapability:
         self._known = known is not None
         family = known.driver if known else UNKNOWN
         manager = package_manager(family.name or "debian", host, timeout, "the driver", self.name)
-        self._node = node = Node(host, family, desired, manager, Additions(host, RECORD, Record))
-        self._runfile, self._streams, self._loading = (
-            Runfile(node),
-            ModuleStreams(node),
-            Loading(node),
-        )
-        self._nodes, self._gpus = Nodes(node), RecordedGpus(node, meant)
+        self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
+        self._runfile, self._streams = Runfile(node), ModuleStreams(node)
+        self._packages, self._loading = Packages(node), Loading(node)
         self._transaction = Transaction(node, self._again)
-        self._packages = Packages(node, self._transaction.adoption)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._transaction.repair,
             "sources": self._packages.enable,
@@ -95,18 +89,14 @@ class DriverCapability:
             "runfile": self._runfile.install,
             "uninstall": self._uninstall,
             "modprobe": self._loading.configure,
-            "load": self._load,
-            "reload": self._reload,
-            "device_nodes": self._nodes.make,
+            "load": self._loading.load,
+            "reload": self._loading.reload,
+            "device_nodes": self._loading.make_nodes,
             "persistence": functools.partial(self._loading.enable, SERVICE),
             "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
-            GPUS: self._gpus.apply,
+            GPUS: self._record_gpus,
         }
-
-    @property
-    def _desired(self) -> Desired:
-        return self._node.desired
 
     @property
     def _has_packages(self) -> bool:
@@ -122,15 +112,31 @@ class DriverCapability:
         """Read the node: the machine, and what each part knows."""
         machine = self._machine()
         if (self._desired.state, self._desired.source) == ("present", AUTO):
-            self._source = choose_source(self._node, machine, packages=self._known)
-            machine = replace(machine, repository=known_repository(self._node))
-        observed = self._runfile.observe(machine)
+            machine = self._choose_source(machine)
+        wanted, present = self._desired, self._desired.state == "present"
+        self._node.advice = adoption.advice(self._node.family, wanted)
+        observed = self._runfile.observe(machine, wanted.runfile)
         if self._has_packages:
-            self._node.freshen(check_mode=self._check_mode)
-            observed = self._packages.observe(observed)
-            observed = self._streams.observe(observed) if observed.family.module else observed
+            if present and wanted.update and not wanted.runfile:
+                self._node.freshen(check_mode=self._check_mode)
+            observed = self._packages.observe(observed, wanted)
+            if not present and observed.record and not observed.unfinished:
+                observed = self._transaction.adoption.way_back(observed)
+            if observed.family.module:
+                observed = self._streams.observe(observed, wanted)
             observed = self._loading.observe(observed)
-        return self._nodes.observe(observed)
+        nodes = present and wanted.load and observed.gpus
+        return self._loading.nodes(observed) if nodes else observed
+
+    def _choose_source(self, machine: Observed) -> Observed:
+        """Take the source that fits the node."""
+        self._source = found = choose_source(
+            self._node, machine, self._desired, packages=self._known
+        )
+        self._desired = replace(
+            self._desired, source=found.name, version=found.version, repository=found.repository
+        )
+        return replace(machine, repository=known_repository(self._node, found.repository))
 
     def _machine(self) -> Observed:
         host, node = self._node.host, self._node
@@ -167,7 +173,7 @@ class DriverCapability:
             undone=node.undone,
             modules=modules(host, self._desired.module_options, added=record.modprobe),
             dkms=dkms(host),
-            repository=known_repository(node),
+            repository=known_repository(node, self._desired.repository),
             today=datetime.date.today(),
         )
 
@@ -188,7 +194,7 @@ class DriverCapability:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
             spared = self._spared(state)
-            recorded = (*spared.steps, *self._gpus.steps(state, spared.steps))
+            recorded = (*spared.steps, *self._gpu_record(state, spared.steps))
             found = self._gate.services.around(replace(spared, steps=recorded))
         except BY_LISTS as error:
             # In a real run a step before would have fetched the lists.
@@ -205,15 +211,15 @@ class DriverCapability:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
         found = self._possible(replace(state, users=()))
         whole = self._whole(found, state)
-        if state.loaded is None or not (taking.takes(whole) or whole.reboot_required):
+        if state.loaded is None or not (takes(whole) or whole.reboot_required):
             return found
-        if taking.takes(whole):
+        if takes(whole):
             self._gate.services.check()
         busy, notes = self._gate.look(state)
-        if not taking.in_the_way(busy):
+        if not blockers(busy):
             return replace(found, warnings=(*found.warnings, *notes))
         busy = self._gate.wait(whole, busy)
-        if not taking.in_the_way(busy):
+        if not blockers(busy):
             return self._spared(self.observe())
         refused = self._gate.refuse(whole, busy)
         return refused or self._gate.about(self._possible(busy), busy, notes)
@@ -274,7 +280,7 @@ class DriverCapability:
 
     def apply(self, step: Step) -> None:
         """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""
-        if taking.replaces(Plan((step,))) and not self._begun:
+        if replaces(Plan((step,))) and not self._begun:
             self._gate.last_look()
             self._begun = True
         if self._desired.state == "absent":
@@ -288,13 +294,22 @@ class DriverCapability:
             self._transaction.fetch(params["fetch"])
         self._runfile.uninstall(params)
 
-    def _load(self, params: Params) -> None:
-        self._loading.load(params)
-        self._nodes.make_missing()
+    def _gpu_record(self, state: Observed, found: t.Sequence[Step]) -> t.List[Step]:
+        """Return the step that brings the record of GPUs up to date, or removes it where none removes all."""
+        host = self._node.host
+        if self._desired.state == "absent":
+            stays = host.exists(GPU_RECORD) and "remove" not in [one.action for one in found]
+            return [Step(GPUS, "forget which GPUs the node had")] if stays else []
+        there = (address for address, _architecture in state.gpus)
+        return nodeinfo.recorded_gpus(host, there, self._gpu_count).steps()
 
-    def _reload(self, params: Params) -> None:
-        self._loading.reload(params)
-        self._nodes.make_missing()
+    def _record_gpus(self, params: Params) -> None:
+        host = self._node.host
+        if params:
+            text = dump(params["gpus"], nodeinfo.machine(host))
+            host.write(GPU_RECORD, text, mode=0o644)
+        else:
+            host.remove(GPU_RECORD)
 
     def _remove(self, params: Params) -> None:
         """Remove what was added, by whichever source."""
@@ -309,9 +324,9 @@ class DriverCapability:
         if added.record.modprobe:
             write_modprobe(self._node.host, "", params["kernels"])
         if added.record.device_nodes:
-            self._nodes.remove()
+            self._loading.remove_nodes()
         added.forget()
-        self._gpus.apply({})
+        self._record_gpus({})
         self._gate.services.forget()
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:

@@ -21,9 +21,6 @@ from .report import headers_package, newer_headers, offered_headers, uses_dkms
 from .select import Choice, Draft, wanted_type
 from .state import Desired, Observed
 
-if t.TYPE_CHECKING:
-    from .family import Family
-
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
 REFRESH = Step("refresh", "refresh the package lists")
 
@@ -177,7 +174,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         )
     lost = [name for name in _in_the_place(observed, choice) if name not in known]
     if lost:
-        raise would_remove(lost, observed.family, desired)
+        raise would_remove(lost, adoption.advice(observed.family, desired))
     _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
     dkms = uses_dkms(choice)
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
@@ -227,12 +224,12 @@ def _driver(
     return [Step("install", "; ".join(texts), params, needs)]
 
 
-def would_remove(names: t.Sequence[str], family: Family, desired: Desired) -> NodeError:
+def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
     """Return the error where packages of somebody else would go."""
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
         cause="there is no other way to the wanted versions, and this module has not added them",
-        hint=f"keep the driver that is there with source: preinstalled, {adoption.advice(family, desired)}or ask "
+        hint=f"keep the driver that is there with source: preinstalled, {advice}or ask "
         "for a version or components that leave these packages",
     )
 

@@ -10,14 +10,14 @@ import typing as t
 
 from .._base.errors import InputError, NodeError
 from .._base.packages.package import still_there
-from .._base.steps import Plan, Step
+from .._base.steps import IDLE_GPU, Plan, Step
 from . import adoption, distributions, packages, runfile
 from . import branches as driver_branches
+from .branches import Version
 from .kernel import device_nodes, loading
 from .report import after, describe, of_release, warnings
 from .select import Choice, module_type, wanted_type
 from .state import Desired, Observed, Record
-from .taking import marked
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
@@ -45,7 +45,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         *device_nodes.plan(observed.device_nodes),
     )
     return Plan(
-        marked(steps, observed, choice),
+        _marked(steps, observed, choice),
         describe(observed),
         after(observed, choice, steps),
         reboot_required=found.reboot,
@@ -187,7 +187,7 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         after["persistence"] = False
     there = {*filter(observed.installed, observed.packages)} - {*gone} | {*restored}
     reboot = _left_loaded(observed, record or observed.undone, there)
-    return Plan(marked(steps, observed), before, after, reboot_required=reboot)
+    return Plan(_marked(steps, observed), before, after, reboot_required=reboot)
 
 
 def _left_loaded(observed: Observed, ours: Record, there: t.Iterable[str]) -> t.Tuple[str, ...]:
@@ -238,3 +238,40 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
         "kernels": observed.modules.images if record.modprobe else (),
     }
     return [*steps, Step("remove", summary, params)]
+
+
+def _marked(
+    steps: t.Iterable[Step], observed: Observed, choice: t.Optional[Choice] = None
+) -> t.Tuple[Step, ...]:
+    """Return the steps; those that take the loaded driver from its users need idle GPUs."""
+    return tuple(
+        dataclasses.replace(one, needs=(*one.needs, IDLE_GPU))
+        if IDLE_GPU not in one.needs and _takes(one, observed, choice)
+        else one
+        for one in steps
+    )
+
+
+def _takes(step: Step, observed: Observed, choice: t.Optional[Choice]) -> bool:
+    if observed.loaded is None:
+        return False
+    if step.action == "remove":
+        return any(step.params[key] for key in ("packages", "back", "fabric"))
+    if step.action == "install" and choice is not None:
+        return _replaces(step.params, observed, choice)
+    return step.action in ("runfile", "uninstall")
+
+
+def _replaces(params: t.Mapping[str, t.Any], observed: Observed, choice: Choice) -> bool:
+    """Tell whether a transaction brings another driver than the loaded one in place of one that is there."""
+    if (choice.version, choice.kind) == observed.loaded:
+        return False
+    if not any(map(observed.installed, observed.packages)):
+        return True
+    for name, version in params["packages"].items():
+        have = observed.installed(name)
+        if have and (version is None or Version.of(version) != Version.of(have)):
+            return True
+        if not have and observed.type_of(name):
+            return True
+    return any(observed.type_of(name) and observed.installed(name) for name in params["remove"])

@@ -10,16 +10,17 @@ import time
 import typing as t
 
 from ..._base.errors import NodeError, checked_timeout
-from ..._base.steps import Plan
+from ..._base.steps import IDLE_GPU, Plan
 from ..._machine.host import Host
+from ..._node.users import holders
 from ..._node.users.allocated import names
-from ..._node.users.busy import FAIL, PROCEED, WAIT
+from ..._node.users.busy import FAIL, PROCEED, WAIT, refuse_if_busy
 from ..._node.users.machine import allocated, services
 from ..._node.users.machine.users import gpu_users
-from .. import taking
 from ..state import Observed
 
 LOOK_SECONDS = 2.0
+UNTOUCHED = "GPUs are in use, and the driver was not touched"
 PROCEEDS = "nvidia_driver: on_busy is proceed: the driver is changed under {}"
 
 
@@ -52,8 +53,8 @@ class Gate:
 
     def wait(self, found: Plan, busy: Observed) -> Observed:
         """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
-        waits = self._on_busy == WAIT and not self._check_mode and taking.takes(found)
-        while waits and taking.in_the_way(busy) and time.monotonic() < self._deadline:
+        waits = self._on_busy == WAIT and not self._check_mode and takes(found)
+        while waits and blockers(busy) and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
             busy = dataclasses.replace(busy, users=self.services.users())
             if not busy.users:
@@ -65,17 +66,15 @@ class Gate:
 
         Busy: it is refused. None: it takes nothing, or the user lets it.
         """
-        puts_off = self._check_mode and self._on_busy == WAIT and taking.takes(found)
-        if self._on_busy == PROCEED or not (taking.replaces(found) or puts_off):
+        puts_off = self._check_mode and self._on_busy == WAIT and takes(found)
+        if self._on_busy == PROCEED or not (replaces(found) or puts_off):
             return None
         if not self._check_mode:
             waited = self._timeout if self._on_busy == WAIT else None
-            taking.refuse(busy, absent=self._absent, waited=waited)
-        who = taking.in_the_way(busy)
+            refuse(busy, absent=self._absent, waited=waited)
+        who = blockers(busy)
         refused = self._on_busy == FAIL
-        words = (
-            f"would be refused: {taking.UNTOUCHED}" if refused else "would wait: GPUs are in use"
-        )
+        words = f"would be refused: {UNTOUCHED}" if refused else "would wait: GPUs are in use"
         note = f"nvidia_driver: {words}: {', '.join(who)}"
         warnings = (*found.warnings, note)
         return dataclasses.replace(found, blocked_by=who, refused=refused, warnings=warnings)
@@ -84,12 +83,38 @@ class Gate:
         """Refuse a change, whose services are stopped, where a process has a GPU all the same, or came meanwhile."""
         if self._on_busy != PROCEED and self._seen is not None:
             found = dataclasses.replace(self._seen, users=gpu_users(self._host), allocated=())
-            taking.refuse(found, absent=self._absent)
+            refuse(found, absent=self._absent)
 
     def about(self, found: Plan, busy: Observed, notes: t.Sequence[str]) -> Plan:
         """Return what is done though GPUs are in use, with who has them."""
-        who = taking.in_the_way(busy)
-        words = [PROCEEDS.format(", ".join(who))] if taking.replaces(found) else []
+        who = blockers(busy)
+        words = [PROCEEDS.format(", ".join(who))] if replaces(found) else []
         return dataclasses.replace(
             found, blocked_by=who, warnings=(*found.warnings, *words, *notes)
         )
+
+
+def takes(found: Plan) -> bool:
+    """Tell whether a plan takes the loaded driver from its users, or reloads it."""
+    return any(IDLE_GPU in step.needs for step in found.steps)
+
+
+def replaces(found: Plan) -> bool:
+    """Tell whether a plan takes the driver from its users, and does not only reload it where nobody is on a GPU."""
+    return any(IDLE_GPU in step.needs and step.action != "reload" for step in found.steps)
+
+
+def blockers(observed: Observed) -> t.Tuple[str, ...]:
+    """Return who has a GPU, in words: processes, then pods."""
+    return (*(f"process {one}" for one in observed.users), *observed.allocated)
+
+
+def refuse(observed: Observed, *, absent: bool, waited: t.Optional[int] = None) -> None:
+    """Raise Busy where anybody has a GPU; it names them, and how that ends."""
+    ways = holders.advice(observed.users, observed.allocated)
+    plays = "drain the node"
+    if not absent:
+        plays = "run the playbook gpu.node.upgrade_driver, which drains the node"
+    hint = f"{plays}, or set nvidia_driver_on_busy (on_busy) to wait or proceed"
+    what = UNTOUCHED if waited is None else f"after {waited} s {UNTOUCHED}"
+    refuse_if_busy(what, blockers(observed), hint=f"{ways}; {hint}" if ways else hint)

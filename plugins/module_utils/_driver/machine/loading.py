@@ -1,20 +1,35 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kernel's modules on a node: configured, loaded, exchanged, and the services that use them."""
+"""The kernel's modules on a node: configured, loaded and exchanged, with their device nodes and their services."""
 
 from __future__ import annotations
 
 import dataclasses
+import posixpath
+import stat
+import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.services.driver import FABRIC_SERVICE, SERVICE
-from ..._machine.host import properties
+from ..._machine.host import Host, properties
 from ..._machine.units import systemctl
-from ..._node.machine.facts import bridges, pci_devices
+from ..._node.machine.facts import bridges, loaded_driver, pci_devices
+from ..kernel.device_nodes import (
+    FILES,
+    LINK,
+    OF_OPTIONS,
+    PROGRAM,
+    TEXT,
+    UNIT,
+    Access,
+    DeviceNodes,
+    Differing,
+    meant,
+)
 from ..kernel.modules import MODULES, has_driver
 from ..state import Observed
-from .kernel import build_error, dkms, modules, write_modprobe
+from .kernel import PARAMS, build_error, dkms, modules, write_modprobe
 from .sources import Params, Part
 
 # How the record calls them, and what to do where they do not start.
@@ -30,8 +45,23 @@ PREBUILT = (
 )
 
 
+def differing(host: Host) -> t.Tuple[Differing, ...]:
+    """Return the device nodes that have another mode or owner than the loaded driver's options say."""
+    wanted = meant(host.read(PARAMS) or "")
+    if wanted is None:
+        return ()
+    paths = [f"/dev/{name}" for name in host.listdir("/dev")]
+    found = ((path, host.status(path)) for path in paths if OF_OPTIONS.fullmatch(path))
+    nodes = (
+        Differing(path, Access(stat.S_IMODE(one.mode), one.uid, one.gid), wanted)
+        for path, one in found
+        if one is not None and stat.S_ISCHR(one.mode)
+    )
+    return tuple(one for one in nodes if one.has != wanted)
+
+
 class Loading(Part):
-    """The modules and the driver's two services."""
+    """The modules, the driver's two services, and the device nodes, by the program that makes them at boot too."""
 
     def observe(self, observed: Observed) -> Observed:
         """Add the state of the services; only NVSwitches need the fabric manager."""
@@ -49,7 +79,11 @@ class Loading(Part):
             self._node.added.remember(modprobe=False)
 
     def load(self, params: Params) -> None:
-        """Load the driver; where only another kernel has modules, the next plan may say so instead."""
+        """Load the driver, with its device nodes; where only another kernel has modules, the next plan may say so."""
+        self._load(params)
+        self._make_missing()
+
+    def _load(self, params: Params) -> None:
         host = self._node.host
         self._build()
         if params.get("waits") and self._elsewhere():
@@ -95,12 +129,13 @@ class Loading(Part):
             if done.rc != 0:
                 failed = f"rmmod failed with status {done.rc}"
                 self._node.reload_note = done.err.strip() or failed
-            self.load(params)
+            self._load(params)
             for name in reversed(loaded[:-1]):
                 host.run(["modprobe", name], check=False)
         finally:
             for unit in reversed(active):
                 host.run(["systemctl", "start", unit], check=False)
+        self._make_missing()
 
     def enable(self, unit: str, params: Params) -> None:
         """Enable and start one of the driver's services."""
@@ -116,3 +151,47 @@ class Loading(Part):
         for unit, (name, _advice) in SERVICES.items():
             if params[name]:
                 self._node.host.run(["systemctl", "disable", "--now", unit])
+
+    def nodes(self, observed: Observed) -> Observed:
+        """Add the device nodes that are missing where the driver is loaded, and whether they come at each boot."""
+        host = self._node.host
+        check = ["/bin/sh", "-c", TEXT, PROGRAM, "check"]
+        missing = host.run(check, check=False).out.split() if observed.loaded else ()
+        at_boot = host.readlink(LINK) is not None
+        at_boot = at_boot and all(host.read(path) == text for path, text in FILES.items())
+        found = DeviceNodes(tuple(missing), at_boot, differing(host))
+        return dataclasses.replace(observed, device_nodes=found)
+
+    def make_nodes(self, _params: Params) -> None:
+        """Have device nodes made at each boot, and make those that are missing."""
+        host = self._node.host
+        self._node.added.remember(device_nodes=True)
+        for path, text in FILES.items():
+            host.write(path, text, mode=0o644)
+        host.symlink(f"/etc/systemd/system/{UNIT}", LINK)
+        host.run(["systemctl", "daemon-reload"], check=False)
+        self._make_missing()
+
+    def _make_missing(self) -> None:
+        """Load nvidia-uvm and make what is missing, where the driver is loaded; NodeError with what that says."""
+        if loaded_driver(self._node.host) is None:
+            return
+        try:
+            self._node.host.run(["/bin/sh", "-c", TEXT, PROGRAM, "make"])
+        except NodeError as error:
+            # Its text, which would be in the message, says nothing to a user.
+            raise NodeError(
+                "the driver's device nodes could not be made",
+                cause=error.cause,
+                hint="see the kernel's log; CUDA needs the kernel module nvidia-uvm. Or set load to false",
+            ) from error
+
+    def remove_nodes(self) -> None:
+        """Remove what makes device nodes at each boot; they themselves are the loaded driver's, and gone with it."""
+        host, folder = self._node.host, posixpath.dirname(PROGRAM)
+        host.run(["systemctl", "stop", UNIT], check=False)  # or it stays active until the next boot
+        for path in (LINK, *FILES):
+            host.remove(path)
+        if not host.listdir(folder):
+            host.remove(folder)
+        host.run(["systemctl", "daemon-reload"], check=False)

@@ -13,28 +13,23 @@ from ..._machine.packages.apt import OWN_SOURCES
 from .. import adoption, branches, components
 from ..names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
 from ..select import check_components, siblings, wanted_type
-from ..state import Observed
+from ..state import Desired, Observed
 from .kernel import knows_nvidias_key
-from .sources import Node, Params, Part
-from .transaction import Adoption
+from .sources import Params, Part
 
 
 class Packages(Part):
     """The packages of the driver, by the names that the node's family has."""
 
-    def __init__(self, node: Node, adoption: Adoption) -> None:
-        super().__init__(node)
-        self._adoption = adoption
-
     # --- observe ---
 
-    def observe(self, observed: Observed) -> Observed:
+    def observe(self, observed: Observed, wanted: Desired) -> Observed:
         """Add what the package manager knows."""
-        manager, wanted = self._node.manager, self._node.desired
+        manager = self._node.manager
         absent = wanted.state == "absent"
         packages = manager.packages()
         observed = dataclasses.replace(observed, packages=packages)
-        names = components.extend(self._names(observed), wanted.components)
+        names = components.extend(self._names(observed, wanted), wanted.components)
         observed = dataclasses.replace(observed, names=names)
         if not absent and wanted.components:
             check_components(observed, wanted.components, persistence=wanted.persistence)
@@ -48,7 +43,11 @@ class Packages(Part):
             *names.needs,
             *modules,
             *siblings(observed, ()),
-            *(self._counterparts(observed) if asks else ()),
+            *(
+                adoption.counterparts(observed, wanted, names, wanted_type(observed, wanted))
+                if asks
+                else ()
+            ),
             *(components.ALL_DCGM if "dcgm" in wanted.components else ()),
         }
         asked = {name for name in asked if name and NO_BRANCH not in name}
@@ -59,21 +58,11 @@ class Packages(Part):
             interrupted=manager.interrupted(),
             sources=manager.sources(),
         )
-        if asks:
-            observed = self._components(observed)
-        if not absent or not observed.record or observed.unfinished:
-            return observed
-        return self._adoption.way_back(observed)
+        return self._components(observed, wanted) if asks else observed
 
-    def _counterparts(self, observed: Observed) -> t.List[str]:
-        wanted = self._node.desired
-        return adoption.counterparts(
-            observed, wanted, observed.names, wanted_type(observed, wanted)
-        )
-
-    def _components(self, observed: Observed) -> Observed:
+    def _components(self, observed: Observed, wanted: Desired) -> Observed:
         """Add what depends on the driver's version, and what components have left that are no longer wanted."""
-        names, wanted, record = observed.names, self._node.desired, observed.record
+        names, record = observed.names, observed.record
         base = names.user_space[0]
         known = [observed.installed(base), branches.last(observed.gpus), names.branch]
         version = next(filter(None, [wanted.version, *known, observed.candidate(base)]), "")
@@ -88,8 +77,8 @@ class Packages(Part):
             surplus = self._node.manager.leftover(left, there)
         return dataclasses.replace(observed, names=names, surplus=surplus)
 
-    def _names(self, observed: Observed) -> Names:
-        family, wanted, kernel = self._node.family, self._node.desired, observed.kernel
+    def _names(self, observed: Observed, wanted: Desired) -> Names:
+        family, kernel = self._node.family, observed.kernel
         asks = not (wanted.state == "absent" or wanted.runfile)
         there = {name: one.version for name, one in observed.packages.items()}
         if asks:

@@ -25,6 +25,7 @@ from ..options import SPEC
 from ..releases.source import Source, chosen, has_run
 from ..runfile import TRACES, UNINSTALLER, parse_traces
 from ..state import Desired, Installed, Observed, Record, parse_repository
+from ..state import Runfile as File
 from .kernel import building
 
 LOG = "/var/log/nvidia-installer.log"
@@ -39,18 +40,18 @@ UNREACHED = (
 
 @dataclasses.dataclass
 class Node:
-    """The machine, its family, what is wanted of it and was added to it, and what this run has met with.
+    """The machine, its family, what was added to it, and what this run has met with.
 
-    ``refreshed`` says that it has fetched the package lists, ``refresh_note`` what went wrong with it,
-    ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
-    puts back the module stream that was enabled before this run.
+    ``advice`` is what helps where packages of others would have to go; ``refreshed`` says that this run has fetched
+    the package lists, ``refresh_note`` what went wrong with it, ``reload_note`` why it could not exchange the loaded
+    modules, ``undone`` what it has taken back, ``stream_back`` puts back the module stream that was enabled before.
     """
 
     host: Host
     family: Family
-    desired: Desired
     manager: PackageManager
     added: Additions[Record]
+    advice: str = ""
     refreshed: bool = False
     refresh_note: str = ""
     reload_note: str = ""
@@ -73,17 +74,12 @@ class Node:
         return self.manager.update_aside()
 
     def freshen(self, *, check_mode: bool) -> None:
-        """Fetch the package lists, once in a run, where the newest version is asked for.
+        """Fetch the package lists, once in a run.
 
         They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
         """
-        wanted = self.desired
-        if self.refreshed or not wanted.update or wanted.state == "absent" or wanted.runfile:
-            return
-        if check_mode:
-            self.preview_lists()
-        else:
-            self.refresh()
+        if not self.refreshed:
+            self.preview_lists() if check_mode else self.refresh()
 
 
 class Part:
@@ -93,26 +89,23 @@ class Part:
         self._node = node
 
 
-def known_repository(node: Node) -> Known:
-    """Return our files; where it is wanted, also the key's text and the keys that rpm believes."""
-    known, repository = Known(existing(node.host, PLACE.paths)), node.desired.repository
-    if repository is not None and node.desired.state == "present":
+def known_repository(node: Node, repository: t.Optional[Repository]) -> Known:
+    """Return our files; where a repository is wanted, also the key's text and the keys that rpm believes."""
+    known = Known(existing(node.host, PLACE.paths))
+    if repository is not None:
         key = node.host.read(repository.key_path) if repository.key_path else None
         known = known._replace(key=key, trusted=node.manager.trusted())
     return known
 
 
-def choose_source(node: Node, observed: Observed, *, packages: bool) -> Source:
-    """Take the source that fits the node. The packages are asked for where there are any and no run has begun."""
+def choose_source(node: Node, observed: Observed, desired: Desired, *, packages: bool) -> Source:
+    """Return the source that fits the node. The packages are asked for where there are any and no run has begun."""
     if packages and not has_run(observed):
         observed = dataclasses.replace(observed, packages=node.manager.packages())
-    found = chosen(observed, node.desired, functools.partial(_nvidias, node))
+    found = chosen(observed, desired, functools.partial(_nvidias, node))
     if found.fresh and found.repository:
         # What cannot be reached is refused before the first change.
         fetched(found.repository.key_url, MAX_BYTES, f"{UNREACHED} ({found.why})")
-    node.desired = dataclasses.replace(
-        node.desired, source=found.name, version=found.version, repository=found.repository
-    )
     return found
 
 
@@ -130,9 +123,9 @@ def _nvidias(node: Node) -> t.Optional[Repository]:
 class Runfile(Part):
     """The driver from a .run file."""
 
-    def observe(self, observed: Observed) -> Observed:
-        """Add what the installer has left, and what the next one would lack."""
-        host, runfile = self._node.host, self._node.desired.runfile
+    def observe(self, observed: Observed, runfile: t.Optional[File]) -> Observed:
+        """Add what the installer has left, and what the next one, from a file, would lack."""
+        host = self._node.host
         found = Installed(self._version())
         if runfile is not None:
             missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]

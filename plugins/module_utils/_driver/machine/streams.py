@@ -22,16 +22,16 @@ from ..families.rhel.streams import (
     with_stream,
 )
 from ..select import wanted_type
-from ..state import Observed, Record, Streams
+from ..state import Desired, Observed, Record, Streams
 from .sources import Params, Part
 
 
 class ModuleStreams(Part):
     """The streams of the module that has the driver."""
 
-    def observe(self, observed: Observed) -> Observed:
+    def observe(self, observed: Observed, desired: Desired) -> Observed:
         """Add the streams; dnf is asked only where the one that is enabled does not fit."""
-        manager, desired = self._node.manager, self._node.desired
+        manager = self._node.manager
         if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
             return observed
         enabled, info = self._enabled(), ""

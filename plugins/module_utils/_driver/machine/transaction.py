@@ -215,7 +215,7 @@ class Transaction(Part):
         )
         if others or lost:
             if lost:
-                raise would_remove(lost, self._node.family, self._node.desired)
+                raise would_remove(lost, self._node.advice)
             raise _held_by_others(others)
         return simulation
 

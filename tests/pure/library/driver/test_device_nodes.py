@@ -10,7 +10,7 @@ import stat
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import driver as checks
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
-from ansible_collections.gpu.node.plugins.module_utils._driver.machine.device_nodes import differing
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.loading import differing
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Status
 
 from tests.fakes.library.fakes import FakeHost

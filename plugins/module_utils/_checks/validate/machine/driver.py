@@ -13,8 +13,8 @@ from ...._base.errors import NodeError
 from ...._base.packages.package import Record
 from ...._base.services.driver import FABRIC_SERVICE
 from ...._driver.capability import RECORD as DRIVER
-from ...._driver.machine.device_nodes import differing
 from ...._driver.machine.kernel import modules
+from ...._driver.machine.loading import differing
 from ...._machine.host import Host, properties
 from ...._node.machine import facts as nodeinfo
 from ...._node.machine.dcgm import RECORD as DCGM
