@@ -11,7 +11,7 @@ import typing as t
 from .._base.packages.package import Package
 from .._base.steps import Step
 from .names import Names, mark, part
-from .state import Desired, Observed
+from .state import Observed
 
 if t.TYPE_CHECKING:
     from .family import Family
@@ -25,11 +25,11 @@ TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.
 OPEN = "-open"
 
 
-def advice(family: Family, desired: Desired) -> str:
+def advice(family: Family, adopt: bool, source: str) -> str:
     """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
-    if desired.adopt and desired.source == "distribution":
+    if adopt and source == "distribution":
         return "let it come from the repository that it is of by source: repository, "
-    fits = family.apt and not desired.adopt
+    fits = family.apt and not adopt
     return "take it over with its packages by adopt: true, " if fits else ""
 
 
@@ -55,16 +55,14 @@ def others(observed: Observed) -> t.Dict[str, str]:
     }
 
 
-def taken(observed: Observed, desired: Desired) -> t.FrozenSet[str]:
+def taken(observed: Observed, adopt: bool) -> t.FrozenSet[str]:
     """Return what was taken over, or is to be; it may give way to other packages of the driver."""
-    fresh = others(observed) if desired.adopt else ()
+    fresh = others(observed) if adopt else ()
     return frozenset((*observed.record.before, *fresh))
 
 
-def steps(observed: Observed, desired: Desired, install: t.Sequence[Step]) -> t.List[Step]:
+def steps(observed: Observed, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
-    if not desired.adopt:
-        return []
     fresh = {
         name: one for name, one in others(observed).items() if name not in observed.record.before
     }
@@ -83,12 +81,12 @@ def steps(observed: Observed, desired: Desired, install: t.Sequence[Step]) -> t.
     return found
 
 
-def counterparts(observed: Observed, desired: Desired, names: Names, kind: str) -> t.List[str]:
+def counterparts(observed: Observed, adopt: bool, names: Names, kind: str) -> t.List[str]:
     """Return what stands in the wanted branch and type for each package that is taken over, kernel modules aside.
 
     What its owner has removed since does not come back.
     """
-    known = taken(observed, desired)
+    known = taken(observed, adopt)
     branch = mark(names.user_space[0]) if names.user_space else ""
     types = {OPEN in one for one in known if observed.type_of(one)}
     swaps = types == {kind != "open"}

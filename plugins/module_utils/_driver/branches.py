@@ -13,6 +13,8 @@ from .._base.packages.apt import upstream
 
 FIRST = {"blackwell": 570}
 LAST = {"kepler": 470, "maxwell": 580, "pascal": 580, "volta": 580}
+PROPRIETARY_ONLY = ("kepler", "maxwell", "pascal", "volta")
+ONLY = {"blackwell": "open", **dict.fromkeys(PROPRIETARY_ONLY, "proprietary")}
 
 
 class NoSupport(NodeError):
@@ -114,3 +116,21 @@ def warnings(version: t.Optional[Version], gpus: Gpus) -> t.List[str]:
         f"the {architecture} GPU {address} does not run with the driver {version}: {rule(architecture)}"
         for address, architecture in unsupported(version or NO_VERSION, gpus)
     ]
+
+
+def module_type(wanted: str, gpus: Gpus, there: t.AbstractSet[str] = frozenset()) -> str:
+    """Return open or proprietary for GPUs given as (address, architecture).
+
+    Where they run with both, it is the type that is ``there``, if one alone is.
+    """
+    for address, architecture in gpus:
+        only = ONLY.get(architecture)
+        wanted = only if only and wanted == "auto" else wanted
+        if only and wanted != only:
+            raise NodeError(
+                f"the {wanted} kernel modules do not run on the {architecture} GPU {address}",
+                cause=f"{architecture} GPUs run with the {only} ones only",
+                hint=f"set kernel_modules to {only}, or take one of the GPUs out",
+            )
+    installed = next(iter(there)) if len(there) == 1 else "open"
+    return installed if wanted == "auto" else wanted

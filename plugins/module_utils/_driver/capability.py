@@ -29,16 +29,15 @@ from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.modules import MODPROBE_FILE
-from .machine.gate import Gate, blockers, replaces, takes
+from .machine.gate import Gate, blockers
 from .machine.kernel import dkms, modules, signing_key, write_modprobe
 from .machine.loading import Loading
-from .machine.packages import Packages
-from .machine.sources import Node, Params, Runfile, choose_source, known_repository
+from .machine.packages import Packages, Transaction
+from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
-from .machine.transaction import Transaction
 from .names import PLACE
-from .plan import plan
-from .releases.source import AUTO, Source, named_source
+from .plan import plan, replaces, takes
+from .releases.source import AUTO, Source, chosen, has_run, named_source
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
 from .state import Observed, Record, parse_desired
@@ -58,7 +57,8 @@ class DriverCapability:
         values = dict(params)
         timeout = checked_timeout(values.pop("lock_timeout"))
         absent, self._gpu_count = values["state"] == "absent", values.pop("gpu_count")
-        self._gate = Gate(host, values, absent=absent, check_mode=check_mode)
+        busy = {name: values.pop(name) for name in Gate.OPTIONS}
+        self._gate = Gate(host, busy, absent=absent, check_mode=check_mode)
         values["source"] = named_source(values)
         if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
@@ -79,8 +79,8 @@ class DriverCapability:
         self._transaction = Transaction(node, self._again)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._transaction.repair,
-            "sources": self._packages.enable,
-            "refresh": self._packages.refresh,
+            "sources": self._transaction.enable,
+            "refresh": self._transaction.refresh,
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
             "adopt": self._transaction.adoption.adopt,
@@ -105,7 +105,7 @@ class DriverCapability:
 
     def _again(self) -> t.Sequence[Step]:
         """Fetch the package lists, and plan by them."""
-        self._packages.refresh({})
+        self._transaction.refresh({})
         return self.plan(self.observe()).steps
 
     def observe(self) -> Observed:
@@ -114,7 +114,7 @@ class DriverCapability:
         if (self._desired.state, self._desired.source) == ("present", AUTO):
             machine = self._choose_source(machine)
         wanted, present = self._desired, self._desired.state == "present"
-        self._node.advice = adoption.advice(self._node.family, wanted)
+        self._node.advice = adoption.advice(self._node.family, wanted.adopt, wanted.source)
         observed = self._runfile.observe(machine, wanted.runfile)
         if self._has_packages:
             if present and wanted.update and not wanted.runfile:
@@ -129,10 +129,14 @@ class DriverCapability:
         return self._loading.nodes(observed) if nodes else observed
 
     def _choose_source(self, machine: Observed) -> Observed:
-        """Take the source that fits the node."""
-        self._source = found = choose_source(
-            self._node, machine, self._desired, packages=self._known
-        )
+        """Take the source that fits the node; the packages are asked for where there are any and no run has begun."""
+        asked = machine
+        if self._known and not has_run(machine):
+            asked = replace(machine, packages=self._node.manager.packages())
+        found = chosen(asked, self._desired, functools.partial(nvidias, self._node))
+        if found.fresh and found.repository:
+            reach(found.repository, found.why)
+        self._source = found
         self._desired = replace(
             self._desired, source=found.name, version=found.version, repository=found.repository
         )

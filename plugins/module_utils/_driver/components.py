@@ -16,7 +16,7 @@ import typing as t
 from .._base.errors import InputError
 from .branches import UnknownVersion, Version
 from .names import Names, part
-from .state import Desired, Observed
+from .state import Observed
 
 NAMED = ("compute", "video", "graphics", "dcgm")
 DCGM = "datacenter-gpu-manager-4"
@@ -94,6 +94,25 @@ def check_name(name: str) -> None:
         raise InputError.of("components", name, f"{near[0]}, or the name of a package")
 
 
+def check(observed: Observed, wanted: t.Sequence[str], *, persistence: bool) -> None:
+    """Refuse names of components and packages that cannot be meant."""
+    names = observed.names
+    for name in wanted:
+        check_name(name)
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
+            raise InputError.of("components", name, f"names of {names.title} packages")
+        if observed.type_of(name):
+            raise InputError.of(
+                "components", name, "no kernel modules: kernel_modules chooses them"
+            )
+    if persistence and names.persistenced not in chosen(names, wanted):
+        raise InputError.of(
+            "components",
+            list(wanted),
+            f"{names.persistenced} among them, or persistence to be false",
+        )
+
+
 def _stem(package: str) -> str:
     return re.sub(r"-G\d\d$", "", part(package))
 
@@ -117,7 +136,7 @@ class NotOffered(UnknownVersion):
     """A component that the sources have no package of."""
 
 
-def missing(observed: Observed, desired: Desired) -> t.Optional[NotOffered]:
+def missing(observed: Observed, wanted: t.Iterable[str]) -> t.Optional[NotOffered]:
     """Return the error for the first component whose packages are not offered, None where there is none.
 
     Where the sources do not even have the rest of the driver yet, only DCGM is known to be missing: no
@@ -125,7 +144,7 @@ def missing(observed: Observed, desired: Desired) -> t.Optional[NotOffered]:
     """
     names = observed.names
     offered = bool(observed.versions(names.user_space[0])) if names.user_space else False
-    for one in named(desired.components):
+    for one in named(wanted):
         if one == "compute" or not (offered or one == "dcgm"):
             continue
         lacking = [name for name in _parts(observed, one) if not observed.versions(name)]

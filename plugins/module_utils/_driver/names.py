@@ -22,7 +22,6 @@ PREFERRED = "nvidia-* libnvidia-* libcuda* libnvcuvid* libnvoptix* libxnvctrl* f
 PLACE = Place(
     "gpu-node-driver", "The NVIDIA driver, for gpu.node", "gpu.node.nvidia_driver", PREFERRED
 )
-FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,15 +160,3 @@ class Wanted(t.NamedTuple):
     trusted: bool = False
     signs: bool = False
     kernels: t.Tuple[str, ...] = ()
-
-
-def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") -> t.Dict[str, t.Any]:
-    """Return the fabric manager that is offered, and its subnet manager, as fields of Names.
-
-    Its name has changed over the years. ``of`` is the branch where no version is asked for.
-    """
-    one = wanted.version.branch or of
-    names = [f"{name}-{one}" for name in FABRICS if one] + list(FABRICS)
-    found = [name for name in names if wanted.nvswitch and name in offered.names]
-    subnet = (SUBNET,) if wanted.bridged and SUBNET in offered.names else ()
-    return {"fabric": found[0] if found else otherwise, "subnet": subnet}

@@ -15,10 +15,9 @@ from .._base.packages.package import WAITING, State
 from .._base.steps import Step
 from . import adoption, components
 from .branches import BY_LISTS
-from .kernel.loading import look
+from .family import Choice, Draft
 from .names import PLACE, mark, part
-from .report import headers_package, newer_headers, offered_headers, uses_dkms
-from .select import Choice, Draft, wanted_type
+from .report import headers_package, look, newer_headers, offered_headers
 from .state import Desired, Observed
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
@@ -27,11 +26,11 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
-    kind, family = wanted_type(observed, desired), observed.family
+    kind, family = observed.wanted_type(desired.kernel_modules), observed.family
     named = _named(observed, desired)
     if named and not check_mode:
         return tuple(named), None
-    missing = None if named else components.missing(observed, desired)
+    missing = None if named else components.missing(observed, desired.components)
     if missing and (observed.refreshed or check_mode):
         raise missing
     if missing:
@@ -52,7 +51,7 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
         return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
     holds = _holds(observed, desired, choice, changed)
-    taken = adoption.steps(observed, desired, install)
+    taken = adoption.steps(observed, install) if desired.adopt else []
     return (*first, *sources, *streams, *taken, *install, *holds), choice
 
 
@@ -149,7 +148,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         for name, version in choice.targets.items()
         if observed.installed(name) is None or observed.installed(name) != version
     }
-    known = adoption.taken(observed, desired)
+    known = adoption.taken(observed, desired.adopt)
     drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
     drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
     drop += [name for name in observed.surplus if name not in drop]
@@ -174,9 +173,9 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         )
     lost = [name for name in _in_the_place(observed, choice) if name not in known]
     if lost:
-        raise would_remove(lost, adoption.advice(observed.family, desired))
+        raise would_remove(lost, adoption.advice(observed.family, desired.adopt, desired.source))
     _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
-    dkms = uses_dkms(choice)
+    dkms = choice.dkms
     needed = dkms and (observed.loaded is None or bool(change) or bool(drop))
     headers = offered_headers(observed) if needed else []
     if needed and choice.version and not (headers or observed.headers):
@@ -258,7 +257,7 @@ def _check_unasked(
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
             hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(observed.family, desired)}"
+            f"{adoption.advice(observed.family, desired.adopt, desired.source)}"
             "or keep the driver that is there with source: preinstalled",
         )
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .._base.errors import InputError, NodeError
+from .._base.errors import InputError, NodeError, refuse_masked
 from .._base.packages.package import still_there
+from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import IDLE_GPU, Plan, Step
 from . import adoption, distributions, packages, runfile
 from . import branches as driver_branches
-from .branches import Version
-from .kernel import device_nodes, loading
-from .report import after, describe, of_release, warnings
-from .select import Choice, module_type, wanted_type
+from .branches import Version, module_type
+from .family import Choice
+from .kernel import device_nodes
+from .kernel.modules import MODPROBE_FILE, blacklists, render
+from .report import Look, after, describe, look, of_release, warnings
 from .state import Desired, Observed, Record
 
 
@@ -38,10 +40,10 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         return Plan(steps, before, before, more=bool(steps))
     _check_key(observed, desired, choice)
     observed = dataclasses.replace(observed, names=choice.names)
-    found = loading.look(observed, desired, choice)
+    found = look(observed, desired, choice)
     steps = (
         *steps,
-        *loading.plan(observed, desired, found),
+        *_kernel(observed, desired, found),
         *device_nodes.plan(observed.device_nodes),
     )
     return Plan(
@@ -66,7 +68,7 @@ def _check(observed: Observed, desired: Desired) -> None:
     if desired.precompiled != "auto" and not observed.family.has_precompiled:
         wanted = "auto, as only the RHEL family has a choice"
         raise InputError.of("precompiled", desired.precompiled, wanted)
-    kind = wanted_type(observed, desired)
+    kind = observed.wanted_type(desired.kernel_modules)
     if desired.runfile is not None:
         if not driver_branches.able([desired.version], observed.gpus):
             raise driver_branches.no_version([desired.version], observed.gpus)
@@ -114,6 +116,69 @@ def _check_platform(observed: Observed) -> None:
             f"expected {distributions.in_words()}",
             hint="install the driver yourself and leave this module out",
         )
+
+
+def _kernel(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
+    """Return the kernel's steps, in their order; the services start where the driver is or gets loaded."""
+    steps = _modprobe(observed, desired)
+    usable = bool(observed.gpus) and not found.reboot
+    if usable and desired.load and observed.loaded is None:
+        waits = observed.family.builds and not desired.runfile
+        steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
+    if found.exchange:
+        words = f"reload the kernel modules: {found.mismatch}"
+        steps.append(Step("reload", words, needs=(IDLE_GPU,)))
+    start = usable and (observed.loaded is not None or desired.load)
+    # NVIDIA's installer brings the persistence daemon without a unit.
+    if desired.persistence and (
+        observed.names.persistenced or observed.service.get("UnitFileState")
+    ):
+        steps += _service("persistence", SERVICE, observed.service, start=start)
+    if observed.nvswitch and observed.names.fabric:
+        steps += _service("fabric", FABRIC_SERVICE, observed.fabric, start=start)
+    return steps
+
+
+def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
+    """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
+
+    A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
+    """
+    have = observed.modules
+    ours = have.own is not None and blacklists(have.own)
+    # Another's blacklist does not help against an initramfs that was made before it.
+    loose = have.nouveau and (observed.nouveau or not have.blacklisted)
+    nouveau = ours or (bool(observed.gpus) and loose)
+    current = observed.distribution == "debian"
+    text = render(desired.module_options, nouveau=nouveau, current=current)
+    changes = text != (have.own or "")
+    kernels = have.images if changes else have.stale
+    if not changes and not kernels and (text or not observed.record.modprobe):
+        return []
+    words = []
+    if changes:
+        parts = [
+            "blacklist nouveau" if nouveau and not ours else "",
+            "set the options of the modules" if desired.module_options else "",
+        ]
+        what = " and ".join(part for part in parts if part) or "remove the modules' options"
+        words.append(f"{what} in {MODPROBE_FILE}")
+    if kernels:
+        words.append(f"rebuild the initramfs of {', '.join(kernels)}")
+    params = {"text": text, "kernels": kernels}
+    return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]
+
+
+def _service(action: str, unit: str, states: t.Mapping[str, str], *, start: bool) -> t.List[Step]:
+    # Ubuntu's unit is static: udev starts it, and there is nothing to enable.
+    enabled = states.get("UnitFileState") in ("enabled", "static")
+    active = states.get("ActiveState") == "active"
+    if enabled and (active or not start):
+        return []
+    otherwise = "set persistence to false" if unit == SERVICE else ""
+    refuse_masked(unit, states.get("UnitFileState", ""), otherwise)
+    words = f"enable {'and start ' if start else ''}{unit}"
+    return [Step(action, words, {"start": start, "was_enabled": enabled})]
 
 
 def _preinstalled(observed: Observed, desired: Desired) -> Plan:
@@ -238,6 +303,16 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
         "kernels": observed.modules.images if record.modprobe else (),
     }
     return [*steps, Step("remove", summary, params)]
+
+
+def takes(found: Plan) -> bool:
+    """Tell whether a plan takes the loaded driver from its users, or reloads it."""
+    return any(IDLE_GPU in step.needs for step in found.steps)
+
+
+def replaces(found: Plan) -> bool:
+    """Tell whether a plan takes the driver from its users, and does not only reload it where nobody is on a GPU."""
+    return any(IDLE_GPU in step.needs and step.action != "reload" for step in found.steps)
 
 
 def _marked(

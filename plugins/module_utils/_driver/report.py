@@ -11,11 +11,13 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.packages.repository import planned_key, texts
 from .._base.steps import Step
+from .._node.users import holders
 from . import branches as driver_branches
 from .branches import NO_VERSION, Version
+from .family import Choice
+from .kernel.modules import differing
 from .names import PLACE
 from .releases import standing
-from .select import Choice, wanted_type
 from .state import Desired, Observed
 
 BENIGN = "W:"  # apt also warns of what is no failure
@@ -25,11 +27,6 @@ FAILED = "fetch"
 def headers_package(observed: Observed) -> str:
     """Return the package with the headers of the running kernel."""
     return observed.names.headers_of(observed.kernel)
-
-
-def uses_dkms(choice: Choice) -> bool:
-    """Tell whether the kernel modules are built on the node, from the kernel's headers."""
-    return bool(choice.names.headers) and choice.kernel in choice.names.kernel.values()
 
 
 def offered_headers(observed: Observed) -> t.List[str]:
@@ -53,6 +50,60 @@ def newer_headers(observed: Observed) -> t.List[str]:
     return [
         one for one in names if known and not observed.installed(one) and observed.candidate(one)
     ]
+
+
+class Look(t.NamedTuple):
+    """How the loaded driver differs from the wanted one, and what comes of it.
+
+    ``exchange`` says that the modules may be reloaded: asked for, and nobody is on a GPU. ``reboot``
+    are the reasons for a reboot.
+    """
+
+    mismatch: str
+    exchange: bool
+    reboot: t.Tuple[str, ...]
+
+
+def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
+    """Compare the loaded driver with the wanted one."""
+    words = _mismatch(observed, desired, choice)
+    if observed.nouveau:
+        return Look(words, False, ("the nouveau driver holds the GPUs",))
+    waits = observed.family.waits(observed, choice)
+    if choice.boot:
+        boot = f"the kernel {choice.boot} has the modules of {choice.version}"
+        waits = f"{boot}, the running one has not"
+    if waits and (choice.version, choice.kind) != observed.loaded:
+        return Look(words, False, (waits,))
+    if not words or desired.reload != "when_idle":
+        return Look(words, False, (words,) if words else ())
+    users = observed.users and f"processes have the GPUs open: {_users(observed)}"
+    given = observed.allocated and f"pods have been given GPUs: {', '.join(observed.allocated)}"
+    why = observed.reload_note or users or given
+    if not why:
+        return Look(words, True, ())
+    return Look(words, False, (f"{words} (not reloaded: {why})",))
+
+
+def _users(observed: Observed) -> str:
+    """Return the processes in words, with what to do about services that nobody drains."""
+    ways = holders.advice(observed.users)
+    return f"{', '.join(map(str, observed.users))}" + (f"; {ways}" if ways else "")
+
+
+def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
+    if observed.loaded is None:
+        return ""
+    version, kind = observed.loaded
+    if choice.version is not None and choice.version != version:
+        return (
+            f"version {version} of the driver is loaded, {choice.version} belongs to the packages"
+        )
+    if kind != choice.kind:
+        return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
+    differences = differing(desired.module_options, observed.modules.options)
+    words = f"the modules were loaded with other options: {', '.join(differences)}"
+    return words if differences else ""
 
 
 def describe(observed: Observed) -> t.Dict[str, t.Any]:
@@ -110,7 +161,7 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
     """Return what is not as it might be expected."""
     installing = any(step.action == "install" for step in steps)
     found = driver_branches.warnings(choice.version, observed.gpus)
-    dkms = uses_dkms(choice)
+    dkms = choice.dkms
     if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(
             f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
@@ -217,7 +268,7 @@ def _newest(observed: Observed, desired: Desired, version: Version) -> Version:
         return NO_VERSION
     wanted = dataclasses.replace(desired, version=Version(version.branch), update=True)
     try:
-        kind = wanted_type(observed, wanted)
+        kind = observed.wanted_type(wanted.kernel_modules)
         found = observed.family.newest(observed, wanted, kind)
     except NodeError:
         found = NO_VERSION

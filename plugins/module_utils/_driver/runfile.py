@@ -10,10 +10,10 @@ import typing as t
 
 from .._base.errors import InputError, NodeError
 from .._base.steps import Step
-from .branches import Version
+from .branches import Version, module_type
+from .family import Choice, Draft
 from .kernel.modules import refuse_key
 from .names import Names
-from .select import Choice, Draft, module_type
 from .state import Desired, Observed, Runfile
 
 UNINSTALLER = "/usr/bin/nvidia-uninstall"

@@ -17,7 +17,7 @@ from .._base.packages.package import Package, Policy, Relations, Removal
 from .._base.packages.repository import Known, Repository
 from .._base.text.masking import masked_text
 from .._node.users.users import User
-from .branches import NO_VERSION, Version
+from .branches import NO_VERSION, Version, module_type
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
 from .kernel.modules import Dkms, Modules, Options, SigningKey, parse_options
 from .names import Names, order
@@ -274,6 +274,10 @@ class Observed:
     def types(self) -> t.FrozenSet[str]:
         """Return the types of the kernel modules that are installed."""
         return frozenset(map(self.type_of, filter(self.installed, self.packages))) - {""}
+
+    def wanted_type(self, wanted: str) -> str:
+        """Return the type of kernel modules to have, by the option kernel_modules; NodeError where no GPU runs it."""
+        return module_type(wanted, self.gpus, self.types)
 
     @property
     def unfinished(self) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ..family import Family
-from ..names import PREFERRED, Names, Offer, Wanted, fabric
+from ..family import Family, fabric
+from ..names import PREFERRED, Names, Offer, Wanted
 
 COMMON: t.Dict[str, t.Any] = {
     "title": "Debian",

@@ -18,9 +18,8 @@ import typing as t
 from ..._base.packages.package import Policy
 from .. import branches as driver_branches
 from ..branches import NoCommonVersion, Version
-from ..family import Family
-from ..names import Names, Offer, Wanted, fabric, order
-from ..select import Choice, built
+from ..family import Choice, Family, built, fabric
+from ..names import Names, Offer, Wanted, order
 from ..state import Desired, Observed
 
 GENERATIONS = ("G07", "G06")

@@ -18,12 +18,11 @@ import typing as t
 
 from ..._base.steps import Step
 from .. import branches as driver_branches
-from .. import select
+from .. import family
 from ..adoption import taken
 from ..branches import NO_VERSION, UnknownVersion, Version
-from ..family import Family, otherwise
-from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, order, part
-from ..select import Choice
+from ..family import Choice, Family, fabric, otherwise
+from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, mark, order, part
 from ..state import Desired, Observed, Record
 
 EXACT = re.compile(r"(\S+) \(= (\S+)\)")
@@ -238,21 +237,21 @@ def _tracking(
 def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
     """Choose with prebuilt modules of the running kernel, None where they are built for none of the versions."""
     known = observed.names
-    names = select.package_names(observed, desired, kind, kernel)
+    names = family.package_names(observed, desired, kind, kernel)
     there, boot = waiting(observed, kind)
-    unknown = select.not_offered(observed, names)
+    unknown = family.not_offered(observed, names)
     if unknown and (unknown != (kernel,) or not boot):
-        return select.awaited(observed, desired, kind, kernel, unknown)
+        return family.awaited(observed, desired, kind, kernel, unknown)
     names = tuple(one for one in names if one != kernel)
-    matched, versions = select.common(observed, desired, names, known.anchor)
+    matched, versions = family.common(observed, desired, names, known.anchor)
     fits = [one for one in versions if build(observed, kernel, one) is not None]
     boot = "" if there in fits else boot
     versions = [one for one in versions if one in fits or (boot and one == there)]
     if not versions:
         return None
     version = _first(observed, kind, versions, matched)
-    chosen = select.assigned(observed, desired, kind, names, matched, version)
-    tracked = any(TRACKING.fullmatch(one) for one in taken(observed, desired))
+    chosen = family.assigned(observed, desired, kind, names, matched, version)
+    tracked = any(TRACKING.fullmatch(one) for one in taken(observed, desired.adopt))
     chosen.update(targets(observed, kind, version, follow=not desired.hold or tracked))
     if _needs_dkms(observed, kind, chosen):
         return None
@@ -327,7 +326,7 @@ class Ubuntu(Family):
         known = observed.names
         if known.branches and known.branch not in known.branches:
             expected = f"a branch that the sources offer with {kind} kernel modules: "
-            raise select.unknown_version(desired, f"{expected}{', '.join(known.branches)}")
+            raise family.unknown_version(desired, f"{expected}{', '.join(known.branches)}")
         ready = known.prebuilt.get(kind, "")
         offered = waiting(observed, kind)[1] or (
             observed.versions(ready) and ready not in observed.refused
@@ -335,7 +334,7 @@ class Ubuntu(Family):
         use = ready and offered and not observed.installed(known.kernel[kind])
         found = _choose(observed, desired, kind, ready) if use else None
         try:
-            return found or select.built(observed, desired, kind)
+            return found or family.built(observed, desired, kind)
         except UnknownVersion as error:
             versions = sorted({one for one in builds(observed, ready).values() if one})
             if versions:

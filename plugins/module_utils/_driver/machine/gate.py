@@ -10,13 +10,14 @@ import time
 import typing as t
 
 from ..._base.errors import NodeError, checked_timeout
-from ..._base.steps import IDLE_GPU, Plan
+from ..._base.steps import Plan
 from ..._machine.host import Host
 from ..._node.users import holders
 from ..._node.users.allocated import names
 from ..._node.users.busy import FAIL, PROCEED, WAIT, refuse_if_busy
 from ..._node.users.machine import allocated, services
 from ..._node.users.machine.users import gpu_users
+from ..plan import replaces, takes
 from ..state import Observed
 
 LOOK_SECONDS = 2.0
@@ -27,14 +28,16 @@ PROCEEDS = "nvidia_driver: on_busy is proceed: the driver is changed under {}"
 class Gate:
     """Lets no plan through that takes the driver from somebody, unless the user says so."""
 
+    OPTIONS = ("on_busy", "wait_timeout", "on_allocated", "stop_services")
+
     def __init__(
-        self, host: Host, params: t.Dict[str, t.Any], *, absent: bool, check_mode: bool
+        self, host: Host, options: t.Mapping[str, t.Any], *, absent: bool, check_mode: bool
     ) -> None:
         self._host, self._absent, self._check_mode = host, absent, check_mode
-        self._on_busy = params.pop("on_busy")
-        self._timeout = checked_timeout(params.pop("wait_timeout"), "wait_timeout")
-        self._asks_kubelet = params.pop("on_allocated") != "ignore"
-        self.services = services.Services(host, params.pop("stop_services"))
+        self._on_busy = options["on_busy"]
+        self._timeout = checked_timeout(options["wait_timeout"], "wait_timeout")
+        self._asks_kubelet = options["on_allocated"] != "ignore"
+        self.services = services.Services(host, options["stop_services"])
         self._seen: t.Optional[Observed] = None
         self._deadline = time.monotonic() + self._timeout
 
@@ -92,16 +95,6 @@ class Gate:
         return dataclasses.replace(
             found, blocked_by=who, warnings=(*found.warnings, *words, *notes)
         )
-
-
-def takes(found: Plan) -> bool:
-    """Tell whether a plan takes the loaded driver from its users, or reloads it."""
-    return any(IDLE_GPU in step.needs for step in found.steps)
-
-
-def replaces(found: Plan) -> bool:
-    """Tell whether a plan takes the driver from its users, and does not only reload it where nobody is on a GPU."""
-    return any(IDLE_GPU in step.needs and step.action != "reload" for step in found.steps)
 
 
 def blockers(observed: Observed) -> t.Tuple[str, ...]:

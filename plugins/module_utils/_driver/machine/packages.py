@@ -1,21 +1,39 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's packages, as whichever source of the node's package manager has them."""
+"""The driver's packages: what the package manager knows of them, and the transactions that bring and remove them."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
-from ..._base.packages.package import still_there
+from ..._base.errors import NodeError
+from ..._base.packages.package import (
+    Change,
+    Package,
+    Rollback,
+    Simulation,
+    held,
+    in_words,
+    rollback,
+    still_there,
+)
+from ..._base.steps import Step
 from ..._machine.packages.apt import OWN_SOURCES
 from .. import adoption, branches, components
+from ..family import siblings
 from ..names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
-from ..select import check_components, siblings, wanted_type
+from ..packages import would_remove
 from ..state import Desired, Observed
-from .kernel import knows_nvidias_key
-from .sources import Params, Part
+from .adoption import Adoption
+from .kernel import building, knows_nvidias_key
+from .sources import Node, Params, Part
+
+# How package managers say that a mirror has no longer what the lists name.
+GONE = (" 404 ", "not found on medium", "All mirrors were tried")
+ALONG = "its modules are built for a newer kernel than those that are there"
 
 
 class Packages(Part):
@@ -32,7 +50,7 @@ class Packages(Part):
         names = components.extend(self._names(observed, wanted), wanted.components)
         observed = dataclasses.replace(observed, names=names)
         if not absent and wanted.components:
-            check_components(observed, wanted.components, persistence=wanted.persistence)
+            components.check(observed, wanted.components, persistence=wanted.persistence)
         asks = not (absent or wanted.runfile)
         modules = self._node.family.asked(observed) if asks else set()
         asked = {
@@ -44,7 +62,9 @@ class Packages(Part):
             *modules,
             *siblings(observed, ()),
             *(
-                adoption.counterparts(observed, wanted, names, wanted_type(observed, wanted))
+                adoption.counterparts(
+                    observed, wanted.adopt, names, observed.wanted_type(wanted.kernel_modules)
+                )
                 if asks
                 else ()
             ),
@@ -63,10 +83,11 @@ class Packages(Part):
     def _components(self, observed: Observed, wanted: Desired) -> Observed:
         """Add what depends on the driver's version, and what components have left that are no longer wanted."""
         names, record = observed.names, observed.record
-        base = names.user_space[0]
-        known = [observed.installed(base), branches.last(observed.gpus), names.branch]
-        version = next(filter(None, [wanted.version, *known, observed.candidate(base)]), "")
-        names = components.extend(names, wanted.components, version)
+        if "dcgm" in wanted.components:
+            base = names.user_space[0]
+            known = [observed.installed(base), branches.last(observed.gpus), names.branch]
+            version = next(filter(None, [wanted.version, *known, observed.candidate(base)]), "")
+            names = components.extend(names, wanted.components, version)
         left = components.dropped(names, wanted.components, record.requested)
         adopted = {part(name) for name in record.before}
         left = [name for name in left if observed.installed(name) and part(name) not in adopted]
@@ -90,7 +111,7 @@ class Packages(Part):
         ready = family.wants_precompiled(wanted.precompiled, there, key)
         fits = Wanted(
             wanted.version,
-            wanted_type(observed, wanted),
+            observed.wanted_type(wanted.kernel_modules),
             kernel,
             wanted.source == "repository",
             observed.gpus,
@@ -120,7 +141,14 @@ class Packages(Part):
         parts = manager.components(modules) if modules and free and not wanted.version else {}
         return Offer(frozenset(names), policies, installed, relations, parts)
 
-    # --- apply ---
+
+class Transaction(Part):
+    """What is done to packages; ``replan`` refreshes the lists, and observes and plans again."""
+
+    def __init__(self, node: Node, replan: t.Callable[[], t.Sequence[Step]]) -> None:
+        super().__init__(node)
+        self._replan = replan
+        self.adoption = Adoption(node)
 
     def enable(self, params: Params) -> None:
         """Enable components of the node's own sources."""
@@ -130,3 +158,196 @@ class Packages(Part):
     def refresh(self, _params: Params) -> None:
         """Fetch the package lists."""
         self._node.refresh()
+
+    def repair(self, _params: Params) -> None:
+        """Finish what a transaction that was killed has left."""
+        with building(self._node.host):
+            self._node.manager.repair()
+
+    def install(self, params: Params) -> None:
+        """Bring the packages to their versions, in one transaction."""
+        try:
+            self._install(params)
+        except NodeError as error:
+            stale = not self._node.refreshed and any(one in error.cause for one in GONE)
+            if not stale or "rolled_back" in error.details:
+                raise
+            # The lists are older than the mirror: what they name is gone from there.
+            for step in self._replan():
+                if step.action == "adopt":
+                    self.adoption.adopt(step.params)
+                if step.action == "install":
+                    self._install(step.params)
+
+    def asked(self, step: Step, stream: str) -> t.Tuple[Step, t.Tuple[str, ...]]:
+        """Return an installation with what it leaves behind, and what there is to say of it.
+
+        ``stream`` is that of the driver's module which is to be enabled before, or empty. NodeError: the package
+        manager cannot do it.
+        """
+        manager, change = self._node.manager, self._change({**step.params, "stream": stream})
+        packages = manager.packages()
+        done = self._simulate(change, packages, step.params.get("taken", ()))
+        kernels = [one for one in done.new if re.fullmatch(self._node.family.kernels, one)]
+        notes = tuple(f"{one} is installed along with the driver: {ALONG}" for one in kernels)
+        ours = still_there(self._node.added.record.packages, packages)
+        # On a fresh node there is nothing to leave behind.
+        old = set(ours) - set(change.packages) - {*done.removed, *done.changed, *change.remove}
+        left = sorted(old & manager.unneeded(change)) if old else []
+        along = sorted(set(done.removed) - set(change.remove))
+        words = f"; remove {', '.join(along)}, which do not fit" if along else ""
+        words += f"; remove {', '.join(left)}, which nothing needs then" if left else ""
+        params = {**step.params, "remove": [*change.remove, *along, *left]}
+        return dataclasses.replace(step, summary=f"{step.summary}{words}", params=params), notes
+
+    def _change(self, params: Params) -> Change:
+        holds = self._node.added.record.holds
+        stream = f"{self._node.family.module}:{params['stream']}" if params.get("stream") else ""
+        return Change(params["packages"], params["remove"], params["pins"], holds, stream)
+
+    def _install(self, params: Params) -> None:
+        manager, added = self._node.manager, self._node.added
+        record, change = added.record, self._change(params)
+        before = manager.packages()
+        simulation = self._simulate(change, before, params.get("taken", ()))
+        # rpm keeps several versions of a kernel; one more of what was there is no addition.
+        new = {one for one in simulation.new if one not in before or not before[one].installed}
+        requested = record.requested | (new & set(change.packages))
+        moved = {*simulation.changed, *simulation.removed}
+        added.remember(
+            packages=record.packages | (new - set(record.others)),
+            requested=requested,
+            **self.adoption.earlier(before, moved),
+        )
+        ours = {*change.packages, *change.remove}
+        replaces = bool(ours & {*simulation.changed, *simulation.removed})
+        try:
+            self._carry_out(change, before, replaces)
+        except NodeError as error:
+            if error.details.get("rolled_back") or manager.packages() == before:
+                fields = ("packages", "requested", "earlier", "automatic", "exchanged")
+                had = {name: getattr(record, name) for name in fields}
+                added.remember(**{**had, **self.adoption.before})
+            raise
+        there = still_there(change.remove, manager.packages())
+        if gone := set(change.remove) - set(there):
+            record = added.record
+            added.remember(packages=record.packages - gone, requested=record.requested - gone)
+
+    def _simulate(
+        self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]
+    ) -> Simulation:
+        """Return what would be done; refuse when others' packages would go, unless taken over, or lose their hold."""
+        record = self._node.added.record
+        simulation = self._node.manager.simulate(change)
+        touched = {*simulation.new, *simulation.changed, *simulation.removed}
+        others = held(touched - record.holds, packages)
+        # What one module type of the kernel modules leaves behind may go with it; nothing else may.
+        lost = sorted(
+            name
+            for name in set(simulation.removed) - {*change.remove, *taken} - record.packages
+            if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
+        )
+        if others or lost:
+            if lost:
+                raise would_remove(lost, self._node.advice)
+            raise _held_by_others(others)
+        return simulation
+
+    def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
+        """Carry a transaction out; where it fails, put back the packages that were there ``before``.
+
+        ``replaces`` says that a driver was there before. A first installation has nothing to go back to,
+        and the next run finishes it; it finishes a killed one as well, of which nobody knows that it fails.
+        """
+        manager = self._node.manager
+        automatic = manager.automatic() if replaces else frozenset()
+        try:
+            with building(self._node.host, complete=replaces):
+                manager.change(change)
+        except NodeError as error:
+            if not replaces or manager.interrupted():
+                raise
+            undo = rollback(before, manager.packages())
+            if undo.packages or undo.remove:
+                self._put_back(undo, error, before, automatic & set(undo.packages))
+            if undo.holds:
+                manager.hold(undo.holds)
+            raise
+
+    def _put_back(
+        self,
+        undo: Rollback,
+        error: NodeError,
+        before: t.Mapping[str, Package],
+        automatic: t.Collection[str],
+    ) -> t.NoReturn:
+        """Put the packages back that were there ``before``; those of ``automatic`` came as dependencies."""
+        manager = self._node.manager
+        holds = frozenset(name for name, one in before.items() if one.held)
+        change = Change(undo.packages, undo.remove, {}, holds)
+        second: t.Optional[NodeError] = None
+        try:
+            self._node.stream_back()
+            with building(self._node.host):
+                manager.restore(change, automatic)
+        except NodeError as found:
+            second = found
+        left = rollback(before, manager.packages())
+        again = [name for name in left.holds if name not in left.packages]
+        if again:
+            manager.hold(again)
+        if second is None and not (left.packages or left.remove):
+            back = [f"{name} {version}" for name, version in sorted(undo.packages.items())]
+            words = ", ".join([*back, *(f"without {name}" for name in undo.remove)])
+            raise NodeError(
+                f"the new packages could not be installed, so the previous ones were restored: {words}",
+                cause=_without_advice(error),
+                hint="fix the cause, or ask for the version that is installed, then run again",
+                **{**error.details, "rolled_back": True},
+            ) from error
+        states = in_words(left, manager.packages())
+        words = "; ".join(f"{name} is {state}" for name, state in states.items())
+        raise NodeError(
+            "the new packages could not be installed, and the previous ones could not be restored",
+            cause=f"{_without_advice(error)}\nThen: {_without_advice(second)}\nNow: {words or 'all is back'}",
+            hint=f"fix the second cause, then run on the node: {manager.by_hand(change)}",
+            **{**error.details, "rolled_back": False, "packages_left": states},
+        ) from error
+
+    def fetch(self, params: Params) -> None:
+        """Download the packages of an installation."""
+        self._node.manager.fetch(self._change(params))
+
+    def hold(self, params: Params) -> None:
+        """Release packages, and keep others at their version."""
+        if params["release"]:
+            self._node.added.release(self._node.manager, params["release"])
+        if params["hold"]:
+            self._node.added.hold(self._node.manager, params["hold"])
+
+    def remove(self, names: t.Sequence[str], back: t.Mapping[str, str], *, sources: bool) -> None:
+        """Remove the packages that were added, in one transaction with what is put ``back``, and the sources."""
+        manager, record = self._node.manager, self._node.added.record
+        if back:
+            with building(self._node.host):
+                manager.restore(self.adoption.back(back, names), record.automatic & set(back))
+        elif names:
+            manager.purge(names)
+        if record.sources and sources:
+            self._node.host.remove(OWN_SOURCES)
+        manager.clean()
+
+
+def _held_by_others(names: t.Sequence[str]) -> NodeError:
+    """Return the error where what somebody else holds would change."""
+    return NodeError(
+        f"the installation would change {', '.join(names)}, on hold; nothing was changed",
+        cause="the package manager sees no other way to the wanted versions",
+        hint="release the hold, or ask for another version",
+    )
+
+
+def _without_advice(error: t.Optional[NodeError]) -> str:
+    """Return an error without its advice, which is not that of the whole."""
+    return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import typing as t
 
 from ..._base.errors import InputError, NodeError
@@ -22,9 +21,8 @@ from ..family import Family
 from ..kernel.modules import tail
 from ..names import PLACE
 from ..options import SPEC
-from ..releases.source import Source, chosen, has_run
 from ..runfile import TRACES, UNINSTALLER, parse_traces
-from ..state import Desired, Installed, Observed, Record, parse_repository
+from ..state import Installed, Observed, Record, parse_repository
 from ..state import Runfile as File
 from .kernel import building
 
@@ -98,18 +96,7 @@ def known_repository(node: Node, repository: t.Optional[Repository]) -> Known:
     return known
 
 
-def choose_source(node: Node, observed: Observed, desired: Desired, *, packages: bool) -> Source:
-    """Return the source that fits the node. The packages are asked for where there are any and no run has begun."""
-    if packages and not has_run(observed):
-        observed = dataclasses.replace(observed, packages=node.manager.packages())
-    found = chosen(observed, desired, functools.partial(_nvidias, node))
-    if found.fresh and found.repository:
-        # What cannot be reached is refused before the first change.
-        fetched(found.repository.key_url, MAX_BYTES, f"{UNREACHED} ({found.why})")
-    return found
-
-
-def _nvidias(node: Node) -> t.Optional[Repository]:
+def nvidias(node: Node) -> t.Optional[Repository]:
     """Return NVIDIA's repository, None where none is known for the system, or somebody else has named it to apt."""
     options = SPEC["argument_spec"]["repository"]["options"]
     values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
@@ -118,6 +105,11 @@ def _nvidias(node: Node) -> t.Optional[Repository]:
     except InputError:
         return None
     return None if found and is_elsewhere(found, PLACE, node.manager.sources()) else found
+
+
+def reach(repository: Repository, why: str) -> None:
+    """Refuse before the first change what cannot be reached; ``why`` says why it is to be the node's source."""
+    fetched(repository.key_url, MAX_BYTES, f"{UNREACHED} ({why})")
 
 
 class Runfile(Part):

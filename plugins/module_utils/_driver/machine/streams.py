@@ -21,7 +21,6 @@ from ..families.rhel.streams import (
     wanted,
     with_stream,
 )
-from ..select import wanted_type
 from ..state import Desired, Observed, Record, Streams
 from .sources import Params, Part
 
@@ -38,7 +37,9 @@ class ModuleStreams(Part):
         version, of = wanted(observed, desired)
         if not of:
             return dataclasses.replace(observed, streams=Streams(enabled))
-        there = observed.drivers(observed.names.kernel[wanted_type(observed, desired)])
+        there = observed.drivers(
+            observed.names.kernel[observed.wanted_type(desired.kernel_modules)]
+        )
         has = any(one.fits(Version.of(version)) for one in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])

@@ -14,12 +14,14 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import
     upstream,
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._driver.branches import UnknownVersion
-from ansible_collections.gpu.node.plugins.module_utils._driver.select import (
-    Choice,
-    check_components,
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
+    UnknownVersion,
     module_type,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.components import (
+    check as check_components,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import Choice
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed
 from hypothesis import given
 from hypothesis import strategies as st

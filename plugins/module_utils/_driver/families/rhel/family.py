@@ -14,11 +14,9 @@ import typing as t
 from ...._base.errors import NodeError
 from ...._base.steps import Step
 from ...branches import NO_VERSION, Version
-from ...family import Family
+from ...family import Choice, Family, fabric
 from ...kernel.modules import SigningKey
-from ...names import Names, Offer, Wanted, fabric
-from ...report import uses_dkms
-from ...select import Choice
+from ...names import Names, Offer, Wanted
 from ...state import Desired, Observed
 from . import precompiled
 from .streams import MODULE, stream_step
@@ -163,7 +161,7 @@ def _lacks_dkms(observed: Observed, choice: Choice) -> bool:
     """Tell whether DKMS is to build and is neither there nor offered."""
     new = choice.version is not None and not observed.installed(choice.kernel)
     there = observed.installed("dkms") or observed.candidate("dkms")
-    return new and uses_dkms(choice) and not there
+    return new and choice.dkms and not there
 
 
 def _epel(observed: Observed, desired: Desired) -> str:

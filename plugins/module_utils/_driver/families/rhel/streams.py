@@ -14,7 +14,6 @@ from ...._base.packages.rpm import ordered
 from ...._base.steps import Step
 from ... import branches as driver_branches
 from ...branches import Version
-from ...select import wanted_type
 from ...state import Desired, Observed, Streams
 from .precompiled import is_precompiled, version_of
 
@@ -70,7 +69,7 @@ def wanted(observed: Observed, desired: Desired) -> t.Tuple[Version, str]:
 
     The type is empty where the modules are in no stream.
     """
-    kind = wanted_type(observed, desired)
+    kind = observed.wanted_type(desired.kernel_modules)
     package = observed.names.kernel.get(kind, "")
     version = version_of(package) or desired.version or driver_branches.last(observed.gpus)
     if is_precompiled(package):

@@ -15,8 +15,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import suse
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import Choice
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
-from ansible_collections.gpu.node.plugins.module_utils._driver.select import Choice
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed
 
 from tests.fakes.packages.driver_nodes import node as debian
