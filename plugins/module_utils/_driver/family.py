@@ -113,12 +113,8 @@ class Family:
         """Return what the names begin with that decide about the packages."""
         return ()
 
-    def candidates(self, kernel: str) -> t.Tuple[str, ...]:
-        """Return the packages whose versions decide, for a running kernel."""
-        return ()
-
-    def modules(self, names: t.Iterable[str]) -> t.Tuple[str, ...]:
-        """Return those of the offered names whose relations decide: packages with kernel modules."""
+    def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
+        """Return the packages whose policies decide, by the names that are offered and what is installed."""
         return ()
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from .._base.packages.package import Policy, Relations
+from .._base.packages.package import Policy
 from .._base.packages.repository import Place
 from .branches import NO_VERSION, Version
 
@@ -124,16 +124,13 @@ def order(kernel: str) -> t.List[int]:
 class Offer(t.NamedTuple):
     """What a node's sources offer of the driver, and what is there.
 
-    ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its
-    candidates, ``relations`` what the packages with kernel modules depend on, ``components`` the parts of the archive
-    that they are in, where a branch is to be chosen. ``installed`` has versions by their package.
+    ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its candidates.
+    ``installed`` has versions by their package.
     """
 
     names: t.FrozenSet[str] = frozenset()
     policies: t.Mapping[str, Policy] = {}
     installed: t.Mapping[str, str] = {}
-    relations: Relations = {}
-    components: t.Mapping[str, str] = {}
 
 
 class Wanted(t.NamedTuple):

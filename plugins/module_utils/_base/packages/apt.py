@@ -72,20 +72,12 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
         versions = tuple(
             re.findall(r"^ (?:\*\*\*|   ) (\S+) \d+(?: \(phased \d+%\))?$", block, flags=re.M)
         )
-        found[lines[0][:-1].split(":")[0]] = Policy(candidate, versions)
-    return found
-
-
-def parse_components(text: str) -> t.Dict[str, str]:
-    """Parse ``apt-cache policy``: the component of the archive of each package's candidate, by its first source."""
-    found = {}
-    for block in re.split(r"^(?=\S)", text, flags=re.M):
-        candidate = re.search(r"^  Candidate: (\S+)$", block, flags=re.M)
-        version = re.escape(candidate[1]) if candidate else "-"
+        version = re.escape(candidate or "(none)")
         row = rf"^ (?:\*\*\*|   ) {version} \d+.*\n +-?\d+ \S+ \S+/(\S+) \S+ Packages$"
-        match = re.search(row, block, flags=re.M)
-        if match:
-            found[block.split(":")[0]] = match[1]
+        source = re.search(row, block, flags=re.M)
+        found[lines[0][:-1].split(":")[0]] = Policy(
+            candidate, versions, source[1] if source else ""
+        )
     return found
 
 

@@ -66,11 +66,12 @@ class Package(t.NamedTuple):
 class Policy(t.NamedTuple):
     """A package in the eyes of the sources: what would be taken, and all versions, newest first.
 
-    Versions that a pin forbids are left out.
+    Versions that a pin forbids are left out. ``component`` is that of apt's archive that the candidate is in.
     """
 
     candidate: t.Optional[str]
     versions: t.Tuple[str, ...]
+    component: str = ""
 
 
 # What a package depends on, by its name and version: "libc6 (>= 2.3)", "perl | awk".

@@ -39,7 +39,6 @@ REPOSITORY: t.Dict[str, t.Any] = {
     "components": ("contrib",),
     "alike": PREFERRED,
 }
-MODULES = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms")
 
 
 class Debian(Family):
@@ -54,10 +53,6 @@ class Debian(Family):
         """Return the packages; only the fabric manager's name depends on what is offered."""
         found = REPOSITORY if wanted.repository else DISTRIBUTION
         return Names(**COMMON, **found, **fabric(offered, wanted))
-
-    def modules(self, names: t.Iterable[str]) -> t.Tuple[str, ...]:
-        """Return all of them: what is offered needs not be asked for before."""
-        return MODULES
 
 
 DEBIAN = Debian()

@@ -143,9 +143,9 @@ class Suse(Family):
     unhold, purge = "zypper removelock", "zypper remove"
     kernels = r"kernel-(?:default|azure|64kb|rt)"
 
-    def candidates(self, kernel: str) -> t.Tuple[str, ...]:
+    def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
         """Return every package that decides about the names."""
-        flavour = kernel_flavour(kernel)
+        flavour = kernel_flavour(wanted.kernel)
         found = [
             form.format(one, flavour)
             for one in GENERATIONS
@@ -162,7 +162,7 @@ class Suse(Family):
         version = Version.of(wanted.version or driver_branches.last(wanted.gpus))
         older = int(version.branch or NEWER_FROM) < NEWER_FROM
         policies = dict(offered.policies)
-        for name in offered.installed.keys() & set(self.candidates(wanted.kernel)):
+        for name in offered.installed.keys() & set(self.candidates(offered, wanted)):
             found = policies.get(name, Policy(None, ()))
             policies[name] = found._replace(versions=(*found.versions, offered.installed[name]))
 

@@ -59,7 +59,8 @@ def _is_unsupported(offered: Offer, branch: str, wanted: Wanted) -> bool:
     """Tell whether Ubuntu leaves a branch to its community, as those in multiverse."""
     kind = "-open" if wanted.module_type == "open" else ""
     name = f"nvidia-dkms-{branch}{wanted.ending}{kind}"
-    return offered.components.get(name) in ("multiverse", "universe")
+    found = offered.policies.get(name)
+    return found is not None and found.component in ("multiverse", "universe")
 
 
 def _server(offered: Offer, wanted: Wanted) -> Names:
@@ -295,9 +296,13 @@ class Ubuntu(Family):
         """Return what tells which branches there are."""
         return ("nvidia-",)
 
-    def modules(self, names: t.Iterable[str]) -> t.Tuple[str, ...]:
-        """Return the packages that have the kernel modules of a branch."""
-        return tuple(sorted(one for one in names if SERVER.fullmatch(one) or BRANCH.fullmatch(one)))
+    def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
+        """Return the packages that have the kernel modules of a branch, where one is to be chosen."""
+        if wanted.version or any("nvidia" in one for one in offered.installed):
+            return ()
+        return tuple(
+            sorted(one for one in offered.names if SERVER.fullmatch(one) or BRANCH.fullmatch(one))
+        )
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
         """Return -server, or nothing where a desktop's packages were taken over."""

@@ -131,15 +131,10 @@ class Packages(Part):
         prefixes = [*([FABRIC_PREFIX] if wanted.nvswitch else []), *family.prefixes(wanted)]
         prefixes += [SUBNET] if wanted.bridged else []
         names = {name for prefix in prefixes for name in manager.known(prefix)}
-        free = not any("nvidia" in name for name in installed)
-        candidates = family.candidates(wanted.kernel)
+        offered = Offer(frozenset(names), installed=installed)
+        candidates = family.candidates(offered, wanted)
         policies = manager.policies(candidates) if candidates else {}
-        modules = family.modules(names)
-        # What is there stays where no version is asked for.
-        chooses = modules and (wanted.version or free)
-        relations = manager.relations(modules) if chooses else {}
-        parts = manager.components(modules) if modules and free and not wanted.version else {}
-        return Offer(frozenset(names), policies, installed, relations, parts)
+        return offered._replace(policies=policies)
 
 
 class Transaction(Part):

@@ -135,10 +135,6 @@ class PackageManager(abc.ABC):
         """Return what the versions that are offered of packages depend on, where that can be asked."""
         return {}
 
-    def components(self, names: t.Collection[str]) -> t.Mapping[str, str]:
-        """Return the component of the archive that the candidate of each package is in, where that can be asked."""
-        return {}
-
     def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
         """Return all that installed packages need, they themselves among it, where that can be asked."""
         return frozenset()

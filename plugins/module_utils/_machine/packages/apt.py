@@ -66,9 +66,6 @@ class Apt(PackageManager):
         command = self._of(["apt-cache", "show", *names])
         return apt.parse_relations(self._host.run(command, check=False).out)
 
-    def components(self, names: t.Collection[str]) -> t.Mapping[str, str]:
-        return apt.parse_components(self._host.run(self._of(["apt-cache", "policy", *names])).out)
-
     def unneeded(self, change: Change) -> t.Set[str]:
         try:
             command = [*self._pin(change.pins), "--auto-remove", *_words(change)]

@@ -31,15 +31,17 @@ TEXTS = st.text() | st.lists(st.sampled_from(LINES) | st.text(max_size=20)).map(
 
 def test_policy_of_packages_that_are_not_installed() -> None:
     found = apt.parse_policy(recording("policy-trixie"))
-    assert found["nvidia-smi"] == Policy("550.163.01-2", ("550.163.01-2",))
-    assert found["linux-headers-amd64"] == Policy("6.12.117-1", ("6.12.117-1", "6.12.107-1"))
+    assert found["nvidia-smi"] == Policy("550.163.01-2", ("550.163.01-2",), "non-free")
+    assert found["linux-headers-amd64"] == Policy(
+        "6.12.117-1", ("6.12.117-1", "6.12.107-1"), "main"
+    )
     assert found["bash"].versions == ("5.2.37-2+b10",)
     assert len(found) == 11
 
 
 def test_policy_of_installed_packages() -> None:
     found = apt.parse_policy(recording("policy-trixie-installed"))
-    assert found["nvidia-smi"] == Policy("550.163.01-2", ("550.163.01-2",))
+    assert found["nvidia-smi"] == Policy("550.163.01-2", ("550.163.01-2",), "non-free")
 
 
 def test_policy_lists_the_versions_of_every_suite() -> None:
@@ -62,7 +64,7 @@ def test_policy_survives_the_round_trip(policies: dict[str, tuple[list[str], int
     text, expected = "", {}
     for name, (versions, installed) in policies.items():
         candidate = versions[0] if versions else None
-        expected[name] = Policy(candidate, tuple(versions))
+        expected[name] = Policy(candidate, tuple(versions), "main" if candidate else "")
         text += f"{name}:\n  Installed: (none)\n  Candidate: {candidate or '(none)'}\n"
         text += "  Version table:\n"
         for number, version in enumerate(versions):

@@ -116,7 +116,7 @@ def test_modules_are_those_of_the_running_kernels_flavour() -> None:
 
 
 def test_every_candidate_with_modules_is_known_as_such() -> None:
-    modules = [one for one in SUSE.candidates(KERNEL) if "driver" in one]
+    modules = [one for one in SUSE.candidates(Offer(), Wanted(kernel=KERNEL)) if "driver" in one]
     assert len(modules) == 12
     assert all(map(SUSE.type_of, modules))
     assert not SUSE.type_of(UTILS06)
