@@ -123,7 +123,7 @@ def exchanged(observed: Observed) -> t.Dict[str, str]:
     }
 
 
-def not_back(observed: Observed) -> str:
+def why_left(observed: Observed) -> str:
     """Return why the driver that was there cannot be put back, empty where it can, or never went."""
     if observed.record.replaced:
         return f"the driver {observed.record.replaced} was from NVIDIA's installer"
@@ -135,7 +135,7 @@ def not_back(observed: Observed) -> str:
 
 def in_words(observed: Observed, removal: str) -> str:
     """Return what the removal comes to, in words."""
-    why = not_back(observed)
+    why = why_left(observed)
     if why:
         return f"leave the driver as it is, since {why}; forget the record of additions"
     words = [f"{name} ({version})" for name, version in (observed.back or {}).items()]

@@ -36,7 +36,7 @@ from .machine.packages import Packages, Transaction
 from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
 from .names import PLACE
-from .plan import plan, replaces, takes
+from .plan import disrupts, plan, replaces
 from .releases.source import AUTO, Source, chosen, has_run, named_source
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
@@ -215,9 +215,9 @@ class DriverCapability:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
         found = self._possible(replace(state, users=()))
         whole = self._whole(found, state)
-        if state.loaded is None or not (takes(whole) or whole.reboot_required):
+        if state.loaded is None or not (disrupts(whole) or whole.reboot_required):
             return found
-        if takes(whole):
+        if disrupts(whole):
             self._gate.services.check()
         busy, notes = self._gate.look(state)
         if not blockers(busy):

@@ -38,7 +38,9 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if choice is None:
         before = describe(observed)
         return Plan(steps, before, before, more=bool(steps))
-    _check_key(observed, desired, choice)
+    new = choice.version is not None and not observed.installed(choice.kernel)
+    if new and not desired.runfile:
+        _refuse_unsigned(observed, desired, choice.kernel)
     observed = dataclasses.replace(observed, names=choice.names)
     found = look(observed, desired, choice)
     steps = (
@@ -73,7 +75,8 @@ def _check(observed: Observed, desired: Desired) -> None:
         if not driver_branches.able([desired.version], observed.gpus):
             raise driver_branches.no_version([desired.version], observed.gpus)
         return
-    if any(observed.installed(one) for one in _kernel_packages(observed, kind)):
+    names = observed.names
+    if any(map(observed.installed, (names.kernel[kind], names.prebuilt.get(kind, "")))):
         return
     if observed.nvidia_installer and not desired.adopt and not observed.types:
         raise NodeError(
@@ -84,24 +87,12 @@ def _check(observed: Observed, desired: Desired) -> None:
         )
 
     # Without lists nobody knows yet whether there are prebuilt ones.
-    if not (observed.names.prebuilt or observed.family.has_precompiled):
-        _refuse_unsigned(observed, desired, observed.names.kernel[kind])
-
-
-def _kernel_packages(observed: Observed, kind: str) -> t.Iterator[str]:
-    """Yield the packages that may have the modules of the running kernel."""
-    yield observed.names.kernel[kind]
-    if kind in observed.names.prebuilt:
-        yield observed.names.prebuilt[kind]
-
-
-def _check_key(observed: Observed, desired: Desired, choice: Choice) -> None:
-    """Refuse kernel modules that the kernel would not load, with Secure Boot on."""
-    if choice.version is not None and not observed.installed(choice.kernel) and not desired.runfile:
-        _refuse_unsigned(observed, desired, choice.kernel)
+    if not (names.prebuilt or observed.family.has_precompiled):
+        _refuse_unsigned(observed, desired, names.kernel[kind])
 
 
 def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
+    """Refuse kernel modules that the kernel would not load, with Secure Boot on."""
     signed = package in observed.names.signed
     if observed.signing_key and not signed and desired.secure_boot == "refuse":
         observed.family.refuse_unsigned(observed, desired, package)
@@ -224,7 +215,7 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
         steps.append(packages.REPAIR)
         if not check_mode:
             return Plan(tuple(steps), before, before, more=True)
-    stays = bool(record) and bool(adoption.not_back(observed))
+    stays = bool(record) and bool(adoption.why_left(observed))
     putting_back = stays or bool(observed.back)
     blocking = record.requested & set(removal.kept if removal and not putting_back else ())
     if removal and blocking:
@@ -275,7 +266,7 @@ def _apart(observed: Observed) -> t.Tuple[str, ...]:
 
 
 def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
-    record, stays = observed.record, bool(adoption.not_back(observed))
+    record, stays = observed.record, bool(adoption.why_left(observed))
     held = sorted(name for name in record.holds if observed.held(name))
     steps = []
     if held:
@@ -305,7 +296,7 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     return [*steps, Step("remove", summary, params)]
 
 
-def takes(found: Plan) -> bool:
+def disrupts(found: Plan) -> bool:
     """Tell whether a plan takes the loaded driver from its users, or reloads it."""
     return any(IDLE_GPU in step.needs for step in found.steps)
 
@@ -321,13 +312,13 @@ def _marked(
     """Return the steps; those that take the loaded driver from its users need idle GPUs."""
     return tuple(
         dataclasses.replace(one, needs=(*one.needs, IDLE_GPU))
-        if IDLE_GPU not in one.needs and _takes(one, observed, choice)
+        if IDLE_GPU not in one.needs and _disrupts(one, observed, choice)
         else one
         for one in steps
     )
 
 
-def _takes(step: Step, observed: Observed, choice: t.Optional[Choice]) -> bool:
+def _disrupts(step: Step, observed: Observed, choice: t.Optional[Choice]) -> bool:
     if observed.loaded is None:
         return False
     if step.action == "remove":

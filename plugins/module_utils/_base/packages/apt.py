@@ -116,16 +116,6 @@ def upstream(version: str) -> str:
     return version.split(":", 1)[-1].rsplit("-", 1)[0].split("_k", 1)[0]
 
 
-def preferences(pins: t.Mapping[str, str], existing: str) -> str:
-    """Return an apt preferences file that keeps packages at versions, beside what was there."""
-    stanzas = [existing.strip("\n")] if existing.strip() else []
-    stanzas += [
-        f"Package: {packages}\nPin: version {version}\nPin-Priority: 1001"
-        for packages, version in sorted(pins.items())
-    ]
-    return "\n\n".join(stanzas) + "\n"
-
-
 def pins_of(files: t.Mapping[str, str], names: t.Collection[str]) -> t.Dict[str, t.List[str]]:
     """Return the files of preferences, by their paths, that name one of the packages, each with those that it names."""
     found: t.Dict[str, t.List[str]] = {}

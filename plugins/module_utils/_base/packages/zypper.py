@@ -141,11 +141,9 @@ def messages(text: str) -> str:
     except ET.ParseError:
         return text
     every = [one for one in root.iter() if one.tag == "message"]
-    wrong = [one for one in every if one.get("type") != "info" or _is_problem(one)]
+    wrong = [
+        one for one in every if one.get("type") != "info" or (one.text or "").startswith("Problem:")
+    ]
     wrong += [one for prompt in root.iter("prompt") for one in prompt.iter("description")]
     lines = [line for one in wrong or every for line in (one.text or "").split("\n")]
     return "\n".join(dict.fromkeys(line for line in lines if line.strip()))
-
-
-def _is_problem(message: ET.Element) -> bool:
-    return (message.text or "").startswith("Problem:")

@@ -17,7 +17,7 @@ from ..._node.users.allocated import names
 from ..._node.users.busy import FAIL, PROCEED, WAIT, refuse_if_busy
 from ..._node.users.machine import allocated, services
 from ..._node.users.machine.users import gpu_users
-from ..plan import replaces, takes
+from ..plan import disrupts, replaces
 from ..state import Observed
 
 LOOK_SECONDS = 2.0
@@ -56,7 +56,7 @@ class Gate:
 
     def wait(self, found: Plan, busy: Observed) -> Observed:
         """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
-        waits = self._on_busy == WAIT and not self._check_mode and takes(found)
+        waits = self._on_busy == WAIT and not self._check_mode and disrupts(found)
         while waits and blockers(busy) and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
             busy = dataclasses.replace(busy, users=self.services.users())
@@ -69,7 +69,7 @@ class Gate:
 
         Busy: it is refused. None: it takes nothing, or the user lets it.
         """
-        puts_off = self._check_mode and self._on_busy == WAIT and takes(found)
+        puts_off = self._check_mode and self._on_busy == WAIT and disrupts(found)
         if self._on_busy == PROCEED or not (replaces(found) or puts_off):
             return None
         if not self._check_mode:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import tempfile
@@ -67,11 +68,9 @@ class Apt(PackageManager):
         return apt.parse_relations(self._host.run(command, check=False).out)
 
     def unneeded(self, change: Change) -> t.Set[str]:
-        try:
-            command = [*self._pin(change.pins), "--auto-remove", *_words(change)]
-            done = self._call(self._of(["apt-get", "--simulate", *command]), check=False)
-        finally:
-            self.clean()
+        with self._pins(change) as pins:
+            command = ["apt-get", "--simulate", *pins, "--auto-remove", *_words(change)]
+            done = self._call(self._of(command), check=False)
         return set(apt.parse_simulation(done.out).removed) if done.rc == 0 else set()
 
     def interrupted(self) -> bool:
@@ -154,11 +153,9 @@ class Apt(PackageManager):
         return [command[0], *options, *command[1:]]
 
     def simulate(self, change: Change) -> Simulation:
-        try:
-            command = [*self._pin(change.pins), *_words(change)]
-            done = self._call(self._of(["apt-get", "--simulate", *command]), check=False)
-        finally:
-            self.clean()
+        with self._pins(change) as pins:
+            command = ["apt-get", "--simulate", *pins, *_words(change)]
+            done = self._call(self._of(command), check=False)
         if done.rc != 0:
             raise self._no_way(done, change)
         found = apt.parse_simulation(done.out)
@@ -177,16 +174,12 @@ class Apt(PackageManager):
             )
 
     def change(self, change: Change) -> None:
-        try:
-            self._change([*self._pin(change.pins), *_words(change)])
-        finally:
-            self.clean()
+        with self._pins(change) as pins:
+            self._change([*pins, *_words(change)])
 
     def fetch(self, change: Change) -> None:
-        try:
-            self._change([*self._pin(change.pins), "--download-only", *_words(change)])
-        finally:
-            self.clean()
+        with self._pins(change) as pins:
+            self._change([*pins, "--download-only", *_words(change)])
 
     def automatic(self) -> t.FrozenSet[str]:
         return frozenset(self._call(["apt-mark", "showauto"]).out.split())
@@ -227,13 +220,17 @@ class Apt(PackageManager):
             )
         self._change(["purge", *names])
 
-    def _pin(self, pins: t.Mapping[str, str]) -> t.List[str]:
-        """Return apt's options that keep source packages at versions, for one call."""
-        if not pins:
-            return []
-        text = apt.preferences(pins, self._host.read(PREFERENCES) or "")
-        self._host.write(OWN_PREFERENCES, text, mode=0o644)
-        return ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
+    @contextlib.contextmanager
+    def _pins(self, change: Change) -> t.Iterator[t.List[str]]:
+        """Give apt's options that keep packages at versions, for one call."""
+        try:
+            if change.pins:
+                text = preferences(change.pins, self._host.read(PREFERENCES) or "")
+                self._host.write(OWN_PREFERENCES, text, mode=0o644)
+            pins = ["-o", f"Dir::Etc::Preferences={OWN_PREFERENCES}"]
+            yield pins if change.pins else []
+        finally:
+            self.clean()
 
     def clean(self) -> None:
         self._host.remove(OWN_PREFERENCES)
@@ -283,3 +280,13 @@ def _words(change: Change) -> t.List[str]:
         f"{name}={version}" if version else name for name, version in change.packages.items()
     ]
     return command + [f"{name}-" for name in change.remove]
+
+
+def preferences(pins: t.Mapping[str, str], existing: str) -> str:
+    """Return an apt preferences file that keeps packages at versions, beside what was there."""
+    stanzas = [existing.strip("\n")] if existing.strip() else []
+    stanzas += [
+        f"Package: {packages}\nPin: version {version}\nPin-Priority: 1001"
+        for packages, version in sorted(pins.items())
+    ]
+    return "\n\n".join(stanzas) + "\n"

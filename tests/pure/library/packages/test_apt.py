@@ -12,6 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
     Policy,
     State,
 )
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import preferences
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -201,13 +202,13 @@ def test_upstream_part_of_a_version(version: str, found: str) -> None:
 
 
 def test_pins_stand_beside_what_was_there() -> None:
-    text = apt.preferences({"src:b": "2-1", "src:a": "1-1"}, "Package: x\nPin: version 1\n\n")
+    text = preferences({"src:b": "2-1", "src:a": "1-1"}, "Package: x\nPin: version 1\n\n")
     assert text.split("\n\n") == [
         "Package: x\nPin: version 1",
         "Package: src:a\nPin: version 1-1\nPin-Priority: 1001",
         "Package: src:b\nPin: version 2-1\nPin-Priority: 1001\n",
     ]
-    assert apt.preferences({"src:a": "1-1"}, "\n").startswith("Package: src:a\n")
+    assert preferences({"src:a": "1-1"}, "\n").startswith("Package: src:a\n")
 
 
 @pytest.mark.parametrize(
