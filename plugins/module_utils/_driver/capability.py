@@ -37,9 +37,9 @@ from .machine.sources import Node, Params, Runfile, known_repository, nvidias, r
 from .machine.streams import ModuleStreams
 from .names import PLACE
 from .plan import disrupts, plan, replaces
-from .releases.source import AUTO, Source, chosen, has_run, named_source
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
+from .source import AUTO, Source, chosen, has_run, named_source
 from .state import Observed, Record, parse_desired
 
 # The steps that decide what the package manager knows.
@@ -98,11 +98,6 @@ class DriverCapability:
             GPUS: self._record_gpus,
         }
 
-    @property
-    def _has_packages(self) -> bool:
-        only_checked = self._desired.state == "present" and self._desired.source == "preinstalled"
-        return self._known and not only_checked
-
     def _again(self) -> t.Sequence[Step]:
         """Fetch the package lists, and plan by them."""
         self._transaction.refresh({})
@@ -116,9 +111,10 @@ class DriverCapability:
         wanted, present = self._desired, self._desired.state == "present"
         self._node.advice = adoption.advice(self._node.family, wanted.adopt, wanted.source)
         observed = self._runfile.observe(machine, wanted.runfile)
-        if self._has_packages:
-            if present and wanted.update and not wanted.runfile:
-                self._node.freshen(check_mode=self._check_mode)
+        if self._known and not (present and wanted.source == "preinstalled"):
+            if present and wanted.update and not (wanted.runfile or self._node.refreshed):
+                # They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
+                self._node.preview_lists() if self._check_mode else self._node.refresh()
             observed = self._packages.observe(observed, wanted)
             if not present and observed.record and not observed.unfinished:
                 observed = self._transaction.adoption.way_back(observed)

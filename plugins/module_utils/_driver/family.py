@@ -336,7 +336,10 @@ def _common(
     fitting = [one for one in common if one.fits(exact)]
     if not fitting:
         expected = f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
-        raise unknown_version(desired, expected + _become(observed.names.branch, common))
+        branches, branch = sorted({one.branch for one in common}), observed.names.branch
+        if branch and branch not in branches:
+            expected += f"; {branch} has become {', '.join(branches)}"
+        raise unknown_version(desired, expected)
     supporting = driver_branches.able(fitting, observed.gpus)
     if not supporting:
         raise driver_branches.no_version(fitting, observed.gpus)
@@ -350,12 +353,6 @@ def unknown_version(desired: Desired, expected: str) -> InputError:
     error = UnknownVersion.of("version", desired.version, expected)
     error.hint = ELSEWHERE.get(desired.source, "")
     return error
-
-
-def _become(branch: str, versions: t.Sequence[Version]) -> str:
-    """Say that the packages of a branch are those of another one by now."""
-    found = sorted({one.branch for one in versions})
-    return f"; {branch} has become {', '.join(found)}" if branch and branch not in found else ""
 
 
 def _there(

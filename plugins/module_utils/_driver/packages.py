@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import types
 import typing as t
 
 from .._base.errors import OLD_LISTS, NodeError
@@ -190,20 +189,12 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     needs = ("reboot",) if look(observed, desired, choice).reboot else ()
     if headers and observed.names.headers_first:
         text = f"install {', '.join(built)}"
-        first = Step("install", text, _transaction(dict.fromkeys(headers)))
+        bare = {"packages": dict.fromkeys(headers), "remove": (), "pins": {}, "taken": ()}
+        first = Step("install", text, bare)
         parts = [*modules, *words.values()]
         return [first, *_driver(change, drop, parts, choice, needs, known)]
     parts = [*modules, *built, *words.values()]
     return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs, known)
-
-
-def _transaction(
-    packages: t.Mapping[str, t.Optional[str]],
-    remove: t.Sequence[str] = (),
-    pins: t.Mapping[str, str] = types.MappingProxyType({}),
-    taken: t.Collection[str] = (),
-) -> t.Dict[str, t.Any]:
-    return {"packages": packages, "remove": remove, "pins": pins, "taken": taken}
 
 
 def _driver(
@@ -219,7 +210,7 @@ def _driver(
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if not texts:
         return []
-    params = _transaction(packages, drop, choice.pins, taken)
+    params = {"packages": packages, "remove": drop, "pins": choice.pins, "taken": taken}
     return [Step("install", "; ".join(texts), params, needs)]
 
 

@@ -152,7 +152,10 @@ def step(
     stale = tuple(sorted(set(known.files) - {path, *wanted}))
     trust = untrusted(keys, family, known.trusted)
     fetch = None if keys else Fetch(repository, family, path, known.trusted)
-    words = [_fetching(repository, path)] if fetch else []
+    pinned = " or ".join(repository.key_fingerprints)
+    words = (
+        [f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"] if fetch else []
+    )
     words += [f"write {', '.join(sorted(write))}"] if write else []
     words += [f"remove {', '.join(stale)}"] if stale else []
     words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
@@ -171,11 +174,6 @@ def _keys(repository: Repository, known: Known, path: str) -> t.Tuple[PublicKey,
         return check_key(repository, known.files.get(path))
     except InputError:
         return ()
-
-
-def _fetching(repository: Repository, path: str) -> str:
-    pinned = " or ".join(repository.key_fingerprints)
-    return f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"
 
 
 def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, ...]]:

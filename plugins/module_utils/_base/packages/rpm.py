@@ -1,21 +1,19 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What rpm, dnf and zypper print, as the same values as apt's."""
+"""What rpm and dnf print, as the same values as apt's."""
 
 from __future__ import annotations
 
 import re
 import typing as t
-import xml.etree.ElementTree as ET
 from collections import Counter
 
-from ..errors import NodeError
 from .package import Package, Policy, Simulation, State
 
 RPM_FORMAT = "%{NAME}\\t%{ARCH}\\t%{EPOCHNUM}\\t%{VERSION}-%{RELEASE}\\n"
 DNF_FORMAT = "%{name}\\t%{arch}\\t%{epoch}\\t%{version}-%{release}"
-# By the first word of a section in dnf's table; zypper has more kinds of changes.
+# By the first word of a section in dnf's table.
 SECTIONS = {
     "Installing": "new",
     "Upgrading": "changed",
@@ -23,7 +21,6 @@ SECTIONS = {
     "Reinstalling": "changed",
     "Removing": "removed",
 }
-SOLVABLES = {"to-install": "new", "to-remove": "removed"}
 # The words of a rich dependency that are no names.
 COMPARED = ("<", "<=", "=", ">=", ">")
 CONDITIONS = ("if", "unless")
@@ -136,34 +133,6 @@ def has(found: Simulation, package: str) -> bool:
     """Tell whether a transaction brings a package, which may be named with its version."""
     names = (*found.new, *found.changed)
     return any(package == one or re.fullmatch(rf"{re.escape(one)}-\d.*", package) for one in names)
-
-
-def _xml(text: str) -> ET.Element:
-    try:
-        return ET.fromstring(text)
-    except ET.ParseError as error:
-        raise NodeError(
-            "zypper's answer cannot be read", cause=f"{error}: {text[:200]!r}"
-        ) from error
-
-
-def parse_zypper_search(text: str) -> t.Dict[str, Policy]:
-    """Parse ``zypper --xmlout search --details``; what is only installed is not offered."""
-    found: t.Dict[str, t.Set[str]] = {}
-    for one in _xml(text).iter("solvable"):
-        if one.get("kind") == "package" and one.get("repository") != "(System Packages)":
-            found.setdefault(one.get("name", ""), set()).add(one.get("edition", ""))
-    return ordered(found)
-
-
-def parse_zypper_summary(text: str) -> Simulation:
-    """Parse ``zypper --xmlout install --dry-run``."""
-    return Simulation.of(
-        (SOLVABLES.get(part.tag, "changed"), str(one.get("name")))
-        for summary in _xml(text).iter("install-summary")
-        for part in summary
-        for one in part.iter("solvable")
-    )
 
 
 def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""zypper's locks, its configuration, and what it says where it finds no way."""
+"""What zypper prints, its locks and its configuration."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ..errors import NodeError
+from .package import Policy, Simulation
+from .rpm import ordered
 
 # What `zypper addlock NAME` writes, and a comment that it may be given.
 PLAIN = {"type": "package", "match_type": "glob", "case_sensitive": "on"}
+SOLVABLES = {"to-install": "new", "to-remove": "removed"}
 WILDCARD = re.compile(r"[*?\[]")
 # name-version-release.architecture, maybe with the repository.
 IN_THE_WAY = re.compile(r"remove lock to allow \w+ of (\S+)-[^-\s]+-[^-\s]+\.\w+")
@@ -132,6 +135,34 @@ def disabled(files: t.Mapping[str, str]) -> t.List[str]:
             if re.search(r"^enabled\s*=\s*(?:0|no|off|false)\s*$", section, flags=re.M):
                 found.append(section.split("]")[0])
     return sorted(found)
+
+
+def _xml(text: str) -> ET.Element:
+    try:
+        return ET.fromstring(text)
+    except ET.ParseError as error:
+        raise NodeError(
+            "zypper's answer cannot be read", cause=f"{error}: {text[:200]!r}"
+        ) from error
+
+
+def parse_search(text: str) -> t.Dict[str, Policy]:
+    """Parse ``zypper --xmlout search --details``; what is only installed is not offered."""
+    found: t.Dict[str, t.Set[str]] = {}
+    for one in _xml(text).iter("solvable"):
+        if one.get("kind") == "package" and one.get("repository") != "(System Packages)":
+            found.setdefault(one.get("name", ""), set()).add(one.get("edition", ""))
+    return ordered(found)
+
+
+def parse_summary(text: str) -> Simulation:
+    """Parse ``zypper --xmlout install --dry-run``, which has more kinds of changes than dnf."""
+    return Simulation.of(
+        (SOLVABLES.get(part.tag, "changed"), str(one.get("name")))
+        for summary in _xml(text).iter("install-summary")
+        for part in summary
+        for one in part.iter("solvable")
+    )
 
 
 def messages(text: str) -> str:

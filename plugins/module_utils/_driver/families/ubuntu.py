@@ -174,12 +174,6 @@ def waiting(observed: Observed, kind: str) -> t.Tuple[Version, str]:
     return NO_VERSION, ""
 
 
-def covered(observed: Observed, kind: str, version: str) -> int:
-    """Return how many of the newer kernels have modules that are built for a version."""
-    packages = [of_kernel(observed, kind, one) for one in observed.newer]
-    return sum(build(observed, one, version) is not None for one in packages)
-
-
 def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
     """Return the packages for a version, each with its own: of the running kernel, newer ones, and the one before.
 
@@ -277,7 +271,10 @@ def _first(
     have = {*map(observed.driver, matched)}
     if versions[0] in have:
         return versions[0]
-    return max(versions, key=lambda one: covered(observed, kind, one))
+    names = [of_kernel(observed, kind, one) for one in observed.newer]
+    return max(
+        versions, key=lambda one: sum(build(observed, name, one) is not None for name in names)
+    )
 
 
 class Ubuntu(Family):

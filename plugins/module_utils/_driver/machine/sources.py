@@ -71,14 +71,6 @@ class Node:
         self.refreshed = True
         return self.manager.update_aside()
 
-    def freshen(self, *, check_mode: bool) -> None:
-        """Fetch the package lists, once in a run.
-
-        They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
-        """
-        if not self.refreshed:
-            self.preview_lists() if check_mode else self.refresh()
-
 
 class Part:
     """A part of the driver on a node; its steps are in the capability's table."""

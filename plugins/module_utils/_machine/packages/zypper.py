@@ -72,7 +72,7 @@ class Zypper(Rpm):
     def _search(self, command: t.Sequence[str]) -> t.Dict[str, Policy]:
         options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
         done = self._zypper([*options, *command], good=(0, NOTHING_FOUND))
-        return rpm.parse_zypper_search(done.out)
+        return zypper.parse_search(done.out)
 
     def update(self) -> str:
         done = self._zypper(["refresh"], check=False)
@@ -90,7 +90,7 @@ class Zypper(Rpm):
         with self._unlocked(change):
             done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
         if done.rc in GOOD:
-            found = rpm.parse_zypper_summary(done.out)
+            found = zypper.parse_summary(done.out)
             if any(found) or not self._lacking(change):
                 return found
         raise self._no_way(done._replace(out=zypper.messages(done.out)), change)

@@ -19,10 +19,12 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.rpm import
     parse_needs,
     parse_packages,
     parse_repoquery,
-    parse_zypper_search,
-    parse_zypper_summary,
     version_key,
     writer,
+)
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.zypper import (
+    parse_search,
+    parse_summary,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,15 +176,15 @@ def test_answers_of_zypper() -> None:
     rows = row.format("other-version", "1-1", "r") + row.format("installed", "2-1", "r")
     rows += row.format("installed", "0-1", "(System Packages)")
     text = f"<stream><search-result><solvable-list>{rows}</solvable-list></search-result></stream>"
-    assert parse_zypper_search(text)["a"].versions == ("2-1", "1-1")
+    assert parse_search(text)["a"].versions == ("2-1", "1-1")
     parts = (
         '<to-install><solvable name="a"/></to-install><to-remove><solvable name="b"/></to-remove>'
     )
     parts += '<to-downgrade><solvable name="c"/></to-downgrade>'
     summary = f"<stream><install-summary>{parts}</install-summary></stream>"
-    assert parse_zypper_summary(summary) == Simulation(("a",), ("c",), ("b",))
+    assert parse_summary(summary) == Simulation(("a",), ("c",), ("b",))
     with pytest.raises(NodeError, match=r"zypper's answer cannot be read.*'what'"):
-        parse_zypper_summary("what")
+        parse_summary("what")
 
 
 def test_needs_that_rpm_tells() -> None:

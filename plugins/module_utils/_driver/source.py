@@ -8,14 +8,14 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._base.packages.repository import Repository
-from ..._base.steps import Step
-from .. import branches as driver_branches
-from .. import distributions
-from ..branches import NO_VERSION, Version
-from ..names import PLACE
-from ..state import Desired, Observed
-from . import standing
+from .._base.packages.repository import Repository
+from .._base.steps import Step
+from . import branches as driver_branches
+from . import distributions
+from .branches import NO_VERSION, Version
+from .names import PLACE
+from .releases import standing
+from .state import Desired, Observed
 
 AUTO = "auto"
 Nvidias = t.Callable[[], t.Optional[Repository]]
