@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What there is to say of a node's driver: its state for the diff, warnings, and facts of the node."""
+"""What there is to say of a driver: how the loaded one differs, its state for the diff, warnings, releases, facts."""
 
 from __future__ import annotations
 
