@@ -8,6 +8,7 @@ Where a fact is from, and as of when, is in docs/driver/repositories.md.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .. import distributions
@@ -84,8 +85,7 @@ class Preset(t.NamedTuple):
     signed_packages: bool = True
 
 
-Known = t.Callable[[System], Preset]
-Presets = t.Mapping[str, Known]
+Presets = t.Mapping[str, t.Callable[[System], Preset]]
 
 
 def _driver(system: System) -> Preset:
@@ -106,18 +106,14 @@ def cuda_folder(system: System) -> str:
     return SUSE.get((system.id, major), system.id + system.version.replace(".", ""))
 
 
-def _toolkit(channel: str) -> Known:
-    """Return what knows NVIDIA's repository of the container toolkit, one for all systems of a format."""
-
-    def known(system: System) -> Preset:
-        if system.machine not in BOTH:
-            raise _unknown(system, "x86_64 and aarch64")
-        debian, rpm = f"deb/{DEBIAN_MACHINES[system.machine]}", f"rpm/{system.machine}"
-        folder = f"{channel}/{rpm if system.family in RPM_FAMILIES else debian}"
-        # NVIDIA signs the lists, and not the packages.
-        return Preset(TOOLKIT, folder, "gpgkey", TOOLKIT_KEY, True, False)
-
-    return known
+def _toolkit(channel: str, system: System) -> Preset:
+    """Return NVIDIA's repository of the container toolkit, one for all systems of a format."""
+    if system.machine not in BOTH:
+        raise _unknown(system, "x86_64 and aarch64")
+    debian, rpm = f"deb/{DEBIAN_MACHINES[system.machine]}", f"rpm/{system.machine}"
+    folder = f"{channel}/{rpm if system.family in RPM_FAMILIES else debian}"
+    # NVIDIA signs the lists, and not the packages.
+    return Preset(TOOLKIT, folder, "gpgkey", TOOLKIT_KEY, True, False)
 
 
 def _unknown(system: System, known: str) -> InputError:
@@ -129,8 +125,8 @@ def _unknown(system: System, known: str) -> InputError:
 
 DRIVER_PRESETS: Presets = {"nvidia": _driver}
 TOOLKIT_PRESETS: Presets = {
-    "nvidia": _toolkit("stable"),
-    "nvidia-experimental": _toolkit("experimental"),
+    "nvidia": functools.partial(_toolkit, "stable"),
+    "nvidia-experimental": functools.partial(_toolkit, "experimental"),
 }
 
 
