@@ -26,10 +26,11 @@ def walk(title: str) -> list[tuple[str, list[str]]]:
 
 MIG = walk("A MIG layout, from the variable to NVML")
 DEVICE = walk("A device, from NVML to Allocate")
+DRIVER = walk("A driver's version, from the variable to apt")
 
 
 def test_a_walk_passes_what_is_there() -> None:
-    for path, functions in [*MIG, *DEVICE]:
+    for path, functions in [*MIG, *DEVICE, *DRIVER]:
         text = (ROOT / path).read_text()
         if path.endswith(".py"):
             tree = ast.walk(ast.parse(text))
@@ -38,7 +39,7 @@ def test_a_walk_passes_what_is_there() -> None:
             assert set(functions) <= defined, path
 
 
-@pytest.mark.parametrize(("steps", "most"), [(MIG, 12), (DEVICE, 9)])
+@pytest.mark.parametrize(("steps", "most"), [(MIG, 12), (DEVICE, 9), (DRIVER, 15)])
 def test_a_walk_is_short_and_comes_back_to_no_file(
     steps: list[tuple[str, list[str]]], most: int
 ) -> None:
