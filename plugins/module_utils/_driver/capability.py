@@ -32,7 +32,7 @@ from .kernel.modules import MODPROBE_FILE
 from .machine.gate import Gate, blockers
 from .machine.kernel import dkms, modules, signing_key, write_modprobe
 from .machine.loading import Loading
-from .machine.packages import Packages, Transaction
+from .machine.packages import Packages
 from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
 from .names import PLACE
@@ -75,17 +75,16 @@ class DriverCapability:
         manager = package_manager(family.name or "debian", host, timeout, "the driver", self.name)
         self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams = Runfile(node), ModuleStreams(node)
-        self._packages, self._loading = Packages(node), Loading(node)
-        self._transaction = Transaction(node, self._again)
+        self._packages, self._loading = Packages(node, self._again), Loading(node)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
-            "repair": self._transaction.repair,
-            "sources": self._transaction.enable,
-            "refresh": self._transaction.refresh,
+            "repair": self._packages.repair,
+            "sources": self._packages.enable,
+            "refresh": self._packages.refresh,
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
-            "adopt": self._transaction.adoption.adopt,
-            "install": self._transaction.install,
-            "hold": self._transaction.hold,
+            "adopt": self._packages.adoption.adopt,
+            "install": self._packages.install,
+            "hold": self._packages.hold,
             "runfile": self._runfile.install,
             "uninstall": self._uninstall,
             "modprobe": self._loading.configure,
@@ -100,7 +99,7 @@ class DriverCapability:
 
     def _again(self) -> t.Sequence[Step]:
         """Fetch the package lists, and plan by them."""
-        self._transaction.refresh({})
+        self._packages.refresh({})
         return self.plan(self.observe()).steps
 
     def observe(self) -> Observed:
@@ -117,7 +116,7 @@ class DriverCapability:
                 self._node.preview_lists() if self._check_mode else self._node.refresh()
             observed = self._packages.observe(observed, wanted)
             if not present and observed.record and not observed.unfinished:
-                observed = self._transaction.adoption.way_back(observed)
+                observed = self._packages.adoption.way_back(observed)
             if observed.family.module:
                 observed = self._streams.observe(observed, wanted)
             observed = self._loading.observe(observed)
@@ -272,7 +271,7 @@ class DriverCapability:
             if step.action == "hold" and step.params["hold"] and holds and not opened:
                 self._node.manager.check_hold()
             if step.action == "install" and not opened:
-                step, notes = self._transaction.asked(step, stream)
+                step, notes = self._packages.asked(step, stream)
                 warnings += notes
                 opened = bool(step.params.get("opens"))
             steps.append(step)
@@ -291,7 +290,7 @@ class DriverCapability:
     def _uninstall(self, params: Params) -> None:
         """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
         if params.get("fetch"):
-            self._transaction.fetch(params["fetch"])
+            self._packages.fetch(params["fetch"])
         self._runfile.uninstall(params)
 
     def _gpu_record(self, state: Observed, found: t.Sequence[Step]) -> t.List[Step]:
@@ -315,7 +314,7 @@ class DriverCapability:
         """Remove what was added, by whichever source."""
         self._loading.disable(params)
         stays = params["stays"]
-        self._transaction.remove(params["packages"], params["back"], sources=not stays)
+        self._packages.remove(params["packages"], params["back"], sources=not stays)
         added = self._node.added
         if added.record.stream and not stays:
             self._streams.forget()

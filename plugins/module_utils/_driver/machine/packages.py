@@ -37,7 +37,12 @@ ALONG = "its modules are built for a newer kernel than those that are there"
 
 
 class Packages(Part):
-    """The packages of the driver, by the names that the node's family has."""
+    """The packages of the driver; ``replan`` refreshes the lists, and observes and plans again."""
+
+    def __init__(self, node: Node, replan: t.Callable[[], t.Sequence[Step]]) -> None:
+        super().__init__(node)
+        self._replan = replan
+        self.adoption = Adoption(node)
 
     # --- observe ---
 
@@ -136,14 +141,7 @@ class Packages(Part):
         policies = manager.policies(candidates) if candidates else {}
         return offered._replace(policies=policies)
 
-
-class Transaction(Part):
-    """What is done to packages; ``replan`` refreshes the lists, and observes and plans again."""
-
-    def __init__(self, node: Node, replan: t.Callable[[], t.Sequence[Step]]) -> None:
-        super().__init__(node)
-        self._replan = replan
-        self.adoption = Adoption(node)
+    # --- apply ---
 
     def enable(self, params: Params) -> None:
         """Enable components of the node's own sources."""
