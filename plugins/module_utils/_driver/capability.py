@@ -79,7 +79,7 @@ class DriverCapability:
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._packages.repair,
             "sources": self._packages.enable,
-            "refresh": self._packages.refresh,
+            "refresh": lambda _params: node.refresh(),
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
             "adopt": self._packages.adoption.adopt,
@@ -99,7 +99,7 @@ class DriverCapability:
 
     def _again(self) -> t.Sequence[Step]:
         """Fetch the package lists, and plan by them."""
-        self._packages.refresh({})
+        self._node.refresh()
         return self.plan(self.observe()).steps
 
     def observe(self) -> Observed:

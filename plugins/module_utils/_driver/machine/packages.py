@@ -148,10 +148,6 @@ class Packages(Part):
         self._node.added.remember(sources=True)
         self._node.host.write(OWN_SOURCES, params["text"], mode=0o644)
 
-    def refresh(self, _params: Params) -> None:
-        """Fetch the package lists."""
-        self._node.refresh()
-
     def repair(self, _params: Params) -> None:
         """Finish what a transaction that was killed has left."""
         with building(self._node.host):
@@ -244,7 +240,11 @@ class Packages(Part):
         if others or lost:
             if lost:
                 raise would_remove(lost, self._node.advice)
-            raise _held_by_others(others)
+            raise NodeError(
+                f"the installation would change {', '.join(others)}, on hold; nothing was changed",
+                cause="the package manager sees no other way to the wanted versions",
+                hint="release the hold, or ask for another version",
+            )
         return simulation
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
@@ -330,15 +330,6 @@ class Packages(Part):
         if record.sources and sources:
             self._node.host.remove(OWN_SOURCES)
         manager.clean()
-
-
-def _held_by_others(names: t.Sequence[str]) -> NodeError:
-    """Return the error where what somebody else holds would change."""
-    return NodeError(
-        f"the installation would change {', '.join(names)}, on hold; nothing was changed",
-        cause="the package manager sees no other way to the wanted versions",
-        hint="release the hold, or ask for another version",
-    )
 
 
 def _without_advice(error: t.Optional[NodeError]) -> str:
