@@ -160,8 +160,9 @@ links: ## Link the library's files that the device plugin imports into it, file 
 options: setup ## Write what comes from the tables in options/: what modules check and document, the roles' variables and calls
 	$(BIN)/python -m tests.docs.options.written
 
-docs-tables: options ## Regenerate what docs have from the code: the tests of each attack, systemd 252's measure of units, the rooms, all variables
+docs-tables: options ## Regenerate what docs have from the code: the tests of each attack, systemd 252's measure of units, the rooms, the walks, all variables
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.rooms
+	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.walks.page
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.attacks
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.drifts
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.exposure
