@@ -198,7 +198,7 @@ def quantity(text: object, key: str) -> int:
     """Return a quantity's value, which is whole for all that we publish. InputError."""
     if not isinstance(text, str) or not QUANTITY.fullmatch(text):
         raise InputError.of(key, text, "a whole quantity such as 10000Mi or 30")
-    return int(parse_quantity(text, key))
+    return int(parse_quantity(text))
 
 
 def _parameters(request: str, config: Any, at: str) -> dict[str, int]:
