@@ -38,7 +38,6 @@ from ..tools.process import Process
 from ..tools.state import StateFile
 from ..tools.status import DRA_FOLDER
 from . import report
-from .calls import Calls
 from .enforcement.choice import Places
 from .enforcing import Enforcements
 from .health import HealthNews, health
@@ -51,7 +50,7 @@ from .prepare.forgotten import Forgotten
 from .prepare.mig import Instances
 from .prepare.plan import check_published
 from .publish import Publisher
-from .server import Driver
+from .server import Calls, Driver
 from .slice_api import SliceApi
 from .users import Users
 
