@@ -68,7 +68,8 @@ class MigCapability:
         back = params["state"] == "absent"
         given = (params["config"] or None, params["selected"], params["by_label"])
         self._declared = mig_boot.Declared(*given if not back else (None, ""))
-        label.check(self._declared, boot=params["boot"])
+        if self._declared.by_label:
+            label.check(self._declared, boot=params["boot"])
         self._chosen = ""
         self._back = before.Back(self._record()) if back else None
         self._selection: t.Union[Selection, before.Back] = self._back or self._declared.selection()
@@ -212,7 +213,7 @@ class MigCapability:
             warning = f"mig: the configuration is valid in form, whether it fits the GPUs is not known: {state.absent}"
             steps = (Step("partition", f"partition GPUs as {named} once NVML answers"), *at_boot)
             return Plan(steps, "", f"{named}\n", warnings=(warning,), later="NVML answers")
-        warnings = label.warnings(self._declared, self._chosen)
+        warnings = label.warnings(self._declared, self._chosen) if self._chosen else []
         warnings += [
             f"mig: left alone, since it does not answer: {error}" for error in state.broken
         ]

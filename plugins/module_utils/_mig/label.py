@@ -172,9 +172,7 @@ def refusal(declared: Declared, name: str) -> str:
 
 
 def warnings(declared: Declared, chosen: str) -> t.List[str]:
-    """Return what is said where the label's word counts, or would if it still could."""
-    if not chosen:
-        return []
+    """Return what is said where the label has chosen, and its word counts, or would if it still could."""
     default = declared.selection().label
     gone = refusal(declared, chosen)
     if gone:
@@ -187,9 +185,7 @@ def warnings(declared: Declared, chosen: str) -> t.List[str]:
 
 
 def check(declared: Declared, *, boot: bool) -> None:
-    """Check that a label can choose from what is declared. InputError."""
-    if not declared.by_label:
-        return
+    """Check that a label can choose from what is declared, as it is to. InputError."""
     if not names(declared.config):
         expected = "layouts by their names (mig_config), of which the label names one"
         raise InputError.of("by_label", True, f"false, or {expected}")

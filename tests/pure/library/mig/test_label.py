@@ -154,7 +154,7 @@ def test_the_file_of_before_is_the_same_without_labels() -> None:
 
 
 def test_what_goes_against_the_users_own_word_is_told() -> None:
-    assert warnings(DECLARED, "") == warnings(DECLARED, "a") == []
+    assert warnings(DECLARED, "a") == []
     assert warnings(DECLARED, "b") == [
         "mig: the node's label nvidia.com/mig.config chose b, which counts and not a"
     ]
@@ -176,7 +176,6 @@ def test_what_labels_can_not_choose_from_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=words):
         check(declared, boot=boot)
-    check(declared._replace(by_label=False), boot=boot)
     check(DECLARED, boot=True)
 
 

@@ -75,7 +75,7 @@ def _mig(
         text = bounded.read(config).decode("utf-8", "replace")
         declared = mig_boot.load(text, str(config))
         name = bounded.peek(chosen).strip() if declared.by_label else ""
-        for warning in label.warnings(declared, name):
+        for warning in label.warnings(declared, name) if name else ():
             logs.warning(warning)
         selection = declared.selection(name)
         outcome.selected = selection.label
