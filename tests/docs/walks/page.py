@@ -50,8 +50,7 @@ def tables(found: Mapping[str, tuple[str, Walk]]) -> str:
             for number, (file, (_call, function, how)) in enumerate(stops, 1)
         ]
         count = f"{len(walk.stops)} files, {len(walk.functions)} functions"
-        more = f"{len(walk.running)} files run meanwhile, these among them."
-        parts.append("\n".join([f"## {title}: {count}\n", f"{value} {more}\n", HEAD, *rows]))
+        parts.append("\n".join([f"## {title}: {count}\n", f"{value}\n", HEAD, *rows]))
     return "\n\n".join(parts)
 
 

@@ -47,7 +47,7 @@ from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.fakes.library.fakes import GPU, OS_RELEASE, FakeHost
 from tests.fakes.library.in_process import said_by
 from tests.support.paths import FAKES
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, eventually
 
 RECORDED, VERSION = "550.163.01", "550.163.77"  # no table of releases has the other one
 PROFILE, PROGRAM = "3g.40gb", "/opt/gpu-node/bin/gpu-plugin"
@@ -227,6 +227,7 @@ def _claim(folder: Path, tracer: Tracer) -> None:
         }
         serving = service.Service(paths, _source(folder, DRA))
         serving.begin()
+        eventually(lambda: len(api.slices))  # by then it has read how it gets to the API
         with tracer.following():
             kind = dra_pb2.NodePrepareResourcesResponse
             answer = _answered(paths.socket, dra_rpc.PREPARE, request, kind)
