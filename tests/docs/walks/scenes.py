@@ -32,7 +32,7 @@ from gpu_plugin._shared._base.dra.names import DRIVER, pool_name
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.config.sources import Source
 from gpu_plugin.dra import service
-from gpu_plugin.gpus import asking
+from gpu_plugin.driver import asking
 from gpu_plugin.proto.dra_v1 import api_pb2 as dra_pb2
 from gpu_plugin.proto.dra_v1 import rpc as dra_rpc
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
