@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from gpu_plugin._shared._base.dra.checkpoint import Device, Held
+from gpu_plugin._shared._base.dra.checkpoint import Device, PreparedClaim
 from gpu_plugin._shared._base.dra.names import pool_name
 from gpu_plugin._shared._base.text.shown import cut
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
@@ -23,7 +23,7 @@ from tests.support.paths import REPOSITORY
 SHOWN = "plugins/module_utils/_base/text/shown.py"
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 DEVICES = (Device("r", "p", "gpu-0", "GPU-0", 0),)
-HELD = Held(UID, "default", "c", "prepared", DEVICES, (), "none")
+HELD = PreparedClaim(UID, "default", "c", "prepared", DEVICES, (), "none")
 
 
 def walk(do: Callable[[], object], mark: str = "5150") -> Walk:
