@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import calendar
 import datetime
-import difflib
 import re
 import typing as t
 
 from ..._base.errors import InputError
+from ..._base.table import ORIGIN, check_keys, chosen, day, mapping
 from ..branches import Version
 from .known import TABLE
 
@@ -22,9 +22,6 @@ KINDS = ("lts", "production", "new feature")
 FORM = (
     "true for the collection's own, false for none, or a table with as_of, branches and bulletins"
 )
-WORDS: t.Mapping[str, bool] = {"true": True, "false": False}
-# Who replaces the table says by these where its rows are from; nothing here reads them.
-ORIGIN = ("source", "read")
 
 
 class Branch(t.NamedTuple):
@@ -55,20 +52,17 @@ class Table(t.NamedTuple):
 
 def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:
     """Return the table, None where there is to be none; InputError names the key that cannot be meant."""
-    values = WORDS.get(values.lower(), values) if isinstance(values, str) else values
-    if values is None or values is True:
-        values = TABLE
-    if values is False or values == {}:
+    found = chosen(key, values, TABLE, FORM)
+    if found is None:
         return None
-    found = _mapping(key, values, FORM)
-    _check_keys(key, found, ("as_of", "branches", "bulletins"), ("as_of",))
-    branches = _mapping(f"{key}.branches", found.get("branches", {}), "branches by their numbers")
+    check_keys(key, found, ("as_of", "branches", "bulletins"), ("as_of",))
+    branches = mapping(f"{key}.branches", found.get("branches", {}), "branches by their numbers")
     bulletins = found.get("bulletins", [])
     if not isinstance(bulletins, (list, tuple)):
         raise InputError.of(f"{key}.bulletins", bulletins, "a list of bulletins")
     rows = [_bulletin(f"{key}.bulletins[{n}]", one) for n, one in enumerate(bulletins)]
     return Table(
-        _day(f"{key}.as_of", found["as_of"]),
+        day(f"{key}.as_of", found["as_of"]),
         {
             _branch_name(f"{key}.branches", name): _branch(f"{key}.branches.{name}", one)
             for name, one in branches.items()
@@ -78,8 +72,8 @@ def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:
 
 
 def _branch(key: str, value: t.Any) -> Branch:
-    row = _mapping(key, value, "kind, first_release, end_of_support")
-    _check_keys(key, row, ("kind", "first_release", "end_of_support", "ended", *ORIGIN))
+    row = mapping(key, value, "kind, first_release, end_of_support")
+    check_keys(key, row, ("kind", "first_release", "end_of_support", "ended", *ORIGIN))
     kind, ended = row.get("kind", ""), row.get("ended", False)
     if kind not in ("", *KINDS):
         raise InputError.of(f"{key}.kind", kind, f"one of {', '.join(KINDS)}")
@@ -88,19 +82,19 @@ def _branch(key: str, value: t.Any) -> Branch:
     first, end = row.get("first_release"), row.get("end_of_support")
     return Branch(
         kind,
-        None if first is None else _day(f"{key}.first_release", first),
+        None if first is None else day(f"{key}.first_release", first),
         None if end is None else _end(f"{key}.end_of_support", end),
         ended,
     )
 
 
 def _bulletin(key: str, value: t.Any) -> Bulletin:
-    row = _mapping(key, value, "id, date, url and floors")
-    _check_keys(key, row, ("id", "date", "url", "floors", *ORIGIN), ("id", "date", "floors"))
-    floors = _mapping(f"{key}.floors", row["floors"], "versions by their branches")
+    row = mapping(key, value, "id, date, url and floors")
+    check_keys(key, row, ("id", "date", "url", "floors", *ORIGIN), ("id", "date", "floors"))
+    floors = mapping(f"{key}.floors", row["floors"], "versions by their branches")
     return Bulletin(
         _word(f"{key}.id", row["id"], "its number in quotes, such as '5861'"),
-        _day(f"{key}.date", row["date"]),
+        day(f"{key}.date", row["date"]),
         _word(f"{key}.url", row.get("url", ""), "its address"),
         {
             _branch_name(f"{key}.floors", name): _version(f"{key}.floors.{name}", str(name), one)
@@ -124,13 +118,6 @@ def _branch_name(key: str, name: t.Any) -> str:
     return str(name)
 
 
-def _day(key: str, value: t.Any) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(str(value))
-    except ValueError as error:
-        raise InputError.of(key, value, "a day, such as 2026-09-30") from error
-
-
 def _end(key: str, value: t.Any) -> datetime.date:
     """Return a day; of a month, its last."""
     month = MONTH.fullmatch(str(value))
@@ -147,23 +134,3 @@ def _word(key: str, value: t.Any, expected: str) -> str:
     if not isinstance(value, str):
         raise InputError.of(key, value, expected)
     return value
-
-
-def _mapping(key: str, value: t.Any, expected: str) -> t.Mapping[t.Any, t.Any]:
-    if not isinstance(value, dict):
-        raise InputError.of(key, value, expected)
-    return value
-
-
-def _check_keys(
-    key: str, row: t.Mapping[t.Any, t.Any], known: t.Sequence[str], needed: t.Sequence[str] = ()
-) -> None:
-    """Refuse what is not known, with the nearest that is, and what lacks."""
-    for name in row:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise InputError.of(f"{key}.{name}", row[name], f"one of {', '.join(known)}{meant}")
-    missing = [name for name in needed if name not in row]
-    if missing:
-        raise InputError.of(f"{key}.{missing[0]}", None, "a value, as it must be there")
