@@ -182,6 +182,39 @@ class Condition:
         return self.rows_failed is not None
 
 
+class Rows(t.NamedTuple):
+    """Memory rows that were replaced, by their errors, and whether any waits for a reset or could not be."""
+
+    correctable: int
+    uncorrectable: int
+    pending: bool
+    failed: bool
+
+
+class Fabric(t.NamedTuple):
+    """A GPU's NVLink fabric: NVML's numbers of its state, of the state's error, and of its health's mask."""
+
+    state: int
+    status: int = 0
+    health: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class FaultSigns:
+    """What a GPU and its driver tell of its faults; None is what is not supported.
+
+    ``recovery`` is NVML's number for what the driver asks for. ``sram_exceeded``: more errors in SRAM than NVIDIA
+    allows; ``repair_pending``: channels or TPCs are repaired at the next reset; ``unrepairable``: some memory never is.
+    """
+
+    recovery: t.Optional[int] = None
+    rows: t.Optional[Rows] = None
+    sram_exceeded: t.Optional[bool] = None
+    repair_pending: t.Optional[bool] = None
+    unrepairable: t.Optional[bool] = None
+    fabric: t.Optional[Fabric] = None
+
+
 class Links(t.NamedTuple):
     """A GPU's NVLinks that are up: to switches, and to other GPUs by their PCI address."""
 

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The table of XIDs: the collection's own, or the user's in its place."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import typing as t
+
+from ..._base.errors import InputError
+from ..._base.table import ORIGIN, check_keys, chosen, day, mapping
+from ..actions import NAMES, Action
+from .known import TABLE
+
+NUMBER = re.compile(r"\d{1,5}", re.ASCII)
+FORM = "true for the collection's own, false for none, or a table with as_of and xids"
+
+
+class Row(t.NamedTuple):
+    """What an XID asks for; ``driver``: a driver with a recovery action knows better.
+
+    From ``times`` of it on, 0 for never, it asks for what is in ``then``, where that is stronger.
+    """
+
+    action: Action
+    meaning: str = ""
+    driver: bool = False
+    times: int = 0
+    then: Action = Action.NONE
+
+
+class Table(t.NamedTuple):
+    """What was known on a day, by the XIDs' numbers."""
+
+    as_of: t.Optional[datetime.date]
+    xids: t.Mapping[int, Row]
+
+
+def parse(values: t.Any = True, key: str = "xids") -> Table:
+    """Return the table, an empty one where there is to be none; InputError names the key that cannot be meant."""
+    found = chosen(key, values, TABLE, FORM)
+    if found is None:
+        return Table(None, {})
+    check_keys(key, found, ("as_of", "xids"), ("as_of", "xids"))
+    rows = mapping(f"{key}.xids", found["xids"], "XIDs by their numbers")
+    return Table(
+        day(f"{key}.as_of", found["as_of"]),
+        {
+            _number(f"{key}.xids", name): _row(f"{key}.xids.{name}", one)
+            for name, one in rows.items()
+        },
+    )
+
+
+def _number(key: str, name: t.Any) -> int:
+    if not NUMBER.fullmatch(str(name)):
+        raise InputError.of(key, name, "the number of an XID, such as 79")
+    return int(name)
+
+
+def _row(key: str, value: t.Any) -> Row:
+    row = mapping(key, value, "action, meaning, driver, times, then")
+    check_keys(key, row, (*Row._fields, *ORIGIN), ("action",))
+    meaning, driver, times = row.get("meaning", ""), row.get("driver", False), row.get("times", 0)
+    if not isinstance(meaning, str):
+        raise InputError.of(f"{key}.meaning", meaning, "a few words")
+    if not isinstance(driver, bool):
+        raise InputError.of(f"{key}.driver", driver, "true or false")
+    if isinstance(times, bool) or not isinstance(times, int) or times < 0:
+        raise InputError.of(f"{key}.times", times, "how often, or 0 for never")
+    then = _action(f"{key}.then", row.get("then", "none"))
+    return Row(_action(f"{key}.action", row["action"]), meaning, driver, times, then)
+
+
+def _action(key: str, value: t.Any) -> Action:
+    found = NAMES.get(value) if isinstance(value, str) else None
+    if found is None:
+        raise InputError.of(key, value, f"one of {', '.join(NAMES)}")
+    return found
