@@ -121,18 +121,18 @@ def _fabric(fabric: Fabric, manager: t.Optional[bool]) -> t.Iterator[Reason]:
 
 def _xid(xid: Xid, row: t.Optional[Row], driver_tells: bool) -> Reason:
     meaning = f" ({row.meaning})" if row and row.meaning else ""
-    times = f", {xid.count} times" if xid.count > 1 else ""
+    times = f", {xid.times} times" if xid.times > 1 else ""
     text = f"XID {xid.number}{meaning}{times}"
     if driver_tells and (row is None or row.driver):
         return Reason(Action.NONE, f"{text}, of which the driver's recovery action says what to do")
     if row is None:
         return Reason(Action.ASK, f"{text}, which the list does not have")
-    repeated = 0 < row.times <= xid.count
+    repeated = 0 < row.times <= xid.times
     return Reason(max(row.action, row.then if repeated else Action.NONE), text)
 
 
 def _sxid(sxid: SXid) -> Reason:
-    times = f", {sxid.count} times" if sxid.count > 1 else ""
+    times = f", {sxid.times} times" if sxid.times > 1 else ""
     text = f"SXID {sxid.number} of an NVSwitch{times}"
     if not sxid.fatal:
         return Reason(Action.NONE, f"{text}, not fatal")

@@ -27,7 +27,7 @@ class Xid(t.NamedTuple):
 
     number: int
     at: float = 0.0
-    count: int = 1
+    times: int = 1
 
 
 class SXid(t.NamedTuple):
@@ -37,7 +37,7 @@ class SXid(t.NamedTuple):
     fatal: bool
     trunk: t.Optional[bool] = None
     at: float = 0.0
-    count: int = 1
+    times: int = 1
 
 
 NOTHING_TOLD = FaultSigns()

@@ -93,10 +93,14 @@ VERSIONED = {
     "nvmlGpuInstanceGetComputeInstanceProfileInfoV": 2 << 24 | 136,
     "nvmlDeviceGetGpuFabricInfoV": 2 << 24 | 40,
     "nvmlDeviceGetTemperatureV": 1 << 24 | 12,
+    "nvmlDeviceGetSramEccErrorStatus": 1 << 24 | 104,
 }
 # Where nothing that is documented fits, or the header and what clients show differ.
 DIFFERS: dict[str, set[int]] = {
     "nvmlDeviceGetTemperatureV": {codes.FUNCTION_NOT_FOUND},  # of 570 and newer
+    "nvmlDeviceGetRemappedRows_v2": {codes.FUNCTION_NOT_FOUND},  # of 580 and newer
+    "nvmlDeviceGetRepairStatus": {codes.FUNCTION_NOT_FOUND},
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1": {codes.FUNCTION_NOT_FOUND},  # of 590 and newer
     "nvmlDeviceGetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},  # of 615 and newer
     "nvmlDeviceSetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},
     "nvmlDeviceGetBoardPartNumber": {

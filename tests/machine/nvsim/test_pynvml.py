@@ -26,6 +26,12 @@ SIZES = {
     "c_nvmlComputeInstanceInfo_t": 32,
     "c_nvmlDeviceAttributes": 40,
     "c_nvmlFieldValue_t": 40,
+    "c_nvmlEccSramErrorStatus_v1_t": 104,
+    "c_nvmlRepairStatus_t": 12,
+    "c_nvmlUnrepairableMemory_v1_t": 8,
+    "c_nvmlRemappedRowsInfo_v2_t": 24,
+    "c_nvmlGpuFabricInfo_v2_t": 36,
+    "c_nvmlGpuFabricInfo_v3_t": 40,
 }
 
 

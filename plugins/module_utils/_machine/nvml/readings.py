@@ -31,25 +31,25 @@ NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMAT
 @doing("reading the GPU's condition")
 def condition(handle: t.Any) -> Condition:
     """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
-    rows = _reported(pynvml.nvmlDeviceGetRemappedRows, handle)
-    persistence = _reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
+    rows = reported(pynvml.nvmlDeviceGetRemappedRows, handle)
+    persistence = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return Condition(
         rows_failed=None if rows is None else bool(rows[3]),
         rows_pending=None if rows is None else bool(rows[2]),
-        uncorrected=_reported(
+        uncorrected=reported(
             pynvml.nvmlDeviceGetTotalEccErrors,
             handle,
             pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
             pynvml.NVML_VOLATILE_ECC,
         ),
-        recovery=_reported(_recovery, handle),
-        energy=_reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+        recovery=reported(_recovery, handle),
+        energy=reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
         persistent=None if persistence is None else bool(persistence),
-        compute_mode=_reported(pynvml.nvmlDeviceGetComputeMode, handle),
+        compute_mode=reported(pynvml.nvmlDeviceGetComputeMode, handle),
     )
 
 
-def _reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
+def reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
     """Return an answer, None where the GPU or the driver has none."""
     try:
         return ask(*args)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .api.events import XID
+from .api.faults import RECOVERIES, can_ask
 from .engine import Engine, Event, Fault, Lie, Process
 from .kernel import ci_minor, gi_minor
 
@@ -190,6 +191,11 @@ def passthrough(engine: Engine, request: Request, _pid: int) -> None:
     engine.passthrough = request["on"] == "on"
 
 
+def vgpu(engine: Engine, request: Request, _pid: int) -> None:
+    """Make the machine a vGPU guest, or none again."""
+    engine.vgpu = request["on"] == "on"
+
+
 def cable(engine: Engine, request: Request, _pid: int) -> None:
     """Connect two GPUs by NVLinks; there are no switches then."""
     ends = [engine.find(request[end]).board.uuid for end in ("gpu", "other")]
@@ -223,8 +229,52 @@ def energy(engine: Engine, request: Request, _pid: int) -> None:
 
 
 def recovery(engine: Engine, request: Request, _pid: int) -> None:
-    """Let the driver ask for something to be done, or for nothing; drivers before 565 never do."""
-    engine.find(request["gpu"]).driver.recovery = request["action"]
+    """Let the driver ask for something to be done, or for nothing; from 565 on it tells of that by XID 154.
+
+    ValueError: the driver's branch does not have the action yet.
+    """
+    gpu, action, branch = engine.find(request["gpu"]), request["action"], engine.branch()
+    if not can_ask(branch, action):
+        raise ValueError(f"a driver of branch {branch} does not ask for {action}")
+    changed = action != gpu.driver.recovery
+    gpu.driver.recovery = action
+    engine.changed()
+    if changed and branch >= RECOVERIES[0]:
+        engine.post(Event(gpu.board.uuid, XID, 154))
+
+
+def rows(engine: Engine, request: Request, _pid: int) -> None:
+    """Let so many memory rows of a GPU have been replaced, for errors that could be corrected and that could not."""
+    engine.find(request["gpu"]).board.rows = (request["correctable"], request["uncorrectable"])
+    engine.changed()
+
+
+def sram(engine: Engine, request: Request, _pid: int) -> None:
+    """Count errors in a GPU's SRAM that could not be corrected, as many as NVIDIA allows or more."""
+    board = engine.find(request["gpu"]).board
+    board.sram_errors = request["errors"]
+    board.sram_exceeded = request.get("exceeded", "off") == "on"
+    engine.changed()
+
+
+def repair(engine: Engine, request: Request, _pid: int) -> None:
+    """Let channels or TPCs of a GPU wait for a reset that repairs them, or have memory that nothing repairs."""
+    gpu, what = engine.find(request["gpu"]), request["what"]
+    owner = gpu.board if what == "unrepairable" else gpu.driver
+    setattr(owner, {"channel": "channel_pending", "tpc": "tpc_pending"}.get(what, what), True)
+    engine.changed()
+
+
+def fabric_state(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a GPU's fabric be in a state, with NVML's error of it and the mask of its health."""
+    told = (request["state"], request.get("status") or 0, request.get("health") or 0)
+    engine.fabrics[engine.find(request["gpu"]).board.uuid] = told
+
+
+def die(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a GPU be lost for good: no reset brings it back, and no boot finds it."""
+    gpu = engine.find(request["gpu"])
+    gpu.board.dead = gpu.driver.lost = True
     engine.changed()
 
 
@@ -295,6 +345,12 @@ VERBS: dict[str, Verb] = {
     "ecc": ecc,
     "energy": energy,
     "recovery": recovery,
+    "rows": rows,
+    "sram": sram,
+    "repair": repair,
+    "fabric-state": fabric_state,
+    "die": die,
+    "vgpu": vgpu,
     "clear-faults": clear_faults,
     "render": show,
     "called": called,

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from . import handles
-from .codes import INVALID_ARGUMENT, NvError
+from .codes import IN_USE, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, NvError
 from .kernel import KernelGpu, KernelView, render
 from .state import Gpu, Store
 
@@ -81,6 +81,7 @@ class Engine:
         self.running = self.permits = 0  # calls that are carried out, and calls to let through
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
+        self.vgpu = False  # the machine is a vGPU guest
         self.limits: dict[tuple[str, int], tuple[int, int]] = {}  # by GPU and inode of a cgroup
         self.event_sets: dict[int, EventSet] = {}
         self.called: Counter[tuple[str, str | None]] = Counter()  # functions, by the GPU if of one
@@ -88,6 +89,7 @@ class Engine:
         self.waiting: Counter[tuple[str, str | None]] = Counter()  # functions that are slow, now
         self.cables: list[tuple[str, str]] = []  # the GPUs at both ends of each NVLink, both ways
         self.cliques: dict[str, tuple[str, int]] = {}  # cluster and clique of GPUs in a fabric
+        self.fabrics: dict[str, tuple[int, int, int]] = {}  # their state, its error, their health
 
     # --- lookups ---
 
@@ -132,7 +134,7 @@ class Engine:
         driver = self.store.driver
         by_uuid = {gpu.board.uuid: gpu for gpu in self.store.gpus()}
         gpus = []
-        for board in sorted(self.store.board, key=lambda one: one.pci):
+        for board in sorted(self.store.on_bus(), key=lambda one: one.pci):
             gpu = by_uuid.get(board.uuid)
             gis = gpu.driver.gis if gpu else []
             gpus.append(KernelGpu.of(board, [(gi.id, [ci.id for ci in gi.cis]) for gi in gis]))
@@ -141,14 +143,29 @@ class Engine:
         )
 
     def reset(self, gpu: Gpu) -> None:
-        """Reset a GPU: instances go, MIG mode that was pending comes into force."""
+        """Reset a GPU: instances go, MIG mode that was pending comes into force. One that died stays lost."""
         gpu.driver.gis.clear()
+        gpu.driver.compute_mode = 0
+        gpu.driver.channel_pending = gpu.driver.tpc_pending = False
         gpu.driver.mig_current = gpu.driver.mig_pending
-        gpu.driver.reset_required = gpu.driver.lost = gpu.driver.row_pending = False
+        gpu.driver.reset_required = gpu.driver.row_pending = False
+        gpu.driver.lost = gpu.board.dead
         gpu.driver.uncorrected = 0
         gpu.driver.began = time.time()
-        gpu.driver.recovery = None if gpu.driver.recovery is None else 0
+        gpu.driver.recovery = 0
         self.changed()
+
+    def refusal(self, gpu: Gpu) -> int:
+        """Return the code with which the driver refuses to reset a GPU for a client, SUCCESS where it does not."""
+        if self.passthrough or self.vgpu:
+            return NOT_SUPPORTED
+        # Persistence mode counts as a client, as NVSentinel met it.
+        return IN_USE if self.on(gpu) or gpu.driver.persistence else SUCCESS
+
+    def branch(self) -> int:
+        """Return the branch of the driver that is loaded, 0 for none."""
+        driver = self.store.driver
+        return int(driver.version.split(".")[0]) if driver else 0
 
     # --- events ---
 

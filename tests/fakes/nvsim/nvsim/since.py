@@ -20,6 +20,8 @@ BRANCHES = {
         "nvmlVgpuInstanceGetPlacementId nvmlVgpuTypeGetFbReservation nvmlVgpuTypeGetGspHeapSize"
     ),
     570: "nvmlDeviceGetHandleByUUIDV nvmlDeviceGetTemperatureV",
+    580: "nvmlDeviceGetRemappedRows_v2 nvmlDeviceGetRepairStatus",
+    590: "nvmlDeviceGetUnrepairableMemoryFlag_v1",
     615: "nvmlDeviceGetMemoryLimits_v1 nvmlDeviceSetMemoryLimits_v1",
 }
 SINCE = {name: branch for branch, names in BRANCHES.items() for name in names.split()}

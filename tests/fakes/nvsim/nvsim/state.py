@@ -52,6 +52,14 @@ class BoardGpu:
     numa: int
     mig_mode: int = 0
     row_failure: bool = False
+    rows: tuple[int, int] = (
+        0,
+        0,
+    )  # replaced for errors that could be corrected, and that could not
+    sram_errors: int = 0
+    sram_exceeded: bool = False
+    unrepairable: bool = False
+    dead: bool = False  # does not come back from a reset or a boot
 
 
 @dataclass
@@ -67,7 +75,9 @@ class DriverGpu:
     reset_required: bool = False
     uncorrected: int = 0
     row_pending: bool = False
-    recovery: int | None = None  # drivers before 565 do not tell
+    channel_pending: bool = False
+    tpc_pending: bool = False
+    recovery: int = 0  # what the driver asks for
     began: float = field(default_factory=time.time)  # when the driver initialised it
 
 
@@ -138,7 +148,8 @@ class Store:
         """Read what is there."""
         if self.board_path.exists():
             self.board = [
-                BoardGpu(**one) for one in json.loads(self.board_path.read_text())["gpus"]
+                BoardGpu(**{**one, "rows": tuple(one.get("rows", (0, 0)))})
+                for one in json.loads(self.board_path.read_text())["gpus"]
             ]
         if self.driver_path.exists():
             data = json.loads(self.driver_path.read_text())
@@ -156,7 +167,7 @@ class Store:
     def load_driver(self, version: str, flavour: str) -> None:
         """Load the driver: MIG mode comes from the InfoROM where the architecture keeps it there."""
         self.driver = Driver(version, flavour)
-        for one in self.board:
+        for one in self.on_bus():
             mode = one.mig_mode if product(one.product).mig_mode_in_inforom else 0
             self.driver.gpus[one.uuid] = DriverGpu(mig_current=mode, mig_pending=mode)
         self.save()
@@ -166,12 +177,17 @@ class Store:
         self.driver = None
         self.save()
 
+    def on_bus(self) -> list[BoardGpu]:
+        """Return the GPUs that are on the bus: one that died is there until a boot looks for it."""
+        known = self.driver.gpus if self.driver else {}
+        return [one for one in self.board if not one.dead or one.uuid in known]
+
     def gpus(self) -> list[Gpu]:
         """Return the GPUs in the order of their PCI addresses; the driver must be loaded."""
         driver = self.driver
         if driver is None:
             return []
-        boards = sorted(self.board, key=lambda one: one.pci)
+        boards = sorted(self.on_bus(), key=lambda one: one.pci)
         return [Gpu(index, one, driver.gpus[one.uuid]) for index, one in enumerate(boards)]
 
 

@@ -38,8 +38,10 @@ class Sim:
         built = list((PROJECT / "build").glob("libnvidia-ml.so.*"))
         if not built:
             raise RuntimeError("the shim is not built; run: make -C tests/fakes/nvsim shim")
-        for one in built:  # a checkout may be where not every user can read
-            shutil.copy2(one, library, follow_symlinks=False)
+        # A checkout may be where not every user can read, and the library's version is its name.
+        name = f"libnvidia-ml.so.{driver or VERSION}"
+        shutil.copy2(PROJECT / "build/libnvidia-ml.so.1", library / name)
+        (library / "libnvidia-ml.so.1").symlink_to(name)
         self.env = {
             **os.environ,
             "NVSIM_SOCKET": str(self.socket),

@@ -3,7 +3,7 @@
 //
 // The private table of functions that nvidia-smi asks the library for. Only the slots that it cannot
 // do without are served: the handle of a GPU by its index, how near two GPUs
-// are by their PCI addresses, and lists of processes.
+// are by their PCI addresses, lists of processes, and what it asks around a reset.
 #include <stddef.h>
 #include <string.h>
 
@@ -12,8 +12,16 @@
 #define SLOTS 511
 enum { NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 enum {
+  SLOT_PRIMARY = 20,
   SLOT_ANCESTOR_BY_PCI = 23,
+  SLOT_BEFORE_RESET = 32,
   SLOT_HANDLE_BY_INDEX = 81,
+  SLOT_RESET = 168,
+  SLOT_FABRIC_BEFORE_RESET = 169,
+  SLOT_GROUP = 182,
+  SLOT_GROUP_LACKS = 183,
+  SLOT_GROUP_FREE = 184,
+  SLOT_NEXT_TO_RESET = 197,
   SLOT_COMPUTE = 213,
   SLOT_GRAPHICS = 214,
   SLOT_MPS = 215
@@ -22,12 +30,25 @@ enum {
 static const unsigned char TABLE_ID[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                            0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 
+static int no(W pointer) {
+  memset((void *)pointer, 0, sizeof(unsigned));
+  return 0;
+}
+
 static int slot(int number, W a, W b, W c) {
   W words[6] = {a, b, c};
   switch (number) {
     case SLOT_HANDLE_BY_INDEX: return nvsim_call("nvmlDeviceGetHandleByIndex_v2", "", words);
     case SLOT_ANCESTOR_BY_PCI: return nvsim_call("nvsimCommonAncestorByPciBusId", "s0 s1", words);
     case 26: return 0;
+    case SLOT_PRIMARY: return no(b);
+    case SLOT_BEFORE_RESET: return no(c);
+    case SLOT_FABRIC_BEFORE_RESET: return no(a);
+    case SLOT_GROUP: return no(a);
+    case SLOT_GROUP_LACKS: return no(c);
+    case SLOT_GROUP_FREE: return 0;
+    case SLOT_NEXT_TO_RESET: return 0;
+    case SLOT_RESET: return nvsim_call("nvsimResetGpus", "a1:0:8", words);
     case SLOT_COMPUTE: return nvsim_call("nvsimComputeProcesses", "u1", words);
     case SLOT_GRAPHICS: return nvsim_call("nvmlDeviceGetGraphicsRunningProcesses_v3", "u1", words);
     case SLOT_MPS: return nvsim_call("nvmlDeviceGetMPSComputeRunningProcesses_v3", "u1", words);

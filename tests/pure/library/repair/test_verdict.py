@@ -160,13 +160,13 @@ def test_a_fault_that_a_reset_did_not_end_is_a_reboot_and_then_a_replacement() -
 
 
 def test_what_a_gpu_copes_with_too_often_is_a_fault() -> None:
-    assert not of(gpu(xids=(Xid(94, count=3),))).action.fences
-    assert of(gpu(xids=(Xid(94, count=4),))).action is Action.DRAIN_THEN_RESET
+    assert not of(gpu(xids=(Xid(94, times=3),))).action.fences
+    assert of(gpu(xids=(Xid(94, times=4),))).action is Action.DRAIN_THEN_RESET
 
 
 def test_a_users_list_never_makes_more_of_an_xid_count_for_less() -> None:
     own = {"as_of": "2026-10-01", "xids": {94: {"action": "reset", "times": 2, "then": "none"}}}
-    found = decide(HGX, [gpu(xids=(Xid(94, count=5),))], NOW, parse(own))
+    found = decide(HGX, [gpu(xids=(Xid(94, times=5),))], NOW, parse(own))
     assert found.gpus[0].action is Action.RESET
 
 
@@ -222,7 +222,7 @@ GPUS = st.builds(
     present=st.booleans(),
     answer=st.sampled_from(Answer),
     signs=st.builds(FaultSigns, st.none() | st.integers(-1, 9), ROWS, MAYBE, MAYBE, MAYBE, FABRICS),
-    xids=st.lists(st.builds(Xid, NUMBERS, count=st.integers(1, 5)), max_size=4).map(tuple),
+    xids=st.lists(st.builds(Xid, NUMBERS, times=st.integers(1, 5)), max_size=4).map(tuple),
     attempts=ATTEMPTS.map(tuple),
     peers=st.sampled_from([None, (), (B,)]),
 )
@@ -269,7 +269,7 @@ def worse(one: ObservedGpu) -> list[ObservedGpu]:
     rows = one.signs.rows or Rows(0, 0, False, False)
     more = [
         *(dataclasses.replace(one, xids=(*one.xids, Xid(number))) for number in (31, 48, 79, 4711)),
-        dataclasses.replace(one, xids=tuple(it._replace(count=it.count + 9) for it in one.xids)),
+        dataclasses.replace(one, xids=tuple(it._replace(times=it.times + 9) for it in one.xids)),
         dataclasses.replace(one, present=False),
         signs(rows=rows._replace(pending=True)),
         signs(rows=rows._replace(failed=True)),

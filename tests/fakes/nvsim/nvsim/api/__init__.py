@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from . import compute, device, events, limits, mig, modes, processes, system, topology
+from . import compute, device, events, faults, limits, mig, modes, processes, system, topology
 
 __all__ = [
     "compute",
     "device",
     "events",
+    "faults",
     "limits",
     "mig",
     "modes",

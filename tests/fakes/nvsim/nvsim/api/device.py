@@ -14,6 +14,7 @@ import pynvml
 from ..call import Call, api
 from ..codes import ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, NvError
 from ..state import Gpu
+from .faults import recovery_field
 from .topology import links_of
 
 MIB = 1 << 20
@@ -244,19 +245,6 @@ def ecc_counter(call: Call) -> None:
     call.put_number(4, 0, "Q")
 
 
-@api("nvmlDeviceGetRemappedRows")
-def remapped_rows(call: Call) -> None:
-    gpu = call.gpu()
-    if gpu.product.architecture < pynvml.NVML_DEVICE_ARCH_AMPERE:
-        raise NvError(NOT_SUPPORTED)  # those retire pages instead
-    if gpu.driver.mig_current:
-        raise NvError(NOT_SUPPORTED)
-    for at in (1, 2):
-        call.put_number(at, 0)
-    call.put_number(3, int(gpu.driver.row_pending))
-    call.put_number(4, int(gpu.board.row_failure))
-
-
 @api("nvmlDeviceGetAttributes", "nvmlDeviceGetAttributes_v2")
 def attributes(call: Call) -> None:
     if not call.is_mig():
@@ -297,9 +285,9 @@ def field_values(call: Call) -> None:
         if value.fieldId in (NVLINK_COUNT, NVLINKS_TO_SWITCHES):
             links = links_of(call, gpu, to_switches=value.fieldId == NVLINKS_TO_SWITCHES)
             value.nvmlReturn, value.value.uiVal = SUCCESS, links
-        asks = gpu.driver.recovery
-        if value.fieldId == pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION and asks is not None:
-            value.nvmlReturn, value.value.uiVal = SUCCESS, asks
+        asked = recovery_field(call, gpu, value.fieldId)
+        if asked is not None:
+            value.nvmlReturn, value.value.uiVal = SUCCESS, asked
         answers.append(bytes(value))
     call.put(2, b"".join(answers))
 
@@ -322,7 +310,7 @@ def gsp(call: Call) -> None:
 @api("nvmlDeviceGetVirtualizationMode")
 def virtualization(call: Call) -> None:
     call.gpu()
-    call.put_number(1, 0)
+    call.put_number(1, 2 if call.engine.vgpu else int(call.engine.passthrough))
 
 
 @api("nvmlDeviceGetTemperatureV")

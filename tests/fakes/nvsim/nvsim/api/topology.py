@@ -8,9 +8,7 @@ NVLinks end at switches, unless the scene's director has cabled GPUs with each o
 
 from __future__ import annotations
 
-import ctypes
 import struct
-import uuid
 
 import pynvml
 
@@ -26,6 +24,8 @@ SCOPES = 2  # of affinity: a node's, a socket's
 LARGEST_SET = 1 << 14  # words
 MOST_LINKS = 18  # NVML_NVLINK_MAX_LINKS of the branches up to 570
 REMOTE_GPU, REMOTE_SWITCH = 0, 2
+# nvmlNvlinkVersion_t by architecture: 2.0 of Volta, 3.0 of Ampere, 4.0 of Hopper, 5.0 of Blackwell.
+LINK_VERSIONS = {5: 2, 7: 4, 9: 6, 10: 7}
 
 
 def ancestor(one: Gpu, other: Gpu) -> int:
@@ -129,7 +129,7 @@ def link_state(call: Call) -> None:
 
 @api("nvmlDeviceGetNvLinkVersion")
 def link_version(call: Call) -> None:
-    call.put_number(2, max(1, link(call).product.architecture - 4))
+    call.put_number(2, LINK_VERSIONS.get(link(call).product.architecture, 1))
 
 
 @api("nvmlDeviceGetNvLinkCapability")
@@ -163,21 +163,4 @@ def link_remote(call: Call) -> None:
     address = f"00000000:{0xC0 + call.u32(1) % 4:02X}:00.0".encode()
     call.put_struct(
         2, pynvml.nvmlPciInfo_t(busId=address, bus=0xC0 + call.u32(1) % 4, pciDeviceId=0x22A310DE)
-    )
-
-
-@api("nvmlDeviceGetGpuFabricInfoV")
-def fabric_info(call: Call) -> None:
-    gpu = call.gpu(mig_too=False)
-    call.need(1)
-    if gpu.board.uuid not in call.engine.cliques:
-        raise NvError(NOT_SUPPORTED)
-    cluster, clique = call.engine.cliques[gpu.board.uuid]
-    call.put_versioned(
-        1,
-        pynvml.c_nvmlGpuFabricInfo_v2_t,
-        2,
-        clusterUuid=(ctypes.c_uint8 * 16)(*uuid.UUID(cluster).bytes),
-        cliqueId=clique,
-        state=pynvml.NVML_GPU_FABRIC_STATE_COMPLETED,
     )

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What GPUs tell of their faults, and of how they can be reset. To be used while NVML is open.
+
+Bindings and drivers that do not have a question yet tell nothing of it: the branches are those of NVML's change log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import typing as t
+
+from ..._base.gpu import NOT_SUPPORTED, Fabric, FaultSigns, Rows
+from .calls import INVALID_ARGUMENT, doing, or_none, pynvml
+from .readings import reported
+
+# Fields' numbers, which older bindings have no names for: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of 565 and later, and
+# NVML_FI_DEV_RESET_STATUS and _DRAIN_AND_RESET_STATUS of the branches before, from 550 on.
+RECOVERY, RESET, DRAIN_AND_RESET = 230, 226, 227
+ASKS_RESET, ASKS_DRAIN_AND_RESET = 1, 4  # nvmlDeviceGpuRecoveryAction_t
+# Generations of NVLink by nvmlNvlinkVersion_t: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0.
+GENERATIONS: t.Mapping[int, int] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
+
+
+@doing("reading the signs of a GPU's faults")
+def fault_signs(handle: t.Any) -> FaultSigns:
+    """Return what the GPU with this handle tells of its faults. NvmlError: it is lost or wants a reset."""
+    rows = _asked(
+        "nvmlDeviceGetRemappedRows", handle
+    )  # not supported while there are MIG instances
+    sram = _filled("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
+    repair = _asked("nvmlDeviceGetRepairStatus", handle)
+    unrepairable = _asked("nvmlDeviceGetUnrepairableMemoryFlag_v1", handle)
+    fabric = _filled("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t", handle)
+    return FaultSigns(
+        recovery=reported(_recovery, handle),
+        rows=None if rows is None else Rows(rows[0], rows[1], bool(rows[2]), bool(rows[3])),
+        sram_exceeded=None if sram is None else bool(sram.bThresholdExceeded),
+        repair_pending=None if repair is None else any(repair),
+        unrepairable=None if unrepairable is None else bool(unrepairable),
+        fabric=None if fabric is None else Fabric(fabric.state, fabric.status, fabric.healthMask),
+    )
+
+
+@doing("reading a GPU's virtualization mode")
+def virtualization(handle: t.Any) -> t.Optional[int]:
+    """Return NVML's number of the mode: 0 none, 1 passthrough, 2 a vGPU guest, 3 and 4 a host; None where not told."""
+    found = _asked("nvmlDeviceGetVirtualizationMode", handle)
+    return None if found is None else int(found)
+
+
+@doing("reading a GPU's generation of NVLink")
+def nvlink(handle: t.Any) -> t.Optional[int]:
+    """Return the generation of a GPU's first NVLink, 0 where it has none, None where it is not known."""
+    found = or_none((NOT_SUPPORTED, INVALID_ARGUMENT), pynvml.nvmlDeviceGetNvLinkVersion, handle, 0)
+    return 0 if found is None else GENERATIONS.get(int(found))
+
+
+def _asked(name: str, *args: t.Any) -> t.Any:
+    """Return an answer, None where the GPU, the driver or the bindings have none."""
+    ask = getattr(pynvml, name, None)
+    return None if ask is None else reported(ask, *args)
+
+
+def _filled(name: str, kind: str, handle: t.Any) -> t.Any:
+    """Return a struct that the driver fills, None where it or the bindings have none."""
+    make = getattr(pynvml, kind, None)
+    if make is None:
+        return None
+    struct = make()
+    return None if _asked(name, handle, ctypes.byref(struct)) is None else struct
+
+
+def _recovery(handle: t.Any) -> t.Optional[int]:
+    """Return what the driver asks for; before 565, which can say little, None where that is nothing."""
+    fields = pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY, RESET, DRAIN_AND_RESET])
+    asked, reset, drain = (None if one.nvmlReturn else int(one.value.uiVal) for one in fields)
+    if asked is not None:
+        return asked
+    if reset:
+        return ASKS_RESET
+    return ASKS_DRAIN_AND_RESET if drain else None
