@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from .._shared._base.gpu import GPU_IS_LOST
 from ..model.inventory import Faults, GpuView, Inventory, Kind, Place, Problem
 from ..model.xids import (
     CONTAINED,
     NOT_CORRECTED,
+    OFF_THE_BUS,
     RECOVERIES,
     ROW_NOT_REPLACED,
     WHOLE,
@@ -40,6 +42,7 @@ UNSEEN_RESET: Final = (
     " since nothing shows a reset here"
 )
 REMADE: Final = "; or its MIG instance destroyed and made again"
+REBOOT: Final = "a reboot of the node, or another GPU in its place: no reset brings it back"
 GONE: Final = (
     "that the driver has the GPU again; of one that was taken out for good"
     " `gpu-plugin health clear {}` forgets this"
@@ -156,6 +159,8 @@ class Health:
         if fault.quiet_since is not None:
             text = f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
             return text, True
+        if fault.xid == OFF_THE_BUS:
+            return REBOOT, uuid not in self._away
         counted = fault.xid in OF_MEMORY and self._errors.get(uuid)
         shows = uuid in self._away or self._resets.shows(uuid) or counted
         text = RESET if shows else UNSEEN_RESET.format(uuid)
@@ -205,7 +210,8 @@ class Health:
             what = Action.FATAL
         if before is not None and not fresh and before.action is Action.FATAL:
             what = Action.FATAL
-            reason, xid = before.reason, before.xid
+            if xid != OFF_THE_BUS or before.xid == OFF_THE_BUS:  # else it is graver than what was
+                reason, xid = before.reason, before.xid
         quiet_since = now if what is Action.DEGRADE else None
         since = int(self._wall()) if before is None or fresh else before.since
         self._faults[place] = _Fault(reason, what, strikes, quiet_since, since=since, xid=xid)
@@ -217,11 +223,12 @@ class Health:
         if view.problem and view.problem.kind is Kind.LOST:
             if uuid not in self._away:
                 self._away.add(uuid)
-                self._note((uuid, None, None), view.problem.reason, Action.FATAL)
+                xid = OFF_THE_BUS if view.problem.code == GPU_IS_LOST else 0
+                self._note((uuid, None, None), view.problem.reason, Action.FATAL, xid)
             return
         if view.problem:
             return
-        if uuid in self._away:  # only a reset brings a lost GPU back
+        if uuid in self._away:  # it was reset, or found again by a boot
             self._away.discard(uuid)
             self._was_reset(uuid, "it is back on the bus")
         if shown_by := self._resets.reset(view):

@@ -13,7 +13,7 @@ from ..model.inventory import GpuView, Inventory, Kind, Place
 
 BY_ITSELF: Final = "it passes by itself"
 WAYS_BACK: Final = {
-    Kind.LOST: "a reset of the GPU or another load of the driver",
+    Kind.LOST: "a reboot of the node, or a reset of the GPU where NVML says that it needs one",
     Kind.HUNG: f"{BY_ITSELF} as soon as NVML answers for it again",
     Kind.UNREADABLE: f"{BY_ITSELF} as soon as the GPU can be read again",
 }

@@ -23,6 +23,7 @@ class Action(enum.Enum):
 # with 172), and for older GPUs https://docs.nvidia.com/deploy/xid-errors/archive/index.html.
 NOT_CORRECTED: Final = 48
 ROW_NOT_REPLACED: Final = 64
+OFF_THE_BUS: Final = 79
 CONTAINED: Final = 94
 # The bucket is RESTART_APP, or the application is named as the cause: the GPU itself is fine. A tenant
 # can bring these about at will, so they must not take a GPU from others. 45 is what is left of an
@@ -65,7 +66,7 @@ WHOLE: Final = {
     62: "its microcontroller halted",
     ROW_NOT_REPLACED: "a memory row could not be replaced",
     74: "an NVLink failed",
-    79: "it has fallen off the bus",
+    OFF_THE_BUS: "it has fallen off the bus",
     95: "a memory error that was not contained",
     110: "a security fault",
     119: "its system processor does not answer",
