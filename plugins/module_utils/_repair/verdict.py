@@ -33,7 +33,7 @@ def decide(
     node's action is of what concerns more than one GPU.
     """
     table = parse() if table is None else table
-    gpus_found = [_gpu(node, one, now - window, table) for one in gpus]
+    gpus_found = [_gpu(node, one, table, (now, window)) for one in gpus]
     wide = [
         Reason(reason.action, f"GPU {verdict.uuid}: {reason.text}")
         for verdict, spent in gpus_found
@@ -45,7 +45,7 @@ def decide(
 
 
 def _gpu(
-    node: ObservedNode, gpu: ObservedGpu, since: float, table: Table
+    node: ObservedNode, gpu: ObservedGpu, table: Table, times: t.Tuple[float, float]
 ) -> t.Tuple[GpuVerdict, bool]:
     """Return the verdict on a GPU, and whether all was tried already that could bring it back."""
     reasons = findings.of_gpu(gpu, node.fabric_manager, table)
@@ -54,11 +54,14 @@ def _gpu(
         rule = rules.rule(node, gpu)
         reasons.append(Reason(rule.action, rule.text))
         together = (gpu.peers or ()) if rule.action is Action.RESET_ALL else ()
-    tried = [one for one in gpu.attempts if one.at > since and _repairs(one.action)]
+    now, window = times
+    tried = [one for one in gpu.attempts if one.at > now - window and _repairs(one.action)]
     repairs = any(_repairs(one.action) for one in reasons)
     if tried and repairs:
         action = LADDER[min(len(tried), len(LADDER)) - 1]
-        text = f"{len(tried)} repair{'s' * (len(tried) > 1)} within the window did not help"
+        text = (
+            f"resets or reboots in the last {window / 3600:g} hours that did not help: {len(tried)}"
+        )
         reasons.append(Reason(action, text))
     ordered = _ordered(reasons)
     spent = repairs and len(tried) >= len(LADDER)

@@ -151,7 +151,9 @@ def test_xid_79_is_never_answered_by_a_reset() -> None:
 def test_a_fault_that_a_reset_did_not_end_is_a_reboot_and_then_a_replacement() -> None:
     reset = (Action.RESET,)
     assert of(gpu(48)).action is Action.RESET
-    assert of(gpu(48, attempts=tried(*reset))).action is Action.REBOOT
+    again = of(gpu(48, attempts=tried(*reset)))
+    assert again.action is Action.REBOOT
+    assert again.reasons[0].text == ("resets or reboots in the last 24 hours that did not help: 1")
     assert of(gpu(48, attempts=tried(*reset, Action.REBOOT))).action is Action.REPLACE
     assert of(gpu(48, attempts=tried(*reset, *reset))).action is Action.REPLACE
     assert of(gpu(48, attempts=tried(*reset, *reset, ago=WINDOW))).action is Action.RESET
