@@ -9,7 +9,7 @@ import typing as t
 
 from .._base.gpu import Fabric, FaultSigns
 from .actions import Action
-from .state import Answer, ObservedGpu, Reason, SXid, Xid
+from .state import Answer, ObservedGpu, ObservedNode, Reason, SXid, Xid
 from .xids.table import Row, Table
 
 # nvmlDeviceGpuRecoveryAction_t; 0 to 3 from branch 565 on, 4 from 570, 5 from 595, 6 and 7 from 615.
@@ -55,13 +55,13 @@ CONFIGURATIONS: t.Mapping[int, str] = {
 }
 
 
-def of_gpu(gpu: ObservedGpu, fabric_manager: t.Optional[bool], table: Table) -> t.List[Reason]:
+def of_gpu(gpu: ObservedGpu, node: ObservedNode, table: Table) -> t.List[Reason]:
     """Return what was found of a GPU, each with the least that it asks for."""
     found = [*_presence(gpu), *_recovery(gpu.signs.recovery), *_memory(gpu.signs)]
     if gpu.signs.fabric is not None:
-        found += _fabric(gpu.signs.fabric, fabric_manager)
-    driver_tells = gpu.signs.recovery in RECOVERIES
-    return found + [_xid(one, table.xids.get(one.number), driver_tells) for one in gpu.xids]
+        found += _fabric(gpu.signs.fabric, node.fabric_manager)
+    branch = node.branch if gpu.signs.recovery in RECOVERIES else None
+    return found + [_xid(one, table.xids.get(one.number), branch) for one in gpu.xids]
 
 
 def of_switches(sxids: t.Iterable[SXid]) -> t.List[Reason]:
@@ -119,16 +119,20 @@ def _fabric(fabric: Fabric, manager: t.Optional[bool]) -> t.Iterator[Reason]:
         yield Reason(Action.ASK, f"its fabric: {text}")
 
 
-def _xid(xid: Xid, row: t.Optional[Row], driver_tells: bool) -> Reason:
+def _xid(xid: Xid, row: t.Optional[Row], branch: t.Optional[int]) -> Reason:
+    """Return what an XID asks for; ``branch`` is that of a driver that says by itself what it wants."""
     meaning = f" ({row.meaning})" if row and row.meaning else ""
     times = f", {xid.times} times" if xid.times > 1 else ""
     text = f"XID {xid.number}{meaning}{times}"
-    if driver_tells and (row is None or row.driver):
-        return Reason(Action.NONE, f"{text}, of which the driver's recovery action says what to do")
+    covered = f"{text}, of which the driver's recovery action says what to do"
     if row is None:
-        return Reason(Action.ASK, f"{text}, which the list does not have")
+        unlisted = Reason(Action.ASK, f"{text}, which the list does not have")
+        return unlisted if branch is None else Reason(Action.NONE, covered)
     repeated = 0 < row.times <= xid.times
-    return Reason(max(row.action, row.then if repeated else Action.NONE), text)
+    action = max(row.action, row.then if repeated else Action.NONE)
+    if action.fences and branch is not None and 0 < row.driver <= branch:
+        return Reason(min(row.action, Action.RESTART_APPLICATION), covered)
+    return Reason(action, text)
 
 
 def _sxid(sxid: SXid) -> Reason:

@@ -78,11 +78,12 @@ class Virtual(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class ObservedNode:
-    """A node. ``nvlink`` is the generation of its NVLinks, 0 for none.
+    """A node. ``branch`` is the driver's, and ``nvlink`` the generation of NVLink; 0 is none.
 
     ``fabric_manager`` tells whether it runs, ``fabric_restarted`` whether it was started after the GPUs' last reset.
     """
 
+    branch: int = 0
     virtual: t.Optional[Virtual] = None
     nvswitch: t.Optional[bool] = None
     nvlink: t.Optional[int] = None

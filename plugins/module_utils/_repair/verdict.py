@@ -48,7 +48,7 @@ def _gpu(
     node: ObservedNode, gpu: ObservedGpu, table: Table, times: t.Tuple[float, float]
 ) -> t.Tuple[GpuVerdict, bool]:
     """Return the verdict on a GPU, and whether all was tried already that could bring it back."""
-    reasons = findings.of_gpu(gpu, node.fabric_manager, table)
+    reasons = findings.of_gpu(gpu, node, table)
     together: t.Tuple[str, ...] = ()
     if any(one.action.resets for one in reasons):
         rule = rules.rule(node, gpu)

@@ -19,14 +19,14 @@ FORM = "true for the collection's own, false for none, or a table with as_of and
 
 
 class Row(t.NamedTuple):
-    """What an XID asks for; ``driver``: a driver with a recovery action knows better.
+    """What an XID asks for; from the branch ``driver`` on, 0 for none, the driver's recovery action covers it.
 
     From ``times`` of it on, 0 for never, it asks for what is in ``then``, where that is stronger.
     """
 
     action: Action
     meaning: str = ""
-    driver: bool = False
+    driver: int = 0
     times: int = 0
     then: Action = Action.NONE
 
@@ -63,15 +63,19 @@ def _number(key: str, name: t.Any) -> int:
 def _row(key: str, value: t.Any) -> Row:
     row = mapping(key, value, "action, meaning, driver, times, then")
     check_keys(key, row, (*Row._fields, *ORIGIN), ("action",))
-    meaning, driver, times = row.get("meaning", ""), row.get("driver", False), row.get("times", 0)
+    meaning = row.get("meaning", "")
     if not isinstance(meaning, str):
         raise InputError.of(f"{key}.meaning", meaning, "a few words")
-    if not isinstance(driver, bool):
-        raise InputError.of(f"{key}.driver", driver, "true or false")
-    if isinstance(times, bool) or not isinstance(times, int) or times < 0:
-        raise InputError.of(f"{key}.times", times, "how often, or 0 for never")
+    driver = _count(f"{key}.driver", row.get("driver", 0), "a branch, such as 565, or 0 for none")
+    times = _count(f"{key}.times", row.get("times", 0), "how often, or 0 for never")
     then = _action(f"{key}.then", row.get("then", "none"))
     return Row(_action(f"{key}.action", row["action"]), meaning, driver, times, then)
+
+
+def _count(key: str, value: t.Any, expected: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError.of(key, value, expected)
+    return value
 
 
 def _action(key: str, value: t.Any) -> Action:

@@ -19,45 +19,49 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import de
 BARE = Virtual.NONE
 OTHERS = ("GPU-b", "GPU-c")
 MACHINES = {
-    "a vGPU guest": (ObservedNode(Virtual.VGPU, False), ("ada", ()), Action.ASK),
+    "a vGPU guest": (ObservedNode(580, Virtual.VGPU, False), ("ada", ()), Action.ASK),
     "a GPU passed through": (
-        ObservedNode(Virtual.PASSTHROUGH, True),
+        ObservedNode(580, Virtual.PASSTHROUGH, True),
         ("hopper", ()),
         Action.REBOOT,
     ),
-    "a machine that may be virtual": (ObservedNode(None, False), ("hopper", ()), Action.ASK),
-    "HGX H100": (ObservedNode(BARE, True, 4), ("hopper", None), Action.RESET),
+    "a machine that may be virtual": (ObservedNode(580, None, False), ("hopper", ()), Action.ASK),
+    "HGX H100": (ObservedNode(580, BARE, True, 4), ("hopper", None), Action.RESET),
     "HGX H100 without fabric manager": (
-        ObservedNode(BARE, True, 4, fabric_manager=False),
+        ObservedNode(580, BARE, True, 4, fabric_manager=False),
         ("hopper", None),
         Action.RESET,
     ),
     "HGX B200": (
-        ObservedNode(BARE, True, 5, fabric_manager=True),
+        ObservedNode(580, BARE, True, 5, fabric_manager=True),
         ("blackwell", None),
         Action.RESET,
     ),
-    "HGX A100": (ObservedNode(BARE, True, 3, fabric_manager=True), ("ampere", None), Action.RESET),
+    "HGX A100": (
+        ObservedNode(580, BARE, True, 3, fabric_manager=True),
+        ("ampere", None),
+        Action.RESET,
+    ),
     "HGX A100 without fabric manager": (
-        ObservedNode(BARE, True, 3, fabric_manager=False),
+        ObservedNode(580, BARE, True, 3, fabric_manager=False),
         ("ampere", None),
         Action.RESET_ALL,
     ),
     "HGX A100 of unknown fabric manager": (
-        ObservedNode(BARE, True, 3),
+        ObservedNode(580, BARE, True, 3),
         ("ampere", None),
         Action.ASK,
     ),
-    "DGX-2": (ObservedNode(BARE, True, 2), ("volta", None), Action.RESET_ALL),
-    "A100s with bridges": (ObservedNode(BARE, False, 3), ("ampere", OTHERS), Action.RESET),
-    "L40S": (ObservedNode(BARE, False, 0), ("ada", ()), Action.RESET),
-    "T4": (ObservedNode(BARE, False, 0), ("turing", ()), Action.RESET),
-    "V100s with NVLink": (ObservedNode(BARE, False, 2), ("volta", OTHERS), Action.RESET_ALL),
-    "V100s of unknown links": (ObservedNode(BARE, False, 2), ("volta", None), Action.ASK),
-    "switches that nobody looked for": (ObservedNode(BARE), ("hopper", ()), Action.ASK),
-    "an architecture to come": (ObservedNode(BARE, True, 6), ("rubin", ()), Action.ASK),
-    "an architecture that nobody read": (ObservedNode(BARE, False), ("", ()), Action.ASK),
-    "Ada behind switches": (ObservedNode(BARE, True), ("ada", ()), Action.ASK),
+    "DGX-2": (ObservedNode(580, BARE, True, 2), ("volta", None), Action.RESET_ALL),
+    "A100s with bridges": (ObservedNode(580, BARE, False, 3), ("ampere", OTHERS), Action.RESET),
+    "L40S": (ObservedNode(580, BARE, False, 0), ("ada", ()), Action.RESET),
+    "T4": (ObservedNode(580, BARE, False, 0), ("turing", ()), Action.RESET),
+    "V100s with NVLink": (ObservedNode(580, BARE, False, 2), ("volta", OTHERS), Action.RESET_ALL),
+    "V100s of unknown links": (ObservedNode(580, BARE, False, 2), ("volta", None), Action.ASK),
+    "switches that nobody looked for": (ObservedNode(580, BARE), ("hopper", ()), Action.ASK),
+    "an architecture to come": (ObservedNode(580, BARE, True, 6), ("rubin", ()), Action.ASK),
+    "an architecture that nobody read": (ObservedNode(580, BARE, False), ("", ()), Action.ASK),
+    "Ada behind switches": (ObservedNode(580, BARE, True), ("ada", ()), Action.ASK),
 }
 WANTS_RESET = FaultSigns(recovery=1)
 
@@ -98,5 +102,5 @@ def test_a_machine_that_no_rule_knows_is_refused_with_what_is_not_known(
 
 
 def test_who_needs_no_reset_is_asked_for_no_rule() -> None:
-    vgpu, gpu = ObservedNode(Virtual.VGPU, False), ObservedGpu("GPU-a", "ada")
+    vgpu, gpu = ObservedNode(580, Virtual.VGPU, False), ObservedGpu("GPU-a", "ada")
     assert decide(vgpu, [gpu], 0.0).gpus[0].action is Action.NONE

@@ -30,7 +30,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NOW = 1_800_000_000.0
-HGX = ObservedNode(Virtual.NONE, nvswitch=True, nvlink=4, fabric_manager=True)
+HGX = ObservedNode(580, Virtual.NONE, nvswitch=True, nvlink=4, fabric_manager=True)
 A, B = "GPU-a", "GPU-b"
 
 
@@ -136,9 +136,16 @@ def test_an_xid_that_nobody_knows_asks_a_person_unless_the_driver_knows() -> Non
     assert of(gpu(4711, recovery=8)).action is Action.ASK
 
 
-def test_what_the_driver_says_of_an_nvlink_goes_before_the_list() -> None:
-    assert of(gpu(149)).action is Action.RESET
-    assert of(gpu(149, recovery=0)).action is Action.NONE
+def test_what_the_driver_says_of_an_xid_that_it_covers_goes_before_the_list() -> None:
+    for number in (48, 74, 95, 144, 149, 155):
+        assert of(gpu(number)).action.fences
+        assert not of(gpu(number, recovery=0)).action.fences
+        assert of(gpu(number, recovery=4)).action is Action.DRAIN_THEN_RESET
+    for branch, action in ((565, Action.RESET), (570, Action.RESTART_APPLICATION)):
+        node = dataclasses.replace(HGX, branch=branch)
+        assert of(gpu(109, recovery=0), node).action is action
+    assert of(gpu(119, recovery=0)).action is Action.RESET  # no driver's recovery action covers it
+    assert of(gpu(xids=(Xid(94, times=9),), recovery=0)).action is Action.RESTART_APPLICATION
 
 
 def test_xid_79_is_never_answered_by_a_reset() -> None:
@@ -230,6 +237,7 @@ GPUS = st.builds(
 )
 NODES = st.builds(
     ObservedNode,
+    st.sampled_from([0, 550, 565, 580]),
     st.none() | st.sampled_from(Virtual),
     MAYBE,
     st.none() | st.integers(0, 6),

@@ -13,7 +13,11 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.findings import of_gpu
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import ObservedGpu, Xid
+from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
+    ObservedGpu,
+    ObservedNode,
+    Xid,
+)
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.known import TABLE
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import Row, parse
 from gpu_plugin.model.xids import COPED, IGNORED, WHOLE
@@ -73,7 +77,7 @@ def test_each_row_says_where_it_is_from_and_when_it_was_read() -> None:
         ({"xids": {"79": {"action": "resett"}}}, "expected one of none, restart_application"),
         ({"xids": {"79": {"action": "none", "mening": ""}}}, "did you mean meaning?"),
         ({"xids": {"79": {"action": "none", "times": -1}}}, "xids.xids.79.times: -1"),
-        ({"xids": {"79": {"action": "none", "driver": "yes"}}}, "xids.xids.79.driver: 'yes'"),
+        ({"xids": {"79": {"action": "none", "driver": True}}}, "expected a branch, such as 565"),
         ({"xid": {}}, "did you mean xids?"),
     ],
 )
@@ -94,7 +98,7 @@ def test_whatever_is_written_is_a_list_or_refused(values: Any) -> None:
 
 def fences(number: int) -> bool:
     gpu = ObservedGpu("GPU-a", "hopper", xids=(Xid(number),))
-    return any(one.action.fences for one in of_gpu(gpu, None, parse()))
+    return any(one.action.fences for one in of_gpu(gpu, ObservedNode(), parse()))
 
 
 def test_it_fences_for_what_makes_a_gpu_unhealthy_and_nothing_else() -> None:
