@@ -81,6 +81,31 @@ def test_nvidia_smi_is_refused_a_reset(smi: Smi, h100: Sim) -> None:
     assert "is in vGPU mode" in smi(h100, *RESET, status=3)
 
 
+@pytest.mark.parametrize(
+    ("product", "cables", "manager", "lacks"),
+    [
+        ("v100", ("0 2", "2 3"), "on", "23"),
+        ("v100", ("1 2",), "on", ""),
+        ("v100", (), "on", "123"),
+        ("t4", (), "on", ""),
+        ("a100-80", ("0 2",), "on", ""),
+        ("a100-80", (), "on", ""),
+        ("a100-80", (), "off", "123"),
+        ("h100-80", (), "off", ""),
+    ],
+)
+def test_nvidia_smi_names_the_gpus_that_have_to_be_reset_together(
+    smi: Smi, product: str, cables: tuple[str, ...], manager: str, lacks: str
+) -> None:
+    with start(product, 4) as sim:
+        sim.ctl("fabric-manager", on=manager)
+        for one in cables:
+            sim.ctl("cable", gpu=one[0], other=one[2], links=1)
+        shown = smi(sim, *RESET, status=2 if lacks else 0)
+        assert [f"GPU {one} (" in shown for one in "123"] == [one in lacks for one in "123"]
+        assert "was successfully reset" in smi(sim, "--gpu-reset", "-i", ",".join(f"0{lacks}"))
+
+
 def test_nvidia_smi_sends_who_lost_a_gpu_to_a_reboot(smi: Smi, h100: Sim) -> None:
     h100.ctl("lose", gpu="0")
     assert "GPU is lost. Reboot the system" in words(smi(h100, *RESET, status=15))

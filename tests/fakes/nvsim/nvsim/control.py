@@ -196,6 +196,11 @@ def vgpu(engine: Engine, request: Request, _pid: int) -> None:
     engine.vgpu = request["on"] == "on"
 
 
+def fabric_manager(engine: Engine, request: Request, _pid: int) -> None:
+    """Stop the fabric manager, or start it again."""
+    engine.fabric_manager = request["on"] == "on"
+
+
 def cable(engine: Engine, request: Request, _pid: int) -> None:
     """Connect two GPUs by NVLinks; there are no switches then."""
     ends = [engine.find(request[end]).board.uuid for end in ("gpu", "other")]
@@ -351,6 +356,7 @@ VERBS: dict[str, Verb] = {
     "fabric-state": fabric_state,
     "die": die,
     "vgpu": vgpu,
+    "fabric-manager": fabric_manager,
     "clear-faults": clear_faults,
     "render": show,
     "called": called,

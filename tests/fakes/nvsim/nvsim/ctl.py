@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     fault.add_argument("code", type=int)
     fault.add_argument("--nth", type=int, default=1)
     fault.add_argument("--times", type=int)
-    for name in ("passthrough", "vgpu", "profiles-need-mig"):
+    for name in ("passthrough", "vgpu", "fabric-manager", "profiles-need-mig"):
         verbs.add_parser(name).add_argument("on", choices=["on", "off"])
     wear = verbs.add_parser("wear", help="let a memory row fail for good, or undo that")
     wear.add_argument("gpu")

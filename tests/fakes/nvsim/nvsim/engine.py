@@ -81,6 +81,7 @@ class Engine:
         self.running = self.permits = 0  # calls that are carried out, and calls to let through
         self.profiles_need_mig = False  # as with drivers of branch 535 and older
         self.passthrough = False  # in a virtual machine the driver cannot reset a GPU by itself
+        self.fabric_manager = True  # it runs
         self.vgpu = False  # the machine is a vGPU guest
         self.limits: dict[tuple[str, int], tuple[int, int]] = {}  # by GPU and inode of a cgroup
         self.event_sets: dict[int, EventSet] = {}

@@ -156,7 +156,7 @@ class Sim:
 
 
 def start(product: str, gpus: int, *, driver: str | None = VERSION, flavour: str = "open") -> Sim:
-    """Start a simulated machine; with ``driver=None`` its driver is not loaded."""
+    """Start a simulated machine with a library of the driver's version; with ``driver=None`` no driver is loaded."""
     return Sim(product, gpus, driver, flavour)
 
 

@@ -30,6 +30,26 @@ enum {
 static const unsigned char TABLE_ID[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                            0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 
+enum { MOST_GPUS = 256, ADDRESS = 20 };
+static __thread W group[MOST_GPUS];
+static __thread unsigned group_size;
+
+// Keep the GPUs that are to be reset together.
+static int take_group(W handles, unsigned count) {
+  group_size = count < MOST_GPUS ? count : MOST_GPUS;
+  memcpy(group, (const void *)handles, group_size * sizeof *group);
+  return 0;
+}
+
+// Tell the PCI addresses of those that have to be reset with them, into buffers of the caller's.
+static int group_lacks(char **addresses, unsigned *count) {
+  char found[MOST_GPUS * ADDRESS] = {0};
+  W words[6] = {group_size, (W)group, (W)found, (W)count};
+  int code = nvsim_call("nvsimResetGroup", "a1:0:8", words);
+  for (unsigned i = 0; !code && i < *count; i++) strcpy(addresses[i], found + i * ADDRESS);
+  return code;
+}
+
 static int no(W pointer) {
   memset((void *)pointer, 0, sizeof(unsigned));
   return 0;
@@ -44,8 +64,8 @@ static int slot(int number, W a, W b, W c) {
     case SLOT_PRIMARY: return no(b);
     case SLOT_BEFORE_RESET: return no(c);
     case SLOT_FABRIC_BEFORE_RESET: return no(a);
-    case SLOT_GROUP: return no(a);
-    case SLOT_GROUP_LACKS: return no(c);
+    case SLOT_GROUP: return no(a) || take_group(b, (unsigned)c);
+    case SLOT_GROUP_LACKS: return group_lacks((char **)b, (unsigned *)c);
     case SLOT_GROUP_FREE: return 0;
     case SLOT_NEXT_TO_RESET: return 0;
     case SLOT_RESET: return nvsim_call("nvsimResetGpus", "a1:0:8", words);

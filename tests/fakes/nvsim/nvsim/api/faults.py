@@ -14,6 +14,7 @@ from ..call import Call, api
 from ..codes import ARGUMENT_VERSION_MISMATCH, NOT_SUPPORTED, NvError
 from ..handles import GPU, decode
 from ..state import Gpu
+from .topology import links_of
 
 RECOVERY = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 RESET, DRAIN_AND_RESET = pynvml.NVML_FI_DEV_RESET_STATUS, pynvml.NVML_FI_DEV_DRAIN_AND_RESET_STATUS
@@ -130,13 +131,41 @@ def fabric_info(call: Call) -> None:
     )
 
 
-@api("nvsimResetGpus")
-def reset(call: Call) -> None:
-    """Reset GPUs as nvidia-smi does, by a private table: how many, and their handles."""
-    call.root_only()
+def _gpus(call: Call) -> list[Gpu]:
+    """Return the GPUs of a call that has how many there are, and their handles."""
     data = call.inputs.get(1, b"")
     addresses = [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
-    gpus = [call.engine.gpu(decode(one, GPU).gpu) for one in addresses]
+    return [call.engine.gpu(decode(one, GPU).gpu) for one in addresses]
+
+
+def _together(call: Call, gpu: Gpu) -> set[str]:
+    """Return the GPUs that have to be reset with one: those that NVLink connects with it."""
+    engine, ampere = call.engine, pynvml.NVML_DEVICE_ARCH_AMPERE
+    before = gpu.product.architecture < ampere
+    if not engine.cables:
+        stopped = gpu.product.architecture == ampere and not engine.fabric_manager
+        switched = links_of(call, gpu, to_switches=True) > 0 and (before or stopped)
+        return {one.board.uuid for one in engine.store.gpus()} if switched else {gpu.board.uuid}
+    found = {gpu.board.uuid}
+    while before and (more := {end for start, end in engine.cables if start in found} - found):
+        found |= more
+    return found
+
+
+@api("nvsimResetGroup")
+def reset_group(call: Call) -> None:
+    """Tell nvidia-smi the PCI addresses of the GPUs that have to be reset with those that it names."""
+    uuids = set().union(*(_together(call, gpu) for gpu in _gpus(call)))
+    found = [gpu.board.pci for gpu in call.engine.store.gpus() if gpu.board.uuid in uuids]
+    call.put(2, b"".join(f"0000{one}".upper().encode().ljust(20, b"\0") for one in found))
+    call.put_number(3, len(found))
+
+
+@api("nvsimResetGpus")
+def reset(call: Call) -> None:
+    """Reset GPUs as nvidia-smi does, by a private table."""
+    call.root_only()
+    gpus = _gpus(call)
     for gpu in gpus:
         if code := call.engine.refusal(gpu):
             raise NvError(code)
