@@ -85,21 +85,21 @@ def test_no_reset_is_promised_for_a_gpu_that_is_off_the_bus() -> None:
     reboot = "a reboot of the node, or another GPU in its place: no reset brings it back"
     node = Node()
     node.health.xid("GPU-0", 79)
-    assert [one.way_back for one in node.unfit()] == [reboot]
+    assert [one.way_back for one in node.unhealthy()] == [reboot]
     node = Node()
     node.health.xid("GPU-0", 119)
     node.health.xid("GPU-0", 79)
     node.health.xid("GPU-0", 48)
-    assert [one.way_back for one in node.unfit()] == [reboot]
+    assert [one.way_back for one in node.unhealthy()] == [reboot]
     for code, way_back in ((15, reboot), (16, "a reset of the GPU")):
         node = Node()
         lost = view(0, problem="it can't be read", lost=True)
         assert lost.problem
         lost = replace(lost, problem=replace(lost.problem, code=code))
-        (one,) = node.unfit(inventory(lost))
+        (one,) = node.unhealthy(inventory(lost))
         assert one.way_back.startswith(way_back), code
         node.health.recall(node.health.memory(), 1)
-        (one,) = node.unfit(inventory(lost))
+        (one,) = node.unhealthy(inventory(lost))
         assert one.way_back.startswith(way_back), code
 
 
