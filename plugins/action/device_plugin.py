@@ -10,7 +10,9 @@ import os
 import tempfile
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import (
     Files,
     pack,
@@ -27,7 +29,12 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
         """Run the action."""
         super().run(tmp, task_vars)
-        args = dict(self._task.args)
+        try:
+            return self._run(dict(self._task.args), task_vars)
+        except NodeError as error:
+            raise AnsibleActionFail(str(error)) from error
+
+    def _run(self, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
         if args.get("state", "started") in ("absent", "stopped"):
             return self._module(args, task_vars)
         release = package(args.pop("package", None), args.pop("wheelhouse", None))

@@ -6,49 +6,50 @@
 
 from __future__ import annotations
 
-import collections
-import glob
 import os
 import typing as t
 
-import yaml
-from ansible.errors import AnsibleActionFail
 from ansible_collections.gpu.node.plugins.action.preflight import ROOT, WHEELHOUSE, Problems, Values
 from ansible_collections.gpu.node.plugins.action.preflight import ActionModule as PreflightAction
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks.parts import (
+    BY_NAME,
+    ENVIRONMENT,
+    PARTS,
+    chosen,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import package
 
 TREE = "__device_plugin_package"
 PACKAGE = os.path.join(ROOT, "files", "gpu_plugin")
-# libyaml's, where PyYAML has it, takes a tenth of the time, which each host's worker needs.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# What runs from the daemon's environment, or imports what is in it.
-USERS = frozenset({"device_plugin", "cdi", "mig"})
+USERS = frozenset(BY_NAME[ENVIRONMENT].tags)
+# Whether the tags of the run choose the parts, and whether a node is validated.
+BY_TAGS = "__common_plan_by_tags"
 
 
 class ActionModule(PreflightAction):
-    """Runs the module on what the play has set, with the defaults of the roles where it has set nothing."""
+    """Runs the module on what the play has set; what it has not set has the default of its role."""
 
     MODULE = "gpu.node.plan"
-
-    def _given(self, given: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
-        """Return the play's variables over the roles' defaults, of which a play knows those of its own roles alone."""
-        return collections.ChainMap(dict(given), defaults())
 
     def _more(
         self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
     ) -> Values:
-        """Return the release that the daemon's source tree and the wheels make."""
+        """Return what the tags of the run choose, and the release that the daemon's source tree and the wheels make."""
+        return {**_tagged(args, given), **self._release(args, values, refused, given)}
+
+    def _release(
+        self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
+    ) -> Values:
         if USERS.isdisjoint(args.get("components", USERS)) or any(
             one.variable == WHEELHOUSE for one in refused
         ):
             return {}
         try:
             found = package(self._tree(given), values.get(WHEELHOUSE))
-        except AnsibleActionFail as error:
-            words, _next, hint = str(error.message).partition(". Next step: ")
-            text = words.replace("wheelhouse: ", f"{WHEELHOUSE}: ", 1)
-            refused.append(Problem(WHEELHOUSE, text, hint))
+        except NodeError as error:
+            refused.append(Problem.of(error, "device_plugin"))
             return {}
         return {"daemon": {"digest": found.digest, "units": found.units}}
 
@@ -58,10 +59,9 @@ class ActionModule(PreflightAction):
         return str(found.get(TREE) or PACKAGE)
 
 
-def defaults() -> Values:
-    """Return the defaults of the collection's roles."""
-    found: Values = {}
-    for path in glob.glob(os.path.join(ROOT, "roles", "*", "defaults", "main.yml")):
-        with open(path, encoding="utf-8") as stream:
-            found.update(yaml.load(stream, LOADER) or {})
-    return found
+def _tagged(args: Values, given: t.Mapping[str, t.Any]) -> Values:
+    if not given.get(BY_TAGS):
+        return {}
+    tags = given["ansible_run_tags"], given["ansible_skip_tags"]
+    validates = args.get("validate", False) if chosen(["validate"], *tags) else False
+    return {"parts": [one.name for one in PARTS if chosen(one.tags, *tags)], "validate": validates}

@@ -19,21 +19,19 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._base.options import VARIABLES
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import cut
 from ansible_collections.gpu.node.plugins.module_utils._base.variables import in_variables
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import cluster
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.parts import (
-    COMPONENTS,
-    EARLIER_HANDLER_PATH,
-    SHARING,
+from ansible_collections.gpu.node.plugins.module_utils._checks.parts import MODULES
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import (
+    cluster,
+    modules,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import Problem
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin import role_config
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Of no module's, but with values that can be wrong.
 OTHERS = ("gpu_nodes_cloud_init_timeout", "mig_reboot_timeout", "nvidia_driver_reboot_timeout")
-OTHERS += (cluster.KUBECONFIG, cluster.CONTEXT, EARLIER_HANDLER_PATH)
+OTHERS += (cluster.KUBECONFIG, cluster.CONTEXT, modules.EARLIER_HANDLER_PATH)
 # Which the role common makes absolute.
 KUBECONFIG = "__common_kubeconfig"
 WHEELHOUSE = "device_plugin_wheelhouse"
@@ -50,7 +48,7 @@ STEPS = {
 }
 NAMES = tuple(
     name
-    for module in dict.fromkeys(COMPONENTS.values())
+    for module in dict.fromkeys(MODULES.values())
     for name in VARIABLES[module].values()
     if name not in (SECRET, WHEELHOUSE)
 )
@@ -69,16 +67,16 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
         """Run the action."""
         super().run(tmp, task_vars)
-        args = dict(self._task.args)
+        args, given = dict(self._task.args), task_vars or {}
         values, refused = args.get("variables"), []
         if not values:
-            wanted = (*NAMES, *OTHERS, SHARING, WHEELHOUSE)
-            values, refused = self._read(self._given(task_vars or {}), wanted)
-            values.update(self._releases(values, task_vars or {}))
+            wanted = (*NAMES, *OTHERS, modules.SHARING, WHEELHOUSE)
+            values, refused = self._read(given, wanted)
+            values.update(self._releases(values, given))
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
-            refused += self._cluster(values, task_vars or {})
-        args.update(self._more(args, values, refused, task_vars or {}))
+            refused += self._cluster(values, given)
+        args.update(self._more(args, values, refused, given))
         shown = [one._asdict() for one in refused]
         answer: t.Dict[str, t.Any] = self._execute_module(
             module_name=self.MODULE,
@@ -86,10 +84,6 @@ class ActionModule(ActionBase):
             task_vars=task_vars,
         )
         return explained(answer)
-
-    def _given(self, given: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
-        """Return where variables are read from."""
-        return given
 
     def _more(
         self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
@@ -155,29 +149,23 @@ def wheelhouse(values: t.Mapping[str, t.Any]) -> Problems:
 
 def configurations(values: t.Mapping[str, t.Any]) -> Problems:
     """Return what the daemon would refuse of its configurations, in the words of its own parser."""
-    if str(values.get("device_plugin_state", "started")) != "started":
+    if modules.state("device_plugin", values) != "started":
         return []
-    sharing = values.get(SHARING)
-    plain = role_config.whole(values.get("device_plugin_config"), sharing)
-    named = role_config.all_whole(values.get("device_plugin_configs"))
+    options = modules.options("device_plugin", values)
     found = []
-    if isinstance(plain, dict):
-        whole = with_allocation(values, plain)
-        found += _refused("device_plugin_config", whole, SHARING if sharing else "")
-    for name, one in named.items() if isinstance(named, dict) else ():
-        if isinstance(one, dict):
-            found += _refused(f"device_plugin_configs.{name}", with_allocation(values, one))
+    for name, config in modules.configurations(options).items():
+        shared = values.get(modules.SHARING) and name == modules.CONFIG
+        found += _refused(
+            name, _with_allocation(options, config), modules.SHARING if shared else ""
+        )
     return found
 
 
-def with_allocation(values: t.Mapping[str, t.Any], config: Values) -> Values:
+def _with_allocation(options: Values, config: Values) -> Values:
     """Return a configuration as the module writes it; what it refuses itself is left for it to say."""
-    variables = VARIABLES["device_plugin"]
-    asked = {
-        name: values.get(variables[f"dra.{name}"], option["default"])
-        for name, option in SPEC["argument_spec"]["dra"]["options"].items()
-    }
-    chosen = str(values.get(variables["allocation"]) or "device_plugin")
+    known = SPEC["argument_spec"]["dra"]["options"].items()
+    asked = {**{name: one["default"] for name, one in known}, **options.get("dra", {})}
+    chosen = str(options.get("allocation") or "device_plugin")
     try:
         allocation.check(chosen, asked)
         return dict(allocation.configured("config", config, chosen, asked))
@@ -185,7 +173,7 @@ def with_allocation(values: t.Mapping[str, t.Any], config: Values) -> Values:
         return config
 
 
-def by_variables(found: Problem) -> Problem:
+def _by_variables(found: Problem) -> Problem:
     """Return a problem with the variables of the role in the place of the keys that the module writes."""
     text, hint, first = found.text, found.hint, ""
     for key, option in allocation.OPTIONS.items():
@@ -212,5 +200,5 @@ def _refused(name: str, config: Values, sharing: str = "") -> Problems:
             name = sharing
         text = f"{name}: {text}"
         whole = Problem(name.partition(".")[0], f"{text}: {cause}" if cause else text, error.hint)
-        return [by_variables(whole)]
+        return [_by_variables(whole)]
     return []

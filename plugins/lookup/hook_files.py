@@ -17,16 +17,16 @@ description:
     folder, as in V(hooks/slurm_drain.yml).
 options:
   _terms:
-    description: Dictionaries of lists of task files, by the name of the variable that has them.
+    description: Lists of names of variables that have lists of task files. Those that are not set are left out.
     type: list
-    elements: dict
+    elements: list
     required: true
 """
 
 EXAMPLES = r"""
 - name: Find hooks
   ansible.builtin.set_fact:
-    hooks: "{{ lookup('gpu.node.hook_files', {'mig_hooks_before': ['drain.yml']}) }}"
+    hooks: "{{ lookup('gpu.node.hook_files', ['gpu_nodes_hooks_before', 'mig_hooks_before']) }}"
 """
 
 RETURN = r"""
@@ -95,10 +95,12 @@ class LookupModule(LookupBase):
         self, terms: t.Sequence[t.Any], variables: t.Any = None, **kwargs: t.Any
     ) -> list[dict[str, list[str]]]:
         """Run the lookup."""
-        places = folders(variables or {}, context.CLIARGS.get("args") or ())
+        given = variables or {}
+        places = folders(given, context.CLIARGS.get("args") or ())
         answer = []
-        for term in terms:
-            pairs = [search(name, value, places) for name, value in term.items()]
+        for names in terms:
+            there = {name: self._templar.template(given[name]) for name in names if name in given}
+            pairs = [search(name, value, places) for name, value in there.items()]
             files = [path for found, _problems in pairs for path in found]
             answer.append({"files": files, "problems": [one for _f, some in pairs for one in some]})
         return answer

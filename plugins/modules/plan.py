@@ -190,7 +190,7 @@ problems:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import LookCapability
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.room import Room
@@ -202,7 +202,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
         module,
-        lambda: LookCapability(
+        lambda: PlanCapability(
             Host(),
             Room(),
             module.params,

@@ -22,14 +22,8 @@ from .collection import Collection
 from .machine import engines, pip, tarball
 from .manifest import LINK, LIST, SUMS, File, Manifest
 from .plan import Observed, plan
-from .state import wanted
+from .state import LISTS, wanted
 
-# The folder of the wheels of each list.
-LISTS = {"requirements": "wheels", "webhook_requirements": "webhook-wheels"}
-FILES = {
-    "requirements": "files/gpu_plugin/requirements.txt",
-    "webhook_requirements": "files/gpu_cluster/requirements.txt",
-}
 OURS = ".gpu-node-"  # what follows the bundle's name in that of the folder where it is made
 BLOCK = 1 << 20
 REACH = (
@@ -89,9 +83,10 @@ class BundleCapability:
 
     def _list(self, name: str) -> str:
         """Return the text of a list of requirements."""
-        found = self._collections[0].members.get(FILES[name])
+        _folder, file = LISTS[name]
+        found = self._collections[0].members.get(file)
         if found is None:
-            raise NodeError(f"collection: it has no {FILES[name]}", hint="name gpu.node's own")
+            raise NodeError(f"collection: it has no {file}", hint="name gpu.node's own")
         return found.data.decode()
 
     def _image(self, name: str) -> t.Tuple[str, t.Dict[str, str]]:
@@ -104,7 +99,7 @@ class BundleCapability:
 
     def _refused(self, found: manifest.Files) -> t.Iterator[str]:
         """Say of each wheel why the list of this collection does not allow it."""
-        for name, folder in LISTS.items():
+        for name, (folder, _file) in LISTS.items():
             listed = listed_wheels(self._list(name))
             for path, one in found.items():
                 if path.startswith(f"{folder}/"):
@@ -137,7 +132,7 @@ class BundleCapability:
         return work
 
     def _do_wheels(self, python: str, machine: str) -> None:
-        for name, folder in LISTS.items():
+        for name, (folder, _file) in LISTS.items():
             if self._made_of[name]:
                 self._download(name, folder, python, machine)
 

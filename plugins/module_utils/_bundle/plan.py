@@ -11,7 +11,7 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.steps import Plan, Step
 from .manifest import Files, Manifest, differences, extra
-from .state import Desired
+from .state import LISTS, Desired
 
 NAMED = 5  # of files that differ
 AGAIN = "fetch the bundle again from where it was made, and use nothing of this one"
@@ -88,9 +88,7 @@ def _check_release(observed: Observed, desired: Desired) -> None:
     """Refuse wheels that the collection which runs would not install."""
     has = observed.manifest.made_of if observed.manifest else {}
     ours, theirs = observed.made_of["collection"], has.get("collection") or {}
-    lists = ("requirements", "webhook_requirements")
-    same = all(has.get(one) in (None, observed.made_of[one]) for one in lists)
-    if not same:
+    if not all(has.get(one) in (None, observed.made_of[one]) for one in LISTS):
         raise NodeError(
             f"the bundle {desired.path} is for {theirs.get('name')} {theirs.get('version')}, whose list of wheels"
             f" is another than that of {ours['version']}, which runs here",

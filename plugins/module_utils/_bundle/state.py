@@ -14,6 +14,11 @@ from .._device_plugin.python import NEWEST, OLDEST
 
 PYTHONS = tuple(f"3.{minor}" for minor in range(OLDEST, NEWEST + 1))
 MACHINES = ("x86_64", "aarch64")
+# By their names, the folder of the wheels of each list, and the list in the collection.
+LISTS: t.Mapping[str, t.Tuple[str, str]] = {
+    "requirements": ("wheels", "files/gpu_plugin/requirements.txt"),
+    "webhook_requirements": ("webhook-wheels", "files/gpu_cluster/requirements.txt"),
+}
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -98,10 +98,7 @@ def texts(options: Options) -> t.Dict[str, str]:
 
 def path(text: t.Optional[str]) -> str:
     """Return where a file's text says that the specification is, empty where it does not."""
-    try:
-        return str(json_data.loads(text or "{}").get("path", ""))
-    except (ValueError, AttributeError):
-        return ""
+    return str(json_data.table_in(text).get("path", ""))
 
 
 def dump(options: Options) -> str:

@@ -20,7 +20,7 @@ from .._machine.own_files import OwnFiles
 from .._node.machine import boot
 from .._node.machine.facts import without_nvml
 from . import boot as cdi_boot
-from . import specification as cdi
+from . import specification
 from .capabilities import CAPABILITIES, DEFAULT, chosen
 from .generated import GENERATORS, NVIDIA_CTK, differences
 from .machine.driver_files import DriverFiles
@@ -92,8 +92,8 @@ class CdiCapability:
     def _earlier(self, units: Boot) -> str:
         """Return another path that a specification of ours is at, by what regenerates it."""
         path = cdi_boot.path(units.config)
-        ours = bool(path) and not cdi.is_same_file(path, self._path)
-        return path if ours and cdi.is_ours(self._host.read(path)) else ""
+        ours = bool(path) and not specification.is_same_file(path, self._path)
+        return path if ours and specification.is_ours(self._host.read(path)) else ""
 
     def _observe(self, units: Boot) -> Observed:
         text = self._host.read(self._path)
@@ -167,7 +167,7 @@ class CdiCapability:
         return (step,), text or "", wanted.text
 
     def _summary(self, text: t.Optional[str], wanted: Wanted) -> str:
-        before = cdi.names_in(text)
+        before = specification.names_in(text)
         if before is None:
             return f"replace {self._path}, which something else wrote"
         added = [name for name in wanted.devices if name not in before]
@@ -196,7 +196,7 @@ class CdiCapability:
         wanted = state.wanted or Wanted()
         return {
             "path": self._path,
-            "kind": cdi.KIND,
+            "kind": specification.KIND,
             "devices": list(wanted.devices),
             "cdi_version": wanted.cdi_version,
             "driver_version": wanted.driver_version,

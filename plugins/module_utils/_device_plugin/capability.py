@@ -15,7 +15,7 @@ from .._base import visible_devices
 from .._base.dra.names import UNIT as DRA_UNIT
 from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import NvmlError
-from .._base.services import mps as mps_units
+from .._base.services import mps
 from .._base.steps import Plan, Step
 from .._machine.host import Host, properties
 from .._machine.nvml.real import open_nvml
@@ -103,7 +103,7 @@ class DevicePluginCapability:
             config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
             kubelet=host.listens(KUBELET),
             devices=self._devices() if desired.state == "started" and not fresh else None,
-            manager=self._service(mps_units.UNIT),
+            manager=self._service(mps.UNIT),
             mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
             removal=packages.removal() if desired.state == "absent" else None,
             pod=instance_lock.pod(host),
@@ -119,7 +119,7 @@ class DevicePluginCapability:
 
     def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
         """Return the files that a deployment writes; a link to a configuration is none."""
-        units = (UNIT, mps_units.UNIT, LABELS_UNIT)
+        units = (UNIT, mps.UNIT, LABELS_UNIT)
         paths = [*self._choices(), SETTINGS, *dra.FILES, *(f"{UNITS}/{unit}" for unit in units)]
         paths += [CONFIG] if link is None else []
         return existing(self._host, paths)
@@ -229,7 +229,7 @@ class DevicePluginCapability:
         """Remove old releases, but none that runs or may be put back."""
         host, folder = self._host, f"{self._prefix}/releases"
         kept = self._rollback.kept()
-        running = {self._service(unit).release for unit in (UNIT, mps_units.UNIT, DRA_UNIT)}
+        running = {self._service(unit).release for unit in (UNIT, mps.UNIT, DRA_UNIT)}
         spared = {self._desired.digest, *running, kept.release if kept else ""} - {""}
         others = [name for name in host.listdir(folder) if name not in spared]
         others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
@@ -342,13 +342,13 @@ class DevicePluginCapability:
         """End all daemons for good: the manager does that, and ends, when there are no settings any more."""
         daemons, timeout = mps_daemons(self._host), self._params["wait_timeout"]
         for one in daemons:
-            self._host.remove(mps_units.file(one.device))
-        systemctl(self._host, "start", mps_units.UNIT)  # one that was killed has to clean up too
+            self._host.remove(mps.file(one.device))
+        systemctl(self._host, "start", mps.UNIT)  # one that was killed has to clean up too
         start = time.monotonic()
-        while self._service(mps_units.UNIT).active:
+        while self._service(mps.UNIT).active:
             if time.monotonic() - start >= timeout:
                 raise NodeError(
-                    f"after {timeout} s the MPS control daemons of {mps_units.names(daemons)} still run",
+                    f"after {timeout} s the MPS control daemons of {mps.names(daemons)} still run",
                     cause="clients came meanwhile, or have longer to end (drain in sharing.mps)",
                     hint="see gpu-plugin mps status on the node, end its clients, and run again",
                 )

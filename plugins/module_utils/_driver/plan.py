@@ -12,8 +12,7 @@ from .._base.errors import InputError, NodeError, refuse_masked
 from .._base.packages.package import still_there
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import IDLE_GPU, Plan, Step
-from . import adoption, distributions, packages, runfile
-from . import branches as driver_branches
+from . import adoption, branches, distributions, packages, runfile
 from .branches import Version, module_type
 from .family import Choice
 from .kernel import device_nodes
@@ -72,8 +71,8 @@ def _check(observed: Observed, desired: Desired) -> None:
         raise InputError.of("precompiled", desired.precompiled, wanted)
     kind = observed.wanted_type(desired.kernel_modules)
     if desired.runfile is not None:
-        if not driver_branches.able([desired.version], observed.gpus):
-            raise driver_branches.no_version([desired.version], observed.gpus)
+        if not branches.able([desired.version], observed.gpus):
+            raise branches.no_version([desired.version], observed.gpus)
         return
     names = observed.names
     if any(map(observed.installed, (names.kernel[kind], names.prebuilt.get(kind, "")))):

@@ -12,7 +12,7 @@ from .._base.errors import NodeError
 from .._base.packages.repository import planned_key, texts
 from .._base.steps import Step
 from .._node.users import holders
-from . import branches as driver_branches
+from . import branches
 from .branches import NO_VERSION, Version
 from .family import Choice
 from .kernel.modules import differing
@@ -160,7 +160,7 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
 def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Tuple[str, ...]:
     """Return what is not as it might be expected."""
     installing = any(step.action == "install" for step in steps)
-    found = driver_branches.warnings(choice.version, observed.gpus)
+    found = branches.warnings(choice.version, observed.gpus)
     dkms = choice.dkms
     if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(

@@ -10,8 +10,7 @@ import typing as t
 
 from .._base.packages.repository import Repository
 from .._base.steps import Step
-from . import branches as driver_branches
-from . import distributions
+from . import branches, distributions
 from .branches import NO_VERSION, Version
 from .names import PLACE
 from .releases import standing
@@ -88,7 +87,7 @@ def _stays(observed: Observed, desired: Desired) -> Version:
     """Return the branch of the driver on the node where that runs the GPUs, else the one that is supported longest."""
     newest = max(observed.libraries, key=lambda one: one.numbers, default=NO_VERSION)
     of = Version(newest.branch)
-    if of and driver_branches.able([of], observed.gpus):
+    if of and branches.able([of], observed.gpus):
         return of
     table = desired.releases
     return standing.supported(table, observed.today, observed.gpus) if table else NO_VERSION
@@ -106,7 +105,7 @@ def _fresh(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
         if table is None:
             return found
         support = standing.support(carried, table, observed.today)
-        if not support["past"] and driver_branches.able([carried], observed.gpus):
+        if not support["past"] and branches.able([carried], observed.gpus):
             return found
         end = support["end_of_support"]
         since = f" since {end}" if end else ""

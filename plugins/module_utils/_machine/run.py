@@ -103,14 +103,8 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
             msg=f"{name}: {error.filename or error}: this needs root. Next step: {hint}"
         )
     except NodeError as error:
-        failure = {
-            "msg": f"{name}: {about(name, error)}",
-            "cause": error.cause,
-            "hint": error.hint,
-            "changed": bool(done),
-            "steps": [step.describe() for step in done],
-            **error.details,
-        }
+        steps = [step.describe() for step in done]
+        failure = {**refusal(name, error), "changed": bool(done), "steps": steps, **error.details}
         # A program repeats what it was given, and logs keep what a module says.
         module.fail_json(**masked(failure))
     for warning in answer.pop("warnings"):
@@ -138,15 +132,28 @@ def _converge(
     shown = bool(steps) and show_diff
     return {
         "changed": bool(steps),
+        **described(plan, steps),
+        "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
+        "diff": difference(first, steps) if shown else {},
+        **capability.result(state, plan),
+    }
+
+
+def described(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, t.Any]:
+    """Return what is to be said of any plan, with these steps."""
+    return {
         "steps": [step.describe() for step in steps],
         "reboot_required": bool(plan.reboot_required),
         "reboot_reasons": list(plan.reboot_required),
         "restart_required": list(plan.restart_required),
         "blocked_by": list(plan.blocked_by),
-        "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
-        "diff": difference(first, steps) if shown else {},
-        **capability.result(state, plan),
     }
+
+
+def refusal(module: str, error: NodeError) -> t.Dict[str, str]:
+    """Return an error as its module says it."""
+    text = f"{module}: {about(module, error)}"
+    return {"msg": text, "cause": error.cause, "hint": error.hint}
 
 
 def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> None:

@@ -16,7 +16,7 @@ from .._base.dra.checkpoint import made
 from .._base.dra.names import CHECKPOINT as CLAIMS
 from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import Gpu, NvmlError, Process
-from .._base.services import mig as service
+from .._base.services import mig
 from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.nvml.real import Nvml, open_nvml
@@ -107,7 +107,7 @@ class MigCapability:
                 return State(units, by_label)
         if self._nvml is None:
             if not self._check_mode:
-                lock = self._host.lock(service.LOCK, timeout=self._params["lock_timeout"])
+                lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
                 self._stack.enter_context(lock)
             self._follow_label()
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from .._base import toolkit as toolkit_version
+from .._base import toolkit
 from .._base.errors import InputError, NodeError
 from .._base.steps import Plan, Step
 from .._base.text.masking import excerpts, masked_text
@@ -114,15 +114,15 @@ class RuntimeCapability:
                 hint="install the NVIDIA container toolkit, or use mode cdi, which needs no program",
             )
         text = self._host.run([path, "--version"], check=False).out
-        if toolkit_version.number(text) is None:
+        if toolkit.number(text) is None:
             return [
                 f"whether {path} is safe to use is not known: it did not report its version "
                 f"({text.strip() or 'no output'})"
             ]
-        if not toolkit_version.is_safe(text):
+        if not toolkit.is_safe(text):
             raise NodeError(
-                f"{path} has version {toolkit_version.described(text)}",
-                cause=f"before {toolkit_version.MINIMUM_TEXT} containers could break out through it",
+                f"{path} has version {toolkit.described(text)}",
+                cause=f"before {toolkit.MINIMUM_TEXT} containers could break out through it",
                 hint="upgrade the NVIDIA container toolkit (gpu.node.container_toolkit)",
             )
         return []

@@ -9,7 +9,7 @@ import hashlib
 import os
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._bundle.machine.tarball import write
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.wheels import (
     fits,
@@ -75,9 +75,11 @@ def wheels_of(wheelhouse: str, requirements: str) -> Files:
         words += f"; and {len(refused) - REFUSALS_SHOWN} more"
     words = words or ("" if wheels else "expected a folder with wheels")
     if words:
-        raise AnsibleActionFail(
-            f"wheelhouse: {wheelhouse!r} is not valid: {words}. Next step: recreate the folder with 'pip download"
-            f" --require-hashes --only-binary=:all: --no-deps --dest {wheelhouse} --requirement {requirements}'"
+        raise NodeError(
+            f"wheelhouse: {wheelhouse!r} is not valid: {words}",
+            hint="recreate the folder with 'pip download --require-hashes --only-binary=:all: --no-deps"
+            f" --dest {wheelhouse} --requirement {requirements}'",
+            key="wheelhouse",
         )
     return wheels
 
@@ -90,24 +92,23 @@ class Package(t.NamedTuple):
     digest: str
 
     def sent(self, python: str, machine: str) -> Files:
-        """Return the files for a node with such a Python. AnsibleActionFail: it would have to ask an index."""
+        """Return the files for a node with such a Python. NodeError: it would have to ask an index."""
         wheels = {name for name in self.files if name.startswith(WHEELS)}
         own = {name for name in wheels if fits(os.path.basename(name), python, machine)}
         if wheels and not own:
-            raise AnsibleActionFail(
-                f"wheelhouse: it has no wheel for Python {python} on {machine}, which the node has. Next step: have"
-                " gpu.node.bundle fill one, as docs/operations/air-gap.md has it (bundle_pythons, bundle_architectures)"
+            raise NodeError(
+                f"wheelhouse: it has no wheel for Python {python} on {machine}, which the node has",
+                hint="have gpu.node.bundle fill one, as docs/operations/air-gap.md has it (bundle_pythons,"
+                " bundle_architectures)",
             )
         return {name: path for name, path in self.files.items() if name not in wheels - own}
 
 
 def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Package:
-    """Return the release of a source tree. AnsibleActionFail: it is none, or the wheels are not those listed."""
+    """Return the release of a source tree. NodeError: it is none, or the wheels are not those listed."""
     needed = ("pyproject.toml", "requirements.txt")
     if not root or not all(os.path.isfile(os.path.join(root, one)) for one in needed):
-        raise AnsibleActionFail(
-            f"package: {root!r} is not valid: expected the device plugin's source tree"
-        )
+        raise NodeError(f"package: {root!r} is not valid: expected the device plugin's source tree")
     found = collect(os.path.join(root, "src", "gpu_plugin"), "package/src/gpu_plugin")
     files = {name: path for name, path in found.items() if name.endswith(RUN)}
     listed = files["package/requirements.txt"] = os.path.join(root, "requirements.txt")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import multiprocessing
 import os
 import socket
@@ -14,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import user
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import TIME, Change
 
 # In /proc/<pid>/stat behind the program's name: when it has started, in ticks since the boot, and the state of one that
@@ -29,7 +29,7 @@ def this_run(change: str) -> Change:
     return Change(
         change,
         host=socket.gethostname(),
-        user=_user(),
+        user=user(),
         machine=_machine(),
         pid=pid,
         process=process(pid),
@@ -70,10 +70,3 @@ def _machine() -> str:
     with contextlib.suppress(OSError):
         found.append(os.readlink("/proc/self/ns/pid"))
     return " ".join(found)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's, which has no name
-        return str(os.getuid())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.parts import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.parts import (
     BY_NAME,
     ENVIRONMENT,
 )

@@ -11,13 +11,12 @@ from typing import Any
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpu.node.plugins.action.plan import defaults
 from ansible_collections.gpu.node.plugins.action.preflight import RELEASES, configurations
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
@@ -32,6 +31,7 @@ from gpu_plugin.config.strict_yaml import ConfigError
 from tests.docs.examples import rendering
 from tests.fakes.library.preflight_nodes import FakeRoom, node
 from tests.fakes.library.runtime_host import RuntimeHost
+from tests.support.roles import defaults
 
 # GPUs of which an example may speak: eight H100 with 80 GB, A100 with 40 GB, and of an older kind.
 MODELS = ("0x2330", "0x20b0", "0x1db6")
@@ -95,7 +95,7 @@ def _look(model: str, given: Values) -> str:
         PreflightCapability(host, FakeRoom(), params, root=True).observe()  # type: ignore[arg-type]
         spec = ArgumentSpecValidator(VALIDATE["argument_spec"])
         ValidateCapability(
-            host, spec.validate(parts.options("validate", given)).validated_parameters
+            host, spec.validate(modules.options("validate", given)).validated_parameters
         )  # type: ignore[arg-type]
         table.parse(given[RELEASES])
     except NodeError as error:

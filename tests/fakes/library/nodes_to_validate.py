@@ -9,10 +9,9 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import Check
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
-    Container,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import Driver
@@ -22,7 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node imp
     Wanted,
     checks,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Unit
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Holds, Unit
 
 from tests.fakes.library.gpu_values import gpu, mig
 
@@ -84,12 +83,10 @@ def node(told: t.Optional[t.Mapping[str, t.Any]] = None, **changes: t.Any) -> No
         layout=Layout("half"),
         daemon=daemon(told),
         kubelet=True,
-        runtimes=(Runtime("containerd"),),
-        containers=(Container("containerd", Answer(uuids)),),
-        cuda=Answer(uuids, cuda=""),
+        runtimes={"containerd": Check("containerd: CDI")},
+        containers={"containerd": Answer(uuids, cuda="")},
         units=(Unit("gpu-device-plugin.service", "enabled", "active"),),
-        wants_held=frozenset({"nvidia-smi"}),
-        held=frozenset({"nvidia-smi", "linux-image-amd64"}),
+        holds=Holds(frozenset({"nvidia-smi"}), frozenset({"nvidia-smi", "linux-image-amd64"})),
     )
     return dataclasses.replace(whole, **changes)
 

@@ -16,13 +16,7 @@ WHOLE = [
     "container_runtime present",
 ]
 WHOLE += ["mig present", "cdi present", "device_plugin started", "dcgm present", "validate"]
-SLURM = [
-    "device_plugin installed",
-    "nvidia_driver present",
-    "mig present",
-    "dcgm present",
-    "validate",
-]
+SLURM = [*WHOLE[:2], WHOLE[4], *WHOLE[7:]]
 DOCKER = [*WHOLE[:6], "dcgm present", "validate"]
 COMMON = {"mig_selected": "half", "container_toolkit_state": "absent", "dcgm_state": "present"}
 

@@ -10,7 +10,7 @@ import typing as t
 
 from ..errors import NodeError
 from ..steps import Step
-from ..text import json_data
+from ..text.json_data import table, table_in, text
 
 UNIT = "gpu-mps.service"
 FOLDER = "/run/gpu-node/mps"
@@ -39,34 +39,24 @@ def devices(names: t.Iterable[str]) -> t.List[str]:
 
 def left(manager: t.Optional[str]) -> t.Dict[str, str]:
     """Return the devices that the manager has, with the folders of their states, from its own state."""
-    found = _json(manager).get("devices")
-    pairs = found.items() if isinstance(found, dict) else ()
+    pairs = table(table_in(manager).get("devices")).items()
     return {device: root for device, root in pairs if isinstance(root, str) and "/" not in device}
 
 
 def state_file(device: str, settings: t.Optional[str], root: str = "") -> str:
     """Return where the manager writes a device's state: the root that it says, or that of the settings."""
-    asked = _json(settings).get("root")
-    return f"{root or (asked if isinstance(asked, str) and asked else FOLDER)}/{device}.json"
+    return f"{root or text(table_in(settings).get('root')) or FOLDER}/{device}.json"
 
 
 def daemon(device: str, settings: t.Optional[str], state: t.Optional[str]) -> Daemon:
     """Return a daemon, from its settings and the state that its manager wrote."""
-    found = _json(state)
+    found = table_in(state)
     try:
         clients = int(found.get("clients", 0))
     except (ValueError, TypeError, OverflowError):
         clients = 0
-    known = _json(settings) or found.get("settings")  # what runs, where no more is wanted
-    return Daemon(device, clients, isinstance(known, dict) and known.get("on_busy") == "terminate")
-
-
-def _json(text: t.Optional[str]) -> t.Mapping[str, t.Any]:
-    try:
-        found = json_data.loads(text or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    known = table_in(settings) or table(found.get("settings"))  # what runs, where no more is wanted
+    return Daemon(device, clients, known.get("on_busy") == "terminate")
 
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:

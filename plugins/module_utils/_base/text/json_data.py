@@ -43,6 +43,29 @@ def levels(data: t.Any) -> t.Iterator[t.List[t.Any]]:
     raise ValueError(f"it is nested more than {DEEPEST} deep")
 
 
+def table(value: object) -> t.Dict[str, t.Any]:
+    """Return a mapping, an empty one for all else."""
+    return value if isinstance(value, dict) else {}
+
+
+def table_in(text: t.Optional[str]) -> t.Dict[str, t.Any]:
+    """Return the mapping that a text holds, an empty one where it holds none."""
+    try:
+        return table(loads(text or "{}"))
+    except ValueError:
+        return {}
+
+
+def rows(value: object) -> t.List[t.Any]:
+    """Return a list, an empty one for all else."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    """Return a text, an empty one for all else."""
+    return value if isinstance(value, str) else ""
+
+
 def is_whole(value: object) -> t.TypeGuard[int]:
     """Tell whether a value is a whole number, which Python says of true and false too."""
     return isinstance(value, int) and not isinstance(value, bool)

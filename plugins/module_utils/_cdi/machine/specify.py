@@ -11,8 +11,7 @@ from ..._base.errors import NodeError
 from ..._base.gpu import CONTROL_NODES, Inventory
 from ..._base.toolkit import MINIMUM_TEXT, described, is_safe, number
 from ..._machine.host import Host
-from .. import lost
-from .. import specification as cdi
+from .. import lost, specification
 from ..boot import Options
 from ..capabilities import chosen, draws
 from ..conflicts import rivals
@@ -44,7 +43,7 @@ def specify(
     warnings += [f"GPU {one.gpu.index} is left out: {one.error}" for one in found.gpus if one.error]
     whole = [one for one in found.gpus if not one.error]
     nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
-    devices, left_out = cdi.devices(
+    devices, left_out = specification.devices(
         [one.gpu for one in whole],
         [mig for one in whole for mig in one.migs],
         machine.mig_minors(),
@@ -65,11 +64,13 @@ def specify(
         (hook, calls), notes = _hook(machine, options, version)
         files = machine.read(version, capabilities)
         folders = options.library_folders or machine.image_folders()
-        spec = cdi.build(devices, nodes, files, cdi.Layout(folders, machine.root, hook, calls))
+        spec = specification.build(
+            devices, nodes, files, specification.Layout(folders, machine.root, hook, calls)
+        )
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
     check(spec, machine.open_folder)
     names = tuple(one["name"] for one in spec["devices"])
-    wanted = Wanted(cdi.render(spec), names, spec["cdiVersion"], version, hook)
+    wanted = Wanted(specification.render(spec), names, spec["cdiVersion"], version, hook)
     return wanted, (*warnings, *rivals(options.path, names, machine.others(options.path)))
 
 
@@ -130,7 +131,7 @@ def _hook(
 
 
 def _missing(
-    nodes: t.Container[str], files: cdi.Files, version: str, computes: bool
+    nodes: t.Container[str], files: specification.Files, version: str, computes: bool
 ) -> t.List[str]:
     """Name what CUDA in containers will miss."""
     notes = [

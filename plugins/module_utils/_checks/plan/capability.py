@@ -12,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from ..._base.steps import Plan, Step
 from ..._machine.host import Host
 from ..._machine.room import Room
+from .. import parts
 from ..preflight.capability import PreflightCapability
-from ..preflight.machine import parts
+from ..preflight.machine import modules
 from ..report.machine import overview
-from . import parts as rows
-from .machine.planned import Answer, planned
-from .machine.validation import Validation
+from .machine import Answer, Validation, planned
 from .report import differences, lines, refused
 
 AT_ONCE = 2
@@ -32,7 +31,7 @@ class State(t.NamedTuple):
     validation: Answer
 
 
-class LookCapability:
+class PlanCapability:
     """Refuses what preflight does, then plans every part by the capability that makes it; changes nothing."""
 
     name = "plan"
@@ -50,7 +49,7 @@ class LookCapability:
     ) -> None:
         self._host, self._params = host, params
         self._check_mode, self._shows = check_mode, shows_difference
-        self._values: parts.Values = params["variables"]
+        self._values: modules.Values = params["variables"]
         self._preflight = PreflightCapability(host, room, params, root=root)
         self._validate = validate
 
@@ -60,28 +59,28 @@ class LookCapability:
         if not info["pci_gpus"]:
             return State(info, [], {})
         validation = self._validate(self._values) if self._params["validate"] else None
-        found = rows.with_later(rows.once(self._parts()))
-        if validation is None or rows.called(found):
+        found = parts.with_later(parts.once(self._parts()))
+        if validation is None or parts.called(found):
             return State(info, found, {})
         return State(info, found, validation.answer())
 
     def _parts(self) -> t.List[Answer]:
         """Plan the parts side by side: most of the time goes by while package managers and services answer."""
-        wanted = [(part, self._options(part)) for part in rows.PARTS]
+        wanted = [(part, self._options(part)) for part in parts.PARTS]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self._planned, [one for one in wanted if one[1] is not None]))
 
-    def _planned(self, wanted: t.Tuple[rows.Part, t.Any]) -> Answer:
+    def _planned(self, wanted: t.Tuple[parts.Part, t.Any]) -> Answer:
         part, options = wanted
-        make = functools.partial(parts.PARTS[part.module].make, self._host, options)
+        make = functools.partial(modules.MODULES[part.module].make, self._host, options)
         return planned(part, make, shows_difference=self._shows)
 
-    def _options(self, part: rows.Part) -> t.Optional[parts.Params]:
+    def _options(self, part: parts.Part) -> t.Optional[modules.Params]:
         """Return a part's options, None where it is not wanted here."""
         made, daemon = self._preflight.options, self._params["daemon"] or {}
         if self._params["parts"] is not None and part.name not in self._params["parts"]:
             return None
-        if part.name == rows.ENVIRONMENT:
+        if part.name == parts.ENVIRONMENT:
             return self._environment(daemon) if self._needs_environment() else None
         options = made.get(part.module)
         if options is None or part.module != "device_plugin":
@@ -90,19 +89,18 @@ class LookCapability:
         return {**options, **(daemon if options["state"] in RELEASED else {"digest": None})}
 
     def _needs_environment(self) -> bool:
-        """Tell whether a part is wanted that runs from the environment, or imports what is in it."""
         made = self._preflight.options
-        using = [one for one in ("mig", "cdi") if made.get(one, {}).get("state") == "present"]
-        return bool(using) or made.get("device_plugin", {}).get("state") in RELEASED
+        using = parts.BY_NAME[parts.ENVIRONMENT].tags
+        return any(made.get(one, {}).get("state") in ("present", *RELEASED) for one in using)
 
-    def _environment(self, daemon: Answer) -> parts.Params:
-        _refused, found = parts.check(self._host, "device_plugin", self._values)
+    def _environment(self, daemon: Answer) -> modules.Params:
+        _refused, found = modules.check(self._host, "device_plugin", self._values)
         return {**found, "state": "installed", "digest": daemon.get("digest")}
 
     def plan(self, state: State) -> Plan:
         """There is never anything to do; a part that a run calls says itself what it warns of."""
         first = self._preflight.plan(state.info).warnings
-        silent = () if self._check_mode else rows.called(state.parts)
+        silent = () if self._check_mode else parts.called(state.parts)
         said = [
             one for part in state.parts if part["name"] not in silent for one in part["warnings"]
         ]
@@ -117,7 +115,7 @@ class LookCapability:
             **({"diff": differences(state.parts)} if self._shows else {}),
             "gpu_info": state.info,
             "drift": [part["name"] for part in state.parts if part["steps"]],
-            "calls": rows.called(state.parts),
+            "calls": parts.called(state.parts),
             "parts": list(state.parts),
             "lines": lines(state.parts),
             "refused": refused(state.parts, check_mode=self._check_mode),

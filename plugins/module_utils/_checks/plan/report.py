@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.text.readable import would
-from .parts import Answer
+from ..parts import Answer
 
 
 def lines(parts: t.Iterable[Answer]) -> t.List[str]:

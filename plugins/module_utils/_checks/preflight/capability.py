@@ -18,8 +18,9 @@ from ..._mig.boot import Declared
 from ..._node.gpu_info.capability import GpuInfoCapability, Info
 from ..._node.gpu_record import NOT_RECORDED
 from ..._node.machine.facts import gpus
+from ..parts import MODULES
 from . import layout, values
-from .machine import node, parts
+from .machine import modules, node
 from .node import NO_ROOT
 from .problems import Problem, Refusal, once
 
@@ -33,16 +34,16 @@ class PreflightCapability:
         self, host: Host, room: Room, params: t.Mapping[str, t.Any], *, root: bool
     ) -> None:
         self._host, self._room, self._root = host, room, root
-        self._values: parts.Values = params["variables"]
-        wanted = {parts.COMPONENTS[one]: True for one in params["components"]}
-        self._modules = [one for one in wanted if parts.runs(one, self._values)]
+        self._values: modules.Values = params["variables"]
+        wanted = {MODULES[one]: True for one in params["components"]}
+        self._modules = [one for one in wanted if modules.runs(one, self._values)]
         self._refused = [Problem(**one) for one in params["refused"]]
         self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
         meant = self._values.get(VARIABLES["validate"]["gpu_count"], -1)  # -e gives a text
         asked = {"cloud_init_timeout": self._seconds, "allocated": False}
         asked["gpu_count"] = int(meant) if str(meant).isdigit() else -1
         self._info = GpuInfoCapability(host, asked)
-        self.options: t.Dict[str, parts.Params] = {}  # of the modules that accept theirs
+        self.options: t.Dict[str, modules.Params] = {}  # of the modules that accept theirs
 
     def observe(self) -> Info:
         """Return what gpu_info does; NodeError names all that stands in the way."""
@@ -69,13 +70,13 @@ class PreflightCapability:
         return once([*found, *node.check(self._host, self._room, self._values, self.options)])
 
     def _wrong_values(
-        self, there: t.Sequence[PciDevice], params: t.Dict[str, parts.Params]
+        self, there: t.Sequence[PciDevice], params: t.Dict[str, modules.Params]
     ) -> t.Iterator[Problem]:
         """Yield what is wrong with the variables; ``params`` gets the options of modules that accept theirs."""
         yield from self._refused
         yield from values.check(self._values, self._modules)
         for module in self._modules:
-            refused, options = parts.check(self._host, module, self._values)
+            refused, options = modules.check(self._host, module, self._values)
             yield from refused
             if module == "mig" and not refused and options["state"] == "present":
                 yield from _layout(options, there)
@@ -96,7 +97,7 @@ class PreflightCapability:
         return self._info.result(state, plan)
 
 
-def _layout(options: parts.Params, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
+def _layout(options: modules.Params, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
     try:
         declared = Declared(options["config"], options["selected"], options["by_label"])
         layout.check(declared.selection(), there)

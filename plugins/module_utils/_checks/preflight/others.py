@@ -10,7 +10,6 @@ deployments/systemd). Device plugins name their sockets after the resource; Goog
 from __future__ import annotations
 
 import re
-import typing as t
 
 from .problems import Problem
 
@@ -20,6 +19,10 @@ DRIVER = "/run/nvidia/driver"
 PROGRAM = f"{DRIVER}/usr/bin/nvidia-smi"
 MIG_MANAGER = "nvidia-mig-manager.service"
 MIG_MANAGER_ENABLED = f"/etc/systemd/system/multi-user.target.wants/{MIG_MANAGER}"
+MIG_MANAGER_WARNING = (
+    f"{MIG_MANAGER} is enabled, and makes a MIG layout of its own at the next boot. Next step: systemctl disable"
+    f" {MIG_MANAGER}, as gpu-mig.service makes the layout of mig_config"
+)
 PAGES = "docs/migration has the commands"
 
 
@@ -47,12 +50,4 @@ def driver(source: str) -> Problem:
         " GPU operator runs it",
         "take the operator off the node: kubectl label node NAME nvidia.com/gpu.deploy.operands=false. Or leave"
         " driver out of gpu_nodes_components",
-    )
-
-
-def mig_manager() -> t.Tuple[str, ...]:
-    """Return the warning about mig-parted's service."""
-    return (
-        f"{MIG_MANAGER} is enabled, and makes a MIG layout of its own at the next boot. Next step: systemctl"
-        f" disable {MIG_MANAGER}, as gpu-mig.service makes the layout of mig_config",
     )

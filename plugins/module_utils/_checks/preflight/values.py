@@ -9,6 +9,7 @@ import posixpath
 import typing as t
 
 from ..._base.text.json_data import is_whole
+from ..._cdi.options import SPEC
 from ..._cdi.specification import resolved
 from ..._runtime.state import SPEC_DIRS
 from .problems import Problem
@@ -60,7 +61,7 @@ def _paths(values: Values) -> t.Iterator[Problem]:
 
 def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:
     """Refuse a specification where no runtime looks for it."""
-    path = values.get("cdi_path")
+    path = values.get("cdi_path", SPEC["argument_spec"]["path"]["default"])
     folders = (values.get("container_runtime_spec_dirs") if known else None) or SPEC_DIRS
     if not isinstance(path, str) or not path.startswith("/") or not _is_texts(folders):
         return  # which the modules refuse

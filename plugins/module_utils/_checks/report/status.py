@@ -9,7 +9,7 @@ import datetime
 import re
 import typing as t
 
-from ..._base.text import json_data
+from ..._base.text.json_data import rows, table, table_in, text
 from ..._device_plugin.resources import HEALTHY, count
 from ..._driver.branches import Version
 from ..._driver.releases import standing
@@ -19,7 +19,6 @@ from ..validate.check import because
 Json = t.Dict[str, t.Any]
 XID = re.compile(r"\bXID (\d{1,5})\b", re.IGNORECASE)
 FAULT = ("gpu", "index", "gi", "ci", "kind", "reason", "since", "way_back", "clearable")
-NO_ANSWER: Json = {"state": "", "problem": "", "registration_problem": "", "resources": {}}
 
 
 def driver(
@@ -41,33 +40,30 @@ def driver(
     }
 
 
-def daemon(text: str, problem: str = "") -> Json:
+def daemon(answer: str, problem: str = "") -> Json:
     """Read the answer of ``gpu-plugin status --json``; what can't be read of it is empty.
 
     ``problem`` is why there is none. Times are in seconds since 1970.
     """
-    try:
-        told = _table(json_data.loads(text))
-    except ValueError:
-        told = {}
-    labels, mig = _table(told.get("labels")), _table(told.get("mig_boot"))
+    told = table_in(answer)
+    labels, mig = table(told.get("labels")), table(told.get("mig_boot"))
     return {
         "daemon": {
-            "state": _text(told.get("state")),
-            "problem": _text(told.get("problem")) or problem,
-            "registration_problem": _text(told.get("registration_problem")),
+            "state": text(told.get("state")),
+            "problem": text(told.get("problem")) or problem,
+            "registration_problem": text(told.get("registration_problem")),
             "resources": {
-                name: _resource(_table(one)) for name, one in _table(told.get("resources")).items()
+                name: _resource(table(one)) for name, one in table(told.get("resources")).items()
             },
         },
-        "faults": [_fault(_table(one)) for one in _list(told.get("health"))],
+        "faults": [_fault(table(one)) for one in rows(told.get("health"))],
         "labels": {
-            "state": _text(labels.get("state")),
-            "problem": _text(labels.get("problem")),
-            "labels": {key: str(one) for key, one in _table(labels.get("labels")).items()},
+            "state": text(labels.get("state")),
+            "problem": text(labels.get("problem")),
+            "labels": {key: str(one) for key, one in table(labels.get("labels")).items()},
         },
-        "mig_boot": {"state": _text(mig.get("state")), "problems": _list(mig.get("problems"))},
-        "unreadable": [str(one) for one in _list(told.get("unreadable"))],
+        "mig_boot": {"state": text(mig.get("state")), "problems": rows(mig.get("problems"))},
+        "unreadable": [str(one) for one in rows(told.get("unreadable"))],
     }
 
 
@@ -81,7 +77,7 @@ def _resource(told: Json) -> Json:
 
 def _fault(told: Json) -> Json:
     found = {key: told.get(key) for key in FAULT}
-    named = XID.search(_text(found["reason"]))
+    named = XID.search(text(found["reason"]))
     return {**found, "xid": int(named[1]) if named else None}
 
 
@@ -102,15 +98,3 @@ def reboots(
                 f"GPU {gpu['index']}: MIG mode {mode} waits for a reset of the GPU or a reboot"
             )
     return found
-
-
-def _table(value: t.Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: t.Any) -> t.List[t.Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: t.Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -11,11 +11,12 @@ import time
 import typing as t
 
 from ..._base.dra.allocation import owners_in
-from ..._base.errors import InputError, NodeError
+from ..._base.errors import NodeError, checked_timeout
 from ..._base.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
 from ..._base.steps import Plan, Step
 from ..._device_plugin.machine.dra import status
 from ..._device_plugin.machine.status import ask
+from ..._device_plugin.registration import KUBELET
 from ..._device_plugin.state import CONFIG
 from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml, open_nvml
@@ -24,11 +25,11 @@ from ..._node.machine.facts import gpus, recorded_gpus
 from ..._node.machine.in_service import standing
 from ..._node.users.machine.allocated import CHECKPOINT
 from ..._runtime.machine.engine import Runtime
-from .check import FAILED, WARNING, Check, lines, message, of_state
+from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
+from .containers import Answer
 from .daemon import Daemon
 from .dra import Dra
 from .dra import Driver as DraDriver
-from .driver import Wanted as WantedDriver
 from .machine import driver, runtimes, services
 from .machine.containers import Trial
 from .machine.gpus import current, layout
@@ -37,7 +38,7 @@ from .node import Node, Wanted, checks, components, idle, settles, summary
 PAUSE = 0.5
 SLOW = f"the driver is slow: NVML has not told of the GPUs within {LATE:g} seconds"
 # The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
-KUBELET = ("/var/lib/kubelet/device-plugins/kubelet.sock", CHECKPOINT)
+TRACES = (KUBELET, CHECKPOINT)
 
 
 class State(t.NamedTuple):
@@ -60,12 +61,11 @@ class ValidateCapability:
         connect: t.Callable[[], t.ContextManager[Nvml]] = open_nvml,
     ) -> None:
         self._host, self._params, self._connect = host, params, connect
-        if params["wait_timeout"] < 0:
-            wanted = "a number of seconds, not negative"
-            raise InputError.of("wait_timeout", params["wait_timeout"], wanted)
+        checked_timeout(params["wait_timeout"], "wait_timeout")
         self._wanted = Wanted(
             params["gpu_count"],
-            WantedDriver(params["driver_version"], params["driver_source"]),
+            params["driver_version"],
+            params["driver_source"],
             components(params["components"]),
             params["require_kubelet"],
             params["allocation"],
@@ -88,7 +88,7 @@ class ValidateCapability:
     def _node(self) -> Node:
         """Read the node; what cannot be read is a check that does not hold."""
         host, parts = self._host, services.parts(self._host)
-        named, holds = self._wanted.components, driver.holds(host)
+        named = self._wanted.components
         there = [one.address for one in gpus(host)]
         found = runtimes.there(host) if not named or "runtime" in named else []
         change = standing(host)
@@ -98,13 +98,11 @@ class ValidateCapability:
             parts=parts,
             daemon=self._daemon(),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
-            kubelet=any(map(host.exists, KUBELET)),
+            kubelet=any(map(host.exists, TRACES)),
             unreached=runtimes.unreached(host),
             runtimes=runtimes.look(host, found, required="runtime" in named),
             units=services.units(host, parts),
-            wants_held=holds.wanted,
-            held=holds.held,
-            held_unknown=holds.unknown,
+            holds=driver.holds(host),
             change=change.change if change else None,
         )
         problem, slow = "", False
@@ -144,21 +142,15 @@ class ValidateCapability:
             return node
         device = node.idle if self._params["cuda"] else ""
         why = "every device is in use" if self._params["cuda"] else "the option cuda is off"
-        node = dataclasses.replace(node, cuda_unknown=why)
-        trial, found = Trial(self._host), []
+        trial, found = Trial(self._host), dict[str, Answer]()
         for runtime in self._able(node):
-            one = trial.run(runtime, "" if node.cuda else device)
-            found.append(one)
-            if one.answer.cuda is not None:
-                where = f"in a container of {one.runtime}"
-                node = dataclasses.replace(node, cuda=one.answer, cuda_where=where)
-        if device and not node.cuda:
-            node = dataclasses.replace(node, cuda=trial.beside(device), cuda_where="on the node")
-        return dataclasses.replace(node, containers=tuple(found))
+            found[runtime.kind.name] = trial.run(runtime, "" if _tried(found) else device)
+        beside = trial.beside(device) if device and not _tried(found) else None
+        return dataclasses.replace(node, containers=found, beside=beside, cuda_unknown=why)
 
     def _able(self, node: Node) -> t.List[Runtime]:
         """Return the runtimes that containers get GPUs from, if any are to be started."""
-        able = {one.name for one in node.runtimes if not one.problem and not one.unknown}
+        able = {name for name, one in node.runtimes.items() if one.state == PASSED}
         asked = self._params["containers"] and able
         return [one for one in runtimes.there(self._host) if one.kind.name in able] if asked else []
 
@@ -176,6 +168,10 @@ class ValidateCapability:
         return _told(state)
 
 
+def _tried(found: t.Mapping[str, Answer]) -> bool:
+    return any(one.cuda is not None for one in found.values())
+
+
 def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:
     """Return a device that nobody uses, none where the driver does not say who does."""
     try:
@@ -187,9 +183,7 @@ def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemo
 
 def _told(state: State) -> t.Dict[str, t.Any]:
     return {
-        "checks": [one.describe() for one in state.found],
-        "failed_checks": [one.name for one in of_state(state.found, FAILED)],
-        "failure": message(state.found),
+        **told(state.found),
         "summary": summary(state.node, state.found),
         "lines": lines(state.found),
         "seconds": state.seconds,

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from .check import Check, because, judged, skipped
+from .check import Check, few, judged, skipped
 from .daemon import Daemon
 
 NAMES = SERVICE, DEVICES, FILES, CURRENT = "CDI", "CDI devices", "CDI files", "CDI specification"
 AGAIN = "run the role gpu.node.cdi"
-MOST = 4
 
 
 class Current(t.NamedTuple):
@@ -25,15 +24,6 @@ class Current(t.NamedTuple):
     unknown: str = ""
     lost: str = ""
     next_step: str = ""
-
-
-class Runtime(t.NamedTuple):
-    """A container runtime: why containers get no GPU by CDI from it, or why that is not looked at."""
-
-    name: str
-    problem: str = ""
-    next_step: str = ""
-    unknown: str = ""
 
 
 def checks(daemon: Daemon, devices: t.Optional[t.Sequence[str]], current: Current) -> t.List[Check]:
@@ -68,12 +58,4 @@ def _current(path: str, current: Current) -> Check:
         return skipped(CURRENT, current.unknown)
     if not current.differences:
         return Check(CURRENT)
-    more = [f"and {len(current.differences) - MOST} more"] if current.differences[MOST:] else []
-    words = f"{path} is out of date{because([*current.differences[:MOST], *more])}"
-    return judged(CURRENT, words, AGAIN)
-
-
-def runtime(one: Runtime) -> Check:
-    """Check that a runtime reads the specification."""
-    name = f"{one.name}: CDI"
-    return skipped(name, one.unknown) if one.unknown else judged(name, one.problem, one.next_step)
+    return judged(CURRENT, f"{path} is out of date{few(current.differences)}", AGAIN)

@@ -10,6 +10,7 @@ import typing as t
 from ..._base.text.shown import counted
 
 PASSED, FAILED, WARNING, SKIPPED = "passed", "failed", "warning", "skipped"
+MOST = 4
 ORDER = (PASSED, SKIPPED, WARNING, FAILED)
 
 
@@ -38,14 +39,9 @@ class Check(t.NamedTuple):
         return {**self._asdict(), "holds": self.holds}
 
 
-def judged(name: str, cause: str, next_step: str) -> Check:
-    """Return a check that passes where there is no cause against it."""
-    return Check(name, FAILED, cause, next_step) if cause else Check(name)
-
-
-def warned(name: str, cause: str, next_step: str) -> Check:
-    """Return a check that is not as one might want it, and that does not make a node unfit."""
-    return Check(name, WARNING, cause, next_step)
+def judged(name: str, cause: str, next_step: str, *, fails: bool = True) -> Check:
+    """Return a check that passes where there is no cause against it; where it does not fail by one, it warns."""
+    return Check(name, FAILED if fails else WARNING, cause, next_step) if cause else Check(name)
 
 
 def skipped(name: str, reason: str) -> Check:
@@ -59,6 +55,12 @@ def because(reasons: t.Iterable[str]) -> str:
     return f" ({text})" if text else ""
 
 
+def few(reasons: t.Sequence[str]) -> str:
+    """Return reasons in brackets, as many as fit into a message, and how many there are besides."""
+    more = [f"and {len(reasons) - MOST} more"] if reasons[MOST:] else []
+    return because([*reasons[:MOST], *more])
+
+
 def of_state(found: t.Iterable[Check], state: str) -> t.List[Check]:
     """Return the checks in a state."""
     return [one for one in found if one.state == state]
@@ -70,6 +72,15 @@ def message(found: t.Sequence[Check]) -> str:
     if len(bad) < 2:
         return "".join(bad)
     return "\n".join([f"{len(bad)} of {len(found)} checks fail", *bad])
+
+
+def told(found: t.Sequence[Check]) -> t.Dict[str, t.Any]:
+    """Return what a module answers of its checks."""
+    return {
+        "checks": [one.describe() for one in found],
+        "failed_checks": [one.name for one in of_state(found, FAILED)],
+        "failure": message(found),
+    }
 
 
 def verdict(found: t.Sequence[Check]) -> str:

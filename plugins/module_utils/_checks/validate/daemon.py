@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._base.text import json_data
+from ..._base.text.json_data import is_whole, rows, table, table_in, text
 from ..._device_plugin.held import HELD
 from ..._device_plugin.resources import UNHEALTHY, count
 
@@ -68,37 +68,34 @@ class Daemon:
     waiting: t.Tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> Daemon:
+    def of(cls, told: str) -> Daemon:
         """Read the answer of ``gpu-plugin status --json``, also one of another version or cut short."""
-        try:
-            report = _table(json_data.loads(text))
-        except ValueError:
-            report = {}
-        boot, cdi = _table(report.get("mig_boot")), _table(report.get("cdi"))
-        mps = tuple(_mps(_table(report.get("mps"))))
+        report = table_in(told)
+        boot, cdi = table(report.get("mig_boot")), table(report.get("cdi"))
+        mps = tuple(_mps(table(report.get("mps"))))
         waits = {
             *_held(report.get("devices")),
             *(one.device for one in mps if one.waits_for_clients),
         }
-        resources, allocatable = _table(report.get("resources")), _table(report.get("allocatable"))
+        resources, allocatable = table(report.get("resources")), table(report.get("allocatable"))
         return cls(
-            state=_text(report.get("state")),
-            problem=_text(report.get("problem")),
-            resources={name: _resource(_table(one)) for name, one in resources.items()},
-            registration_problem=_text(report.get("registration_problem")),
+            state=text(report.get("state")),
+            problem=text(report.get("problem")),
+            resources={name: _resource(table(one)) for name, one in resources.items()},
+            registration_problem=text(report.get("registration_problem")),
             unhealthy=tuple(_unhealthy(resources, waits, waiting=False)),
             waiting=tuple(_unhealthy(resources, waits, waiting=True)),
             mig_uuids=_texts(report.get("mig_uuids")),
-            mig_boot_state=_text(boot.get("state")),
+            mig_boot_state=text(boot.get("state")),
             mig_boot_problems=_texts(boot.get("problems")),
             mps=mps,
             labels=_labels(report.get("labels")),
-            cdi_path=_text(cdi.get("path")),
+            cdi_path=text(cdi.get("path")),
             cdi_failed=bool(cdi.get("failed")),
             cdi_devices=_texts(cdi.get("devices")) if cdi else None,
             cdi_missing=_texts(cdi.get("missing")),
-            allocatable={name: one for name, one in allocatable.items() if _is_number(one)},
-            kubelet_problem=_text(report.get("kubelet_problem")),
+            allocatable={name: one for name, one in allocatable.items() if is_whole(one)},
+            kubelet_problem=text(report.get("kubelet_problem")),
             used=frozenset(_used(report.get("hardware"))),
         )
 
@@ -114,55 +111,40 @@ def _resource(report: t.Mapping[str, t.Any]) -> Resource:
 
 
 def _held(devices: t.Any) -> t.Iterator[str]:
-    for told in devices if isinstance(devices, list) else ():
-        one = _table(told)
+    for one in map(table, rows(devices)):
         if one.get("reason") == HELD:
-            yield _text(one.get("uuid"))
+            yield text(one.get("uuid"))
 
 
 def _unhealthy(
     resources: t.Mapping[str, t.Any], waits: t.Container[str], *, waiting: bool
 ) -> t.Iterator[str]:
     for resource, report in resources.items():
-        problems = _table(_table(report).get("problems"))
-        for device, health in _table(_table(report).get("devices")).items():
+        problems = table(table(report).get("problems"))
+        for device, health in table(table(report).get("devices")).items():
             if health == UNHEALTHY and (device in waits) is waiting:
-                problem = _text(problems.get(device))
+                problem = text(problems.get(device))
                 yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
 
 
 def _mps(devices: t.Mapping[str, t.Any]) -> t.Iterator[Mps]:
     for device, told in devices.items():
-        one = _table(told)
-        yield Mps(device, _text(one.get("problem")), one.get("waits_for_clients") is True)
+        one = table(told)
+        yield Mps(device, text(one.get("problem")), one.get("waits_for_clients") is True)
 
 
-def _used(rows: t.Any) -> t.Iterator[str]:
-    for row in rows if isinstance(rows, list) else ():
-        one = _table(row)
+def _used(hardware: t.Any) -> t.Iterator[str]:
+    for one in map(table, rows(hardware)):
         if one.get("used_by") or one.get("mps"):
-            yield _text(one.get("uuid"))
+            yield text(one.get("uuid"))
 
 
 def _labels(told: t.Any) -> t.Optional[Labels]:
     if not isinstance(told, dict):
         return None
-    labels = {key: str(text) for key, text in _table(told.get("labels")).items()}
-    return Labels(_text(told.get("state")), _text(told.get("problem")), labels)
-
-
-def _is_number(value: t.Any) -> bool:
-    """Tell whether a value is a number; Python takes true for one."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _table(value: t.Any) -> t.Dict[str, t.Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: t.Any) -> str:
-    return value if isinstance(value, str) else ""
+    labels = {key: str(one) for key, one in table(told.get("labels")).items()}
+    return Labels(text(told.get("state")), text(told.get("problem")), labels)
 
 
 def _texts(value: t.Any) -> t.Tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+    return tuple(map(str, rows(value)))

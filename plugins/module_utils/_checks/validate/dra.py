@@ -11,7 +11,9 @@ import typing as t
 from ..._base.dra.allocation import BY_DEFAULT, Owners
 from ..._base.dra.names import DEVICE_PLUGIN, DRA, UNIT
 from ..._base.gpu import Gpu
-from .check import FAILED, WARNING, Check, because, judged, skipped
+from ..._base.text.json_data import table, text
+from .check import Check, because, judged, skipped
+from .daemon import SERVING
 from .plugin import Kubelet
 
 NAMES = ALLOCATION, DRIVER, SLICES, ENFORCEMENT = (
@@ -21,7 +23,6 @@ NAMES = ALLOCATION, DRIVER, SLICES, ENFORCEMENT = (
     "enforcement",
 )
 VARIABLE, LOG = "gpu_nodes_allocation", f"see the log of {UNIT}"
-SERVING = "serving"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,26 +45,18 @@ class Driver:
     @classmethod
     def of(cls, told: t.Any) -> Driver:
         """Read the driver's status, also of another version, or none."""
-        found = told if isinstance(told, dict) else {}
-        published = found.get("published")
-        problems = found.get("enforcement_problems")
-        gpus = found.get("gpus")
+        found = table(told)
+        problems = table(found.get("enforcement_problems"))
         return cls(
-            state=str(found.get("state") or ""),
-            problem=str(found.get("problem") or ""),
+            state=text(found.get("state")),
+            problem=text(found.get("problem")),
             registered=found.get("registered") is True,
-            registration_problem=str(found.get("registration_problem") or ""),
-            enforcement=str(found.get("enforcement") or ""),
-            unpublished=str(
-                (published if isinstance(published, dict) else {}).get("problem") or ""
-            ),
-            unenforced=_texts(problems if isinstance(problems, dict) else {}),
-            gpus=frozenset(gpus if isinstance(gpus, dict) else ()),
+            registration_problem=text(found.get("registration_problem")),
+            enforcement=text(found.get("enforcement")),
+            unpublished=text(table(found.get("published")).get("problem")),
+            unenforced={uuid: str(one) for uuid, one in problems.items() if one},
+            gpus=frozenset(table(found.get("gpus"))),
         )
-
-
-def _texts(found: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    return {key: str(one) for key, one in found.items() if one}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +97,8 @@ def checks(
 
 def _late(name: str, words: str, kubelet: Kubelet) -> Check:
     """Return a check of what a node gets with its cluster: before it joins, that is a warning."""
-    state = FAILED if kubelet.there or kubelet.required else WARNING
-    return (
-        Check(name, state, words, f"join the node to its cluster; {LOG}") if words else Check(name)
-    )
+    step = f"join the node to its cluster; {LOG}"
+    return judged(name, words, step, fails=kubelet.there or kubelet.required)
 
 
 def _registered(driver: Driver, kubelet: Kubelet) -> Check:

@@ -12,13 +12,13 @@ import typing as t
 from ..._base.services.driver import FABRIC_SERVICE
 from ..._driver.branches import Version
 from ..._driver.kernel.device_nodes import Differing, way_back
-from .check import Check, because, judged, skipped, warned
+from .check import Check, because, judged, skipped
 
 BRING_UP = "run gpu.node.gpu_nodes"
 KERNEL_LOG = (
     "see 'dmesg' on the node for what the driver waits for; devices stay advertised as they were"
 )
-NAMES = DRIVER, VERSION, REBOOT, KERNELS, FABRIC, DEVICE_NODES = (
+DRIVER, VERSION, REBOOT, KERNELS, FABRIC, DEVICE_NODES = (
     "driver",
     "driver version",
     "reboot",
@@ -53,18 +53,11 @@ class Driver:
     device_nodes: t.Tuple[Differing, ...] = ()
 
 
-class Wanted(t.NamedTuple):
-    """The version that the user asks for, or the branch, and where it comes from."""
-
-    version: str = ""
-    source: str = ""
-
-
-def checks(found: Driver, wanted: Wanted) -> t.List[Check]:
-    """Return the checks of the driver."""
+def checks(found: Driver, version: str, source: str) -> t.List[Check]:
+    """Return the checks of the driver; a user asks for the version, or the branch, and where it comes from."""
     return [
         judged(DRIVER, found.problem, KERNEL_LOG if found.slow else BRING_UP),
-        _version(found, wanted),
+        _version(found, version, source),
         _reboot(found),
         _kernels(found),
         _fabric(found),
@@ -72,7 +65,7 @@ def checks(found: Driver, wanted: Wanted) -> t.List[Check]:
     ]
 
 
-def _version(found: Driver, wanted: Wanted) -> Check:
+def _version(found: Driver, version: str, source: str) -> Check:
     if not found.loaded:
         return skipped(VERSION, "no driver is loaded")
     if found.libraries and found.loaded not in found.libraries:
@@ -81,10 +74,10 @@ def _version(found: Driver, wanted: Wanted) -> Check:
         )
         step = "reboot the node, or reload the modules (nvidia_driver_reload: when_idle)"
         return judged(VERSION, words, step)
-    if Version(found.loaded).fits(wanted.version):
+    if Version(found.loaded).fits(version):
         return Check(VERSION)
-    words = f"version {found.loaded} is loaded, and nvidia_driver_version asks for {wanted.version}"
-    if wanted.source == "preinstalled":
+    words = f"version {found.loaded} is loaded, and nvidia_driver_version asks for {version}"
+    if source == "preinstalled":
         return judged(VERSION, words, "install that version, or correct nvidia_driver_version")
     return judged(VERSION, words, "run the playbook gpu.node.upgrade_driver")
 
@@ -95,7 +88,7 @@ def _reboot(found: Driver) -> Check:
     if found.pending is None:
         return Check(REBOOT)
     words = f"the distribution asks for a reboot{because([', '.join(found.pending)])}"
-    return warned(REBOOT, words, "reboot the node at a time that suits")
+    return judged(REBOOT, words, "reboot the node at a time that suits", fails=False)
 
 
 def _kernels(found: Driver) -> Check:
@@ -109,7 +102,7 @@ def _kernels(found: Driver) -> Check:
     )
     step = f"{BRING_UP}, which says what it lacks, or remove it"
     newest = max(found.kernels or found.bare, key=_order)
-    return (judged if newest in found.bare else warned)(KERNELS, words, step)
+    return judged(KERNELS, words, step, fails=newest in found.bare)
 
 
 def _order(kernel: str) -> t.List[int]:
@@ -122,7 +115,7 @@ def _device_nodes(found: Driver) -> Check:
     if not nodes:
         return Check(DEVICE_NODES)
     closed = any(one.is_closed for one in nodes)
-    return (judged if closed else warned)(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes))
+    return judged(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes), fails=closed)
 
 
 def _fabric(found: Driver) -> Check:

@@ -8,22 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ..._node.gpu_record import NOT_RECORDED, Gpus
-from .check import Check, because, judged, skipped
+from .check import Check, because, few, judged, skipped
 
-NAMES = GPUS, MIG, MIG_BOOT = "GPUs", "MIG", "MIG at boot"
+GPUS, MIG, MIG_BOOT = "GPUs", "MIG", "MIG at boot"
 FAILED = "failed"
-MOST = 4  # as many differences are named as fit into a message
 AGAIN = "fix the cause, then run the playbook gpu.node.mig"
-
-
-class Count(t.NamedTuple):
-    """How many GPUs are on the bus, are wanted (-1: those on the bus), and answer; why others do not; the record."""
-
-    on_bus: int
-    wanted: int = -1
-    answering: int = 0
-    lost: t.Tuple[str, ...] = ()
-    recorded: Gpus = NOT_RECORDED
 
 
 class Layout(t.NamedTuple):
@@ -34,23 +23,32 @@ class Layout(t.NamedTuple):
     problem: str = ""
 
 
-def count(found: Count) -> Check:
-    """Check that all GPUs answer, or where the user says how many there must be, that those do."""
-    asked = found.wanted >= 0
-    complete, missing = found.answering == found.on_bus, str(found.recorded)
-    if found.answering == found.wanted or (complete and not asked and not missing):
+def count(
+    on_bus: int,
+    answering: int,
+    wanted: int = -1,
+    lost: t.Sequence[str] = (),
+    recorded: Gpus = NOT_RECORDED,
+) -> Check:
+    """Check that all GPUs of the bus answer, or where the user says how many there must be, that those do.
+
+    ``wanted`` is -1 where nobody says; ``lost`` says why others do not answer.
+    """
+    asked = wanted >= 0
+    complete, missing = answering == on_bus, str(recorded)
+    if answering == wanted or (complete and not asked and not missing):
         return Check(GPUS)
-    words = f"{found.answering} of {found.on_bus} GPUs on the PCI bus answer{because(found.lost)}"
+    words = f"{answering} of {on_bus} GPUs on the PCI bus answer{because(lost)}"
     if not asked and missing:
         told = missing if complete else f"{words}; {missing}"
-        return judged(GPUS, told, found.recorded.next_step)
+        return judged(GPUS, told, recorded.next_step)
     if not asked:
         return judged(
             GPUS, words, "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
         )
     step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
     words = "; ".join(filter(None, (words, missing)))
-    return judged(GPUS, f"validate_gpu_count asks for {found.wanted}, and {words}", step)
+    return judged(GPUS, f"validate_gpu_count asks for {wanted}, and {words}", step)
 
 
 def layout(found: t.Optional[Layout], unread: str) -> Check:
@@ -64,10 +62,7 @@ def layout(found: t.Optional[Layout], unread: str) -> Check:
         return skipped(MIG, unread)
     if not found.differences:
         return Check(MIG)
-    more = [f"and {len(found.differences) - MOST} more"] if found.differences[MOST:] else []
-    words = (
-        f"the GPUs are not in the layout {found.name}{because([*found.differences[:MOST], *more])}"
-    )
+    words = f"the GPUs are not in the layout {found.name}{few(found.differences)}"
     return judged(MIG, words, "run the playbook gpu.node.mig")
 
 

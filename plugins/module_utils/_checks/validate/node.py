@@ -14,16 +14,15 @@ from ..._base.text.shown import counted
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.in_service import Change
 from . import cdi, containers, dra, driver, gpus, plugin, services
-from .cdi import Current, Runtime
+from .cdi import Current
 from .check import FAILED, Check, of_state, skipped, verdict
-from .containers import Answer, Container
+from .containers import Answer
 from .daemon import SERVING, Daemon
 from .dra import Dra
 from .driver import Driver
-from .driver import Wanted as WantedDriver
 from .gpus import Layout
 from .options import SPEC
-from .services import Unit
+from .services import Holds, Unit
 
 COMPONENTS: t.Sequence[str] = SPEC["argument_spec"]["components"]["choices"]
 # What is on its way in the first seconds after a change.
@@ -40,7 +39,8 @@ class Wanted(t.NamedTuple):
     """
 
     gpu_count: int = -1
-    driver: WantedDriver = WantedDriver()
+    driver_version: str = ""
+    driver_source: str = ""
     components: t.FrozenSet[str] = frozenset()
     kubelet: bool = False
     allocation: str = ""
@@ -51,8 +51,10 @@ class Wanted(t.NamedTuple):
 class Node:
     """What was found. ``parts`` are the components that have left something on the node.
 
-    ``idle`` is a device that nobody uses, by its UUID; empty where there is none. ``unreached`` is why nothing that the
-    device plugin gives out reaches a container.
+    ``runtimes`` are, by their names, whether they read the CDI specification, ``containers`` what the driver says in
+    one of each, and ``beside`` on the node itself. ``idle`` is a device that nobody uses, by
+    its UUID; empty where there is none. ``unreached`` is why nothing that the device plugin gives out reaches a
+    container.
     """
 
     pci_gpus: int
@@ -68,16 +70,13 @@ class Node:
     kubelet: bool = False
     cdi: Current = dataclasses.field(default_factory=Current)
     unreached: t.Optional[NodeError] = None
-    runtimes: t.Tuple[Runtime, ...] = ()
-    containers: t.Tuple[Container, ...] = ()
-    cuda: t.Optional[Answer] = None
-    cuda_where: str = ""
+    runtimes: t.Mapping[str, Check] = dataclasses.field(default_factory=dict)
+    containers: t.Mapping[str, Answer] = dataclasses.field(default_factory=dict)
+    beside: t.Optional[Answer] = None
     cuda_unknown: str = ""
     idle: str = ""
     units: t.Tuple[Unit, ...] = ()
-    wants_held: t.FrozenSet[str] = frozenset()
-    held: t.Optional[t.FrozenSet[str]] = None
-    held_unknown: str = ""
+    holds: Holds = dataclasses.field(default_factory=Holds)
     change: t.Optional[Change] = None
 
     @property
@@ -114,57 +113,43 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     uuids = None if unread else node.devices
     migs = None if unread else node.mig_uuids
     daemon, kubelet = node.daemon, plugin.Kubelet(node.kubelet, wanted.kubelet)
-    count = gpus.Count(
-        node.pci_gpus, wanted.gpu_count, len(node.gpus), node.lost_gpus, node.recorded
+    count = gpus.count(
+        node.pci_gpus, len(node.gpus), wanted.gpu_count, node.lost_gpus, node.recorded
     )
-    loaded = node.driver.loaded
+    mig = [
+        gpus.layout(node.layout, unread),
+        gpus.at_boot(daemon.mig_boot_state, daemon.mig_boot_problems),
+    ]
+    tried = node.containers.items()
+    answers = {f"in a container of {name}": one for name, one in tried}
+    answers.update({"on the node": node.beside} if node.beside else {})
+    labels = services.labels(
+        daemon.labels, node.driver.loaded, required=wanted.kubelet, slow=bool(slow)
+    )
     return [
-        *driver.checks(node.driver, wanted.driver),
-        services.holds(node.wants_held, node.held, node.held_unknown),
-        skipped(gpus.GPUS, slow) if slow else gpus.count(count),
-        *_part("mig", gpus.NAMES[1:], node, wanted, lambda: _mig(node, unread)),
-        *_part("cdi", cdi.NAMES, node, wanted, lambda: cdi.checks(daemon, uuids, node.cdi)),
-        *(cdi.runtime(one) for one in node.runtimes),
-        *(containers.container(one, [gpu.uuid for gpu in node.gpus]) for one in node.containers),
-        containers.cuda(node.cuda, node.cuda_where, unread or node.cuda_unknown),
-        *_part(
-            "device_plugin",
-            plugin.NAMES,
-            node,
-            wanted,
-            lambda: plugin.checks(daemon, migs, kubelet, node.unreached),
-        ),
+        *driver.checks(node.driver, wanted.driver_version, wanted.driver_source),
+        services.holds(node.holds),
+        skipped(gpus.GPUS, slow) if slow else count,
+        *_part("mig", mig, node, wanted),
+        *_part("cdi", cdi.checks(daemon, uuids, node.cdi), node, wanted),
+        *node.runtimes.values(),
+        *(containers.container(*one, [gpu.uuid for gpu in node.gpus]) for one in tried),
+        containers.cuda(answers, unread or node.cuda_unknown),
+        *_part("device_plugin", plugin.checks(daemon, migs, kubelet, node.unreached), node, wanted),
         *dra.checks(node.dra, wanted.allocation, None if unread else node.gpus, kubelet),
-        *_part("labels", [services.LABELS], node, wanted, lambda: _labels(node, wanted, loaded)),
+        *_part("labels", [labels], node, wanted),
         services.services(node.units),
         services.in_service(node.change, wanted.change),
     ]
 
 
-def _mig(node: Node, unread: str) -> t.List[Check]:
-    daemon = node.daemon
-    boot = gpus.at_boot(daemon.mig_boot_state, daemon.mig_boot_problems)
-    return [gpus.layout(node.layout, unread), boot]
-
-
-def _labels(node: Node, wanted: Wanted, loaded: str) -> t.List[Check]:
-    labels, slow = node.daemon.labels, node.driver.slow
-    return [services.labels(labels, loaded, required=wanted.kubelet, slow=slow)]
-
-
-def _part(
-    part: str,
-    names: t.Sequence[str],
-    node: Node,
-    wanted: Wanted,
-    look: t.Callable[[], t.List[Check]],
-) -> t.List[Check]:
+def _part(part: str, found: t.Sequence[Check], node: Node, wanted: Wanted) -> t.Sequence[Check]:
     """Return the checks of a part that the node has or must have; the others are skipped."""
-    if wanted.components and part not in wanted.components:
-        return [skipped(name, f"{part} is not among gpu_nodes_components") for name in names]
-    if part not in node.parts and part not in wanted.components:
-        return [skipped(name, "not set up on this node") for name in names]
-    return look()
+    if part in (wanted.components or node.parts):
+        return found
+    absent = f"{part} is not among gpu_nodes_components"
+    why = absent if wanted.components else "not set up on this node"
+    return [skipped(one.name, why) for one in found]
 
 
 def settles(found: t.Iterable[Check]) -> bool:

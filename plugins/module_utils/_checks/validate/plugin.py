@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.errors import NodeError
-from .check import FAILED, WARNING, Check, because, judged, skipped, warned
+from .check import Check, because, few, judged, skipped
 from .daemon import SERVING, Daemon
 
 NAMES = PLUGIN, REGISTRATION, ALLOCATABLE, DEVICES, MPS, HEALTH = (
@@ -19,7 +19,6 @@ NAMES = PLUGIN, REGISTRATION, ALLOCATABLE, DEVICES, MPS, HEALTH = (
     "MPS",
     "health",
 )
-NAMED = 4  # as many unhealthy devices are named as fit into a message
 LOG = "see the log of gpu-device-plugin.service"
 
 
@@ -76,7 +75,9 @@ def _registration(daemon: Daemon, kubelet: Kubelet) -> Check:
     if kubelet.required:
         words += ", and gpu_nodes_require_kubelet is set"
         return judged(REGISTRATION, words, f"{step}, or start its kubelet")
-    return warned(REGISTRATION, words, f"{step}; gpu_nodes_require_kubelet makes this an error")
+    return judged(
+        REGISTRATION, words, f"{step}; gpu_nodes_require_kubelet makes this an error", fails=False
+    )
 
 
 def _allocatable(daemon: Daemon) -> Check:
@@ -114,20 +115,15 @@ def _mps(daemon: Daemon) -> Check:
     words = f"MPS is not ready{because([f'{one.device}: {one.problem}' for one in late])}"
     waits = all(one.waits_for_clients for one in late)
     step = "wait for the clients to end" if waits else "see the log of gpu-mps.service"
-    return Check(MPS, WARNING if waits else FAILED, words, step)
+    return judged(MPS, words, step, fails=not waits)
 
 
 def _health(daemon: Daemon) -> Check:
     bad, waiting = daemon.unhealthy, daemon.waiting
     if bad or not waiting:
-        words = f"the device plugin reports unhealthy devices{_named(bad)}"
+        words = f"the device plugin reports unhealthy devices{few(bad)}"
         return judged(
             HEALTH, words if bad else "", "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
         )
-    words = f"devices are given to nobody until who has them has ended{_named(waiting)}"
-    return warned(HEALTH, words, "drain the node, or wait for these pods to end")
-
-
-def _named(devices: t.Sequence[str]) -> str:
-    more = f"and {len(devices) - NAMED} more" if devices[NAMED:] else ""
-    return because([*devices[:NAMED], more])
+    words = f"devices are given to nobody until who has them has ended{few(waiting)}"
+    return judged(HEALTH, words, "drain the node, or wait for these pods to end", fails=False)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._device_plugin.plan import LABELS_UNIT
 from ..._node.in_service import Change
-from .check import FAILED, WARNING, Check, because, judged, skipped
+from .check import Check, because, judged, skipped
 from .daemon import Labels
 
-NAMES = SERVICES, HOLDS, LABELS, IN_SERVICE = "services", "holds", "labels", "in service"
+SERVICES, HOLDS, LABELS, IN_SERVICE = "services", "holds", "labels", "in service"
 FAILING, WAITING = "failing", "waiting"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
-LABELS_UNIT = "gpu-node-labels.service"
 
 
 class Unit(t.NamedTuple):
@@ -36,6 +36,14 @@ class Unit(t.NamedTuple):
         )
 
 
+class Holds(t.NamedTuple):
+    """The packages that were put on hold, those that are, and why that is not known where it is not."""
+
+    wanted: t.FrozenSet[str] = frozenset()
+    held: t.Optional[t.FrozenSet[str]] = None
+    unknown: str = ""
+
+
 def services(units: t.Sequence[Unit]) -> Check:
     """Check that what was set up is on."""
     if not units:
@@ -54,13 +62,13 @@ def in_service(change: t.Optional[Change], own: str) -> Check:
     return judged(IN_SERVICE, change.cause, change.way)
 
 
-def holds(wanted: t.Collection[str], held: t.Optional[t.Collection[str]], unknown: str) -> Check:
-    """Check that the packages that were held are; ``unknown`` is why the package manager does not say."""
-    if not wanted:
+def holds(found: Holds) -> Check:
+    """Check that the packages that were held are."""
+    if not found.wanted:
         return skipped(HOLDS, "no package was put on hold")
-    if held is None:
-        return skipped(HOLDS, unknown)
-    loose = sorted(set(wanted) - set(held))
+    if found.held is None:
+        return skipped(HOLDS, found.unknown)
+    loose = sorted(found.wanted - found.held)
     words = f"an upgrade would take {', '.join(loose)}, which was on hold" if loose else ""
     return judged(HOLDS, words, "run the role gpu.node.nvidia_driver, which holds it again")
 
@@ -80,9 +88,7 @@ def labels(found: t.Optional[Labels], driver: str, *, required: bool, slow: bool
         return judged(LABELS, words, log)
     if found.state == WAITING:
         words = f"the node is not labelled yet{because([found.problem])}"
-        return Check(
-            LABELS, FAILED if required else WARNING, words, f"join the node to its cluster; {log}"
-        )
+        return judged(LABELS, words, f"join the node to its cluster; {log}", fails=required)
     told = found.labels.get(DRIVER_LABEL, driver)
     words = (
         f"{DRIVER_LABEL} says {told}, and {driver} is loaded" if driver and told != driver else ""

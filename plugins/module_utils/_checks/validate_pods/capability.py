@@ -24,7 +24,7 @@ from ..._cluster.machine.client import MISSING, ApiError, KubernetesApi
 from ..._cluster.pods import Json
 from ..._cluster.rights import of_trial
 from ..._cluster.trust import unpinned
-from ..validate.check import FAILED, Check, message, of_state, skipped
+from ..validate.check import FAILED, Check, of_state, skipped, told
 
 GONE = "it is gone before it was looked at"
 TAKEN = "pods with claims have what there is of it"
@@ -94,10 +94,7 @@ class ValidatePodsCapability:
 
     def _claimed(self, classes: t.Sequence[str], pods: t.Sequence[Json]) -> t.Iterator[Check]:
         """Try one class after the other: a GPU's whole, its MIG devices and its shares exclude each other."""
-        if not classes:
-            return
-        if self._check_mode:
-            yield from (skipped(_named(name), "no pod is made in check mode") for name in classes)
+        if not classes or self._check_mode:
             return
         taken = claims.in_use(pods)
         self._clean_claims()
@@ -153,7 +150,7 @@ class ValidatePodsCapability:
             if name not in free:
                 yield skipped(_named(name), f"pods have all {offered[name]} of it")
         if self._check_mode:
-            for name in free:
+            for name in (*free, *classes):
                 yield skipped(_named(name), "no pod is made in check mode")
         else:
             yield from self._run(free)
@@ -167,10 +164,8 @@ class ValidatePodsCapability:
                 made[one] = self._api.create_pod(self._namespace, self._manifest(one))
             return self._judged(made)
         finally:
-            for pod in made.values():
-                with contextlib.suppress(
-                    ApiError
-                ):  # it ends by itself, and the next run removes it
+            for pod in made.values():  # each ends by itself, and the next run removes it
+                with contextlib.suppress(ApiError):
                     self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
 
     def _manifest(self, resource: str) -> t.Dict[str, t.Any]:
@@ -240,9 +235,4 @@ def _named(resource: str) -> str:
 
 
 def _told(state: State) -> t.Dict[str, t.Any]:
-    return {
-        "checks": [one.describe() for one in state.checks],
-        "failed_checks": [one.name for one in of_state(state.checks, FAILED)],
-        "failure": message(state.checks),
-        "allocatable": state.offered,
-    }
+    return {**told(state.checks), "allocatable": state.offered}

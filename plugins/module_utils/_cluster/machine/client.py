@@ -47,13 +47,17 @@ class ApiError(NodeError):
         return self.status in PASSING
 
 
+def user() -> str:
+    """Return the user that this runs as."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's, which has no name
+        return str(os.getuid())
+
+
 def who() -> str:
     """Return the user and the machine that this runs as and on."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+    return f"{user()}@{socket.gethostname()}"
 
 
 class KubernetesApi:
@@ -100,44 +104,44 @@ class KubernetesApi:
 
     def node(self, name: str) -> Json:
         """Return a node. ApiError."""
-        return self._ask(f"reading node {name}", "GET", f"/api/v1/nodes/{_quoted(name)}")
+        return self.ask(f"reading node {name}", "GET", f"/api/v1/nodes/{_quoted(name)}")
 
     def nodes(self) -> t.List[str]:
         """Return the names of all nodes. ApiError."""
-        found = self._ask("listing the nodes", "GET", "/api/v1/nodes", accept=NAMES)
+        found = self.ask("listing the nodes", "GET", "/api/v1/nodes", accept=NAMES)
         return [str(one["metadata"]["name"]) for one in found.get("items") or ()]
 
     def patch_node(self, name: str, patch: t.Mapping[str, t.Any]) -> Json:
         """Change a node. ApiError."""
         query = {"fieldManager": MANAGER}
         path = f"/api/v1/nodes/{_quoted(name)}"
-        return self._ask(f"changing node {name}", "PATCH", path, patch, query=query, kind=MERGE)
+        return self.ask(f"changing node {name}", "PATCH", path, patch, query=query, kind=MERGE)
 
     def pods(self, node: str) -> t.List[Json]:
         """Return the pods of a node, of all namespaces. ApiError."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
-        found = self._ask(f"listing the pods of node {node}", "GET", "/api/v1/pods", query=query)
+        found = self.ask(f"listing the pods of node {node}", "GET", "/api/v1/pods", query=query)
         return list(found.get("items") or ())
 
     def labelled_pods(self, namespace: str, label: str, value: str) -> t.List[Json]:
         """Return the pods of a namespace with a label. ApiError."""
         doing, query = f"listing the pods of {namespace}", {"labelSelector": f"{label}={value}"}
-        found = self._ask(doing, "GET", _pod(namespace), query=query)
+        found = self.ask(doing, "GET", _pod(namespace), query=query)
         return list(found.get("items") or ())
 
     def pod(self, namespace: str, name: str) -> Json:
         """Return a pod. ApiError."""
-        return self._ask(f"reading {namespace}/{name}", "GET", _pod(namespace, name))
+        return self.ask(f"reading {namespace}/{name}", "GET", _pod(namespace, name))
 
     def create_pod(self, namespace: str, pod: t.Mapping[str, t.Any]) -> Json:
         """Make a pod and return it. ApiError."""
-        return self._ask(f"making a pod in {namespace}", "POST", _pod(namespace), pod)
+        return self.ask(f"making a pod in {namespace}", "POST", _pod(namespace), pod)
 
     def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """Remove the pod with this UID at once; one that is gone is fine. ApiError."""
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         try:
-            self._ask(f"removing {namespace}/{name}", "DELETE", _pod(namespace, name), body)
+            self.ask(f"removing {namespace}/{name}", "DELETE", _pod(namespace, name), body)
         except ApiError as error:
             if error.status not in (MISSING, CONFLICT):
                 raise
@@ -145,17 +149,15 @@ class KubernetesApi:
     def resource_claim(self, namespace: str, name: str) -> Json:
         """Return a ResourceClaim. ApiError."""
         doing = f"reading the resource claim {namespace}/{name}"
-        groups = self._ask(
-            "listing the versions of resource.k8s.io", "GET", "/apis/resource.k8s.io"
-        )
+        groups = self.ask("listing the versions of resource.k8s.io", "GET", "/apis/resource.k8s.io")
         version = groups["preferredVersion"]["groupVersion"]
         place = f"namespaces/{_quoted(namespace)}/resourceclaims/{_quoted(name)}"
-        return self._ask(doing, "GET", f"/apis/{version}/{place}")
+        return self.ask(doing, "GET", f"/apis/{version}/{place}")
 
     def daemonset(self, version: str, namespace: str, name: str) -> Json:
         """Return a DaemonSet of the API version, such as apps/v1. ApiError."""
         path = f"/apis/{version}/namespaces/{_quoted(namespace)}/daemonsets/{_quoted(name)}"
-        return self._ask(f"reading the DaemonSet {namespace}/{name}", "GET", path)
+        return self.ask(f"reading the DaemonSet {namespace}/{name}", "GET", path)
 
     def evict(self, namespace: str, name: str, uid: str, grace: t.Optional[int]) -> None:
         """Ask for the eviction of the pod with this UID; with None its own grace period holds. ApiError."""
@@ -169,7 +171,7 @@ class KubernetesApi:
             "deleteOptions": options,
         }
         path = f"{_pod(namespace, name)}/eviction"
-        self._ask(f"evicting {namespace}/{name}", "POST", path, body)
+        self.ask(f"evicting {namespace}/{name}", "POST", path, body)
 
     def allowed(self, right: Right) -> bool:
         """Tell whether the kubeconfig's user may do something. ApiError."""
@@ -179,8 +181,10 @@ class KubernetesApi:
             "spec": {"resourceAttributes": right.attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = self._ask("asking what the kubeconfig allows", "POST", path, body)
+        answer = self.ask("asking what the kubeconfig allows", "POST", path, body)
         return bool((answer.get("status") or {}).get("allowed"))
+
+    # --- the way there ---
 
     def ask(
         self,
@@ -191,23 +195,9 @@ class KubernetesApi:
         *,
         query: t.Optional[t.Mapping[str, str]] = None,
         kind: str = JSON,
-    ) -> Json:
-        """Return the answer to a request for any object. ApiError."""
-        return self._ask(doing, method, path, body, query=query, kind=kind)
-
-    # --- the way there ---
-
-    def _ask(
-        self,
-        doing: str,
-        method: str,
-        path: str,
-        body: t.Optional[t.Mapping[str, t.Any]] = None,
-        *,
-        query: t.Optional[t.Mapping[str, str]] = None,
-        kind: str = JSON,
         accept: str = JSON,
     ) -> Json:
+        """Return the answer to a request for any object. ApiError."""
         url = f"{self.server.rstrip('/')}{path}"
         if query:
             url = f"{url}?{urllib.parse.urlencode(query)}"

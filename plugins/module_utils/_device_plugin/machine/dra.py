@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import time
 import typing as t
@@ -14,6 +13,7 @@ from ..._base.dra import names
 from ..._base.dra.allocation import Owners, owners_in
 from ..._base.errors import NodeError
 from ..._base.gpu import NvmlError
+from ..._base.text.json_data import table_in
 from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.units import systemctl
@@ -77,11 +77,7 @@ def _of(nvml: Nvml, gpu: t.Any) -> Devices:
 
 def status(host: Host) -> t.Mapping[str, t.Any]:
     """Return what the driver says of itself, nothing where it says nothing."""
-    try:
-        found = json.loads(host.read(names.STATUS) or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return table_in(host.read(names.STATUS))
 
 
 def wait(host: Host, service: t.Callable[[str], Service], timeout: float) -> None:

@@ -11,14 +11,14 @@ import typing as t
 
 from ..._base.dra.names import UNIT as DRA_UNIT
 from ..._base.errors import NodeError
-from ..._base.services import mps as mps_units
+from ..._base.services import mps
 from ..._base.steps import Step
 from ..._base.text import json_data
 from ..._machine.host import Host
 from ..plan import UNIT, Observed, serving
 from ..state import UNITS, Desired
 
-MANAGER, DRA = f"{UNITS}/{mps_units.UNIT}", f"{UNITS}/{DRA_UNIT}"
+MANAGER, DRA = f"{UNITS}/{mps.UNIT}", f"{UNITS}/{DRA_UNIT}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Rollback:
         self._host, self._prefix = host, prefix
         self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
         config, units = desired.configs[desired.config_file], desired.units
-        others = (mps_units.UNIT, DRA_UNIT) if desired.owners.dra else (mps_units.UNIT,)
+        others = (mps.UNIT, DRA_UNIT) if desired.owners.dra else (mps.UNIT,)
         texts = (units.get(one, "") for one in (UNIT, *others))
         self._desired = Kept(desired.digest, config, *texts)
         self._path = f"{prefix}/rollback.json"
@@ -117,7 +117,7 @@ class Rollback:
             if text:
                 host.write(path, text, mode=0o644)
         host.run(["systemctl", "daemon-reload"])
-        host.run(["systemctl", "try-restart", mps_units.UNIT], check=False)
+        host.run(["systemctl", "try-restart", mps.UNIT], check=False)
         host.run(["systemctl", "restart", UNIT], check=False)
         try:
             wait()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.boot import PROGRAM
-from ..._base.text import json_data
+from ..._base.text.json_data import table_in
 from ..._machine.host import Completed, Host
 from ..._node.users.allocated import ROOTS, SOCKET
 
@@ -29,9 +29,5 @@ def ask(host: Host) -> Completed:
 
 def told(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
     """Return what the daemon's status file has, by the properties of its unit: nothing of another process."""
-    try:
-        status = json_data.loads(host.read(STATUS) or "{}")
-    except ValueError:
-        return {}
-    its = isinstance(status, dict) and str(status.get("pid")) == service.get("MainPID")
-    return t.cast(t.Dict[str, t.Any], status) if its else {}
+    status = table_in(host.read(STATUS))
+    return status if str(status.get("pid")) == service.get("MainPID") else {}

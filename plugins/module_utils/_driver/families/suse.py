@@ -16,7 +16,7 @@ import re
 import typing as t
 
 from ..._base.packages.package import Policy
-from .. import branches as driver_branches
+from .. import branches
 from ..branches import NoCommonVersion, Version
 from ..family import Choice, Family, built, fabric
 from ..names import Names, Offer, Wanted, order
@@ -159,7 +159,7 @@ class Suse(Family):
         What is installed stays where it fits.
         """
         flavour = kernel_flavour(wanted.kernel)
-        version = Version.of(wanted.version or driver_branches.last(wanted.gpus))
+        version = Version.of(wanted.version or branches.last(wanted.gpus))
         older = int(version.branch or NEWER_FROM) < NEWER_FROM
         policies = dict(offered.policies)
         for name in offered.installed.keys() & set(self.candidates(offered, wanted)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from .. import branches as driver_branches
+from .. import branches
 from ..branches import NO_VERSION, Gpus, Version
 from .table import Branch, Bulletin, Table
 
@@ -73,7 +73,7 @@ def supported(table: Table, today: datetime.date, gpus: Gpus) -> Version:
         (row.end_of_support, branch)
         for row, branch in rows
         if row.end_of_support and row.end_of_support >= today and not row.ended
-        if row.kind != "new feature" and not driver_branches.unsupported(branch, gpus)
+        if row.kind != "new feature" and not branches.unsupported(branch, gpus)
     ]
     return max(found)[1] if found else NO_VERSION
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ..._base.errors import InputError, NodeError
+from ..._base.errors import NodeError, checked_timeout
 from ..._base.gpu import Gpu, NvmlError
 from ..._base.steps import Plan, Step
 from ..._machine.host import Host
@@ -32,9 +32,7 @@ class GpuInfoCapability:
         self._host, self._params = host, params
         self._warnings: t.Tuple[str, ...] = ()
         self._waited = False
-        if params["cloud_init_timeout"] < 0:
-            wanted = "a number of seconds, not negative"
-            raise InputError.of("cloud_init_timeout", params["cloud_init_timeout"], wanted)
+        checked_timeout(params["cloud_init_timeout"], "cloud_init_timeout")
 
     def observe(self) -> Info:
         """Return everything; what cannot be read is said, never an error."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._base.services import dcgm as units
+from ..._base.services import dcgm
 from ..._base.services.dcgm import DCGM_UNIT, UNIT
 from ..._machine.host import Host
 
@@ -18,5 +18,5 @@ ORDER = (UNIT, DCGM_UNIT)
 
 def managed(host: Host) -> t.Tuple[str, ...]:
     """Return the units that are ours to stop, in the order of stopping them."""
-    ours = units.managed(host.read(RECORD), RECORD)
+    ours = dcgm.managed(host.read(RECORD), RECORD)
     return tuple(one for one in ORDER if one in ours)

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.gpu import Gpu
-from ..._base.services import mps as mps_units
+from ..._base.services import mps
 from ..._base.steps import Step
 from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml
@@ -20,19 +20,19 @@ SERVER_SECONDS = 10.0
 
 def states(host: Host) -> t.Iterator[t.Optional[str]]:
     """Return what the managers of MPS daemons tell."""
-    for device in mps_units.devices(host.listdir(mps_units.FOLDER)):
-        settings = host.read(mps_units.file(device))
-        yield host.read(mps_units.state_file(device, settings))
+    for device in mps.devices(host.listdir(mps.FOLDER)):
+        settings = host.read(mps.file(device))
+        yield host.read(mps.state_file(device, settings))
 
 
-def mps_daemons(host: Host) -> t.Tuple[mps_units.Daemon, ...]:
+def mps_daemons(host: Host) -> t.Tuple[mps.Daemon, ...]:
     """Return the MPS daemons, with their settings and what their manager tells of them."""
     found = []
-    managed = mps_units.left(host.read(mps_units.MANAGER))
-    for device in sorted({*managed, *mps_units.devices(host.listdir(mps_units.FOLDER))}):
-        settings = host.read(mps_units.file(device))
-        state = host.read(mps_units.state_file(device, settings, managed.get(device, "")))
-        found.append(mps_units.daemon(device, settings, state))
+    managed = mps.left(host.read(mps.MANAGER))
+    for device in sorted({*managed, *mps.devices(host.listdir(mps.FOLDER))}):
+        settings = host.read(mps.file(device))
+        state = host.read(mps.state_file(device, settings, managed.get(device, "")))
+        found.append(mps.daemon(device, settings, state))
     return tuple(found)
 
 

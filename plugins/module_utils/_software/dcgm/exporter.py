@@ -13,10 +13,10 @@ import hashlib
 import typing as t
 
 from ..._base.boot import unit_file
-from ..._base.services import dcgm as units
+from ..._base.services import dcgm
 from .desired import Exporter
 
-DCGM_UNIT, UNIT = units.DCGM_UNIT, units.UNIT
+DCGM_UNIT, UNIT = dcgm.DCGM_UNIT, dcgm.UNIT
 VENDOR_UNIT = "nvidia-dcgm-exporter.service"
 UNIT_FILE = unit_file(UNIT)
 PROGRAM = "/usr/local/libexec/gpu-node/dcgm-exporter"

@@ -13,7 +13,7 @@ from ..._base.packages.repository import Known, Repository
 from ..._base.packages.repository import parse as parse_repository
 from ..._base.steps import Plan
 from ..._base.toolkit import MINIMUM_TEXT
-from ..._cdi import boot as cdi_boot
+from ..._cdi import boot
 from ..._cdi.generated import NVIDIA_CTK
 from ..._cdi.machine.driver_files import SPEC_FOLDERS
 from ..._machine.host import Host
@@ -96,9 +96,9 @@ class ToolkitCapability(Software[Observed, Record]):
             for path, one in Records(host).all().items()
             if RUNTIME in (host.read(path) or "")
         ]
-        text = host.read(cdi_boot.CONFIG)
-        if text is not None and cdi_boot.load(text, cdi_boot.CONFIG).generator == NVIDIA_CTK:
-            found.append(f"{NVIDIA_CTK} writes the CDI specification, says {cdi_boot.CONFIG}")
+        text = host.read(boot.CONFIG)
+        if text is not None and boot.load(text, boot.CONFIG).generator == NVIDIA_CTK:
+            found.append(f"{NVIDIA_CTK} writes the CDI specification, says {boot.CONFIG}")
         if text is None:  # nothing would write the specification again
             paths = [f"{one}/{name}" for one in SPEC_FOLDERS for name in host.listdir(one)]
             found += [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import LookCapability
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import gpus as checks
 from ansible_collections.gpu.node.plugins.module_utils._node import gpu_record
@@ -68,7 +68,7 @@ def recorded(*there: str) -> FakeHost:
 def look(host: FakeHost, component: str = "validate", **variables: Any) -> dict[str, Any]:
     given = {"variables": variables, "components": [component]}
     params = ArgumentSpecValidator(SPEC["argument_spec"]).validate(given).validated_parameters
-    one = LookCapability(host, FakeRoom(), params, root=True)  # type: ignore[arg-type]
+    one = PlanCapability(host, FakeRoom(), params, root=True)  # type: ignore[arg-type]
     state = one.observe()
     plan = one.plan(state)
     return {**one.result(state, plan), "warnings": list(plan.warnings)}
@@ -113,14 +113,14 @@ def test_gpu_info_tells_which_are_missing() -> None:
 
 def test_a_validation_fails_for_a_gpu_that_is_missing() -> None:
     found = Gpus((FIRST, SECOND), (FIRST,))
-    check = checks.count(checks.Count(1, answering=1, recorded=found))
+    check = checks.count(1, 1, recorded=found)
     assert (check.state, check.cause) == ("failed", LOST)
     assert check.next_step == found.next_step
-    both = checks.count(checks.Count(1, answering=0, recorded=found))
+    both = checks.count(1, 0, recorded=found)
     assert both.cause == f"0 of 1 GPUs on the PCI bus answer; {LOST}"
     meant = found._replace(meant=1)
-    assert checks.count(checks.Count(1, 1, 1, recorded=meant)).state == "passed"
-    asked = checks.count(checks.Count(1, 2, 1, recorded=found._replace(meant=2)))
+    assert checks.count(1, 1, 1, recorded=meant).state == "passed"
+    asked = checks.count(1, 1, 2, recorded=found._replace(meant=2))
     assert LOST in asked.cause
 
 

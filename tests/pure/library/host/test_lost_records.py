@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import dressed
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import UNIT_FILE
@@ -24,8 +24,8 @@ UNIT = "/etc/systemd/system/gpu-device-nodes.service"
 
 
 def told(module: str, host: Any, **values: Any) -> list[str]:
-    _refused, options = parts.check(host, module, values)
-    one = dressed(parts.PARTS[module].make(host, options))
+    _refused, options = modules.check(host, module, values)
+    one = dressed(modules.MODULES[module].make(host, options))
     return [text for text in one.plan(one.observe()).warnings if "is not there" in text]
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpu.node.plugins.action.plan import defaults
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import LookCapability
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import DEFAULT
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node
 from tests.support.paths import REPOSITORY
+from tests.support.roles import defaults
 
 ROLES = REPOSITORY / "roles"
 
@@ -49,7 +49,7 @@ def look(
     given: dict[str, Any] = {"variables": variables, "components": components, "daemon": DAEMON}
     given.update({"parts": only} if only else {}, validate=ask_validation)
     params = ArgumentSpecValidator(SPEC["argument_spec"]).validate(given).validated_parameters
-    capability = LookCapability(
+    capability = PlanCapability(
         host,  # type: ignore[arg-type]
         FakeRoom(),  # type: ignore[arg-type]
         params,
@@ -161,14 +161,14 @@ def test_what_goes_is_planned_without_a_release(host: FakeHost) -> None:
     assert gone["parts"][0]["error"] == {}
 
 
-@pytest.mark.parametrize("module", parts.PARTS)
+@pytest.mark.parametrize("module", modules.MODULES)
 def test_a_role_without_its_defaults_would_be_planned_as_with_them(module: str) -> None:
-    spec = ArgumentSpecValidator(parts.PARTS[module].spec["argument_spec"])
+    spec = ArgumentSpecValidator(modules.MODULES[module].spec["argument_spec"])
     given = {**defaults(), f"{module}_state": "present"}
     given["device_plugin_state"] = "started"
-    with_them = spec.validate(parts.options(module, given)).validated_parameters
+    with_them = spec.validate(modules.options(module, given)).validated_parameters
     plain = {f"{module}_state": given[f"{module}_state"]}
-    without = spec.validate(parts.options(module, plain)).validated_parameters
+    without = spec.validate(modules.options(module, plain)).validated_parameters
     empty = (None, {}, [], "")
     assert {name: one for name, one in with_them.items() if one not in empty} == {
         name: one for name, one in without.items() if one not in empty
@@ -184,11 +184,11 @@ def test_options_are_composed_as_the_roles_do() -> None:
         "node_labels_extra": {"a/b": "c"},
         "container_runtime_program": "/opt/bin/nvidia-container-runtime",
     }
-    found = parts.options("device_plugin", values)
+    found = modules.options("device_plugin", values)
     assert found["config"] == {**DEFAULT, "sharing": {"mps": {}}}
     assert found["labels"]["output"] == "off"
     assert found["labels"]["extra"] == {"gpu.node/runtime-handler": "nvidia", "a/b": "c"}
-    runtime = parts.options("container_runtime", values)
+    runtime = modules.options("container_runtime", values)
     assert runtime["handler_path"] == "/opt/bin/nvidia-container-runtime"
     role = yaml.safe_load((ROLES / "device_plugin/vars/main.yml").read_text())
-    assert parts.HANDLER_LABEL in role["__device_plugin_handler"]
+    assert modules.HANDLER_LABEL in role["__device_plugin_handler"]

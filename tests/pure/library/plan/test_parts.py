@@ -5,19 +5,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.parts import (
+import yaml
+from ansible_collections.gpu.node.plugins.module_utils._checks.parts import (
     BY_NAME,
+    MODULES,
     PARTS,
     called,
+    chosen,
     is_open,
     with_later,
 )
+from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.report import lines, refused
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.paths import REPOSITORY
 
 NAMES = [one.name for one in PARTS]
 LISTS = ("steps", "reboot_reasons", "restart_required", "warnings", "blocked_by")
@@ -54,24 +61,58 @@ def part(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, **EMPTY, **more}
 
 
+def calls(parts: Iterable[dict[str, Any]]) -> list[str]:
+    return called(with_later(parts))
+
+
 def test_what_a_part_is_behind_comes_before_it() -> None:
     for number, one in enumerate(PARTS):
         assert set(one.behind) <= set(NAMES[:number])
 
 
+def test_options_and_the_playbook_have_the_parts_of_this_list() -> None:
+    options = SPEC["argument_spec"]
+    assert options["parts"]["choices"] == NAMES
+    assert set(options["components"]["choices"]) == set(MODULES)
+    tasks = yaml.safe_load((REPOSITORY / "playbooks/tasks/parts.yml").read_text())
+    for part, task in zip(PARTS, tasks, strict=True):
+        made = task["ansible.builtin.include_role"]
+        assert task["when"] == f"'{part.name}' in __gpu_nodes_calls"
+        assert made["name"] == f"gpu.node.{part.module}"
+        tags = list(part.tags) if part.tags[1:] else part.name
+        assert task["tags"] == made["apply"]["tags"] == tags
+
+
+@pytest.mark.parametrize(
+    ("run", "skip", "names"),
+    [
+        (["all"], [], NAMES),
+        (["tagged"], ["driver"], [one for one in NAMES if one != "driver"]),
+        (["labels"], [], ["environment", "device_plugin"]),
+        (["all"], ["labels"], [n for n in NAMES if n not in ("environment", "device_plugin")]),
+        (["mig", "none"], [], ["environment", "mig"]),
+        (["none"], [], []),
+    ],
+)
+def test_tags_choose_parts_as_they_choose_tasks(
+    run: list[str], skip: list[str], names: list[str]
+) -> None:
+    assert [one.name for one in PARTS if chosen(one.tags, run, skip)] == names
+
+
 @pytest.mark.parametrize("more", OPEN.values(), ids=OPEN)
-def test_what_is_open_is_called(more: dict[str, Any]) -> None:
-    assert called([part("driver"), part("dcgm", **more)]) == ["dcgm"]
-    assert called([part("driver"), part("dcgm")]) == []
+def test_what_is_open_is_calls(more: dict[str, Any]) -> None:
+    assert calls([part("driver"), part("dcgm", **more)]) == ["dcgm"]
+    assert calls([part("driver"), part("dcgm")]) == []
 
 
 def test_packages_that_are_only_put_on_hold_are_no_matter_of_the_parts_behind() -> None:
     hold = {"steps": [{**STEP, "action": "hold"}]}
     rest = [part(name) for name in NAMES if name not in ("environment", "driver")]
-    assert called([part("driver", **hold), *rest]) == ["driver"]
+    assert calls([part("driver", **hold), *rest]) == ["driver"]
     assert {one["later"] for one in with_later([part("driver", **hold), *rest])} == {""}
     for more in ({"steps": [STEP, *hold["steps"]]}, {**hold, "reboot_required": True}):
-        found = called([part("driver", **more), *rest])
+        found = calls([part("driver", **more), *rest])
         assert found == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
 
 
@@ -79,7 +120,7 @@ def test_packages_that_are_only_put_on_hold_are_no_matter_of_the_parts_behind() 
 def test_exactly_what_is_open_or_behind_what_is_called_is_called(
     parts: tuple[dict[str, Any], ...],
 ) -> None:
-    found = called(parts)
+    found = calls(parts)
     for one in parts:
         behind = [name for name in BY_NAME[one["name"]].behind if name in found]
         assert (one["name"] in found) == (is_open(one) or bool(behind))
@@ -88,10 +129,10 @@ def test_exactly_what_is_open_or_behind_what_is_called_is_called(
 
 @given(answers)
 def test_more_to_do_never_calls_less(parts: tuple[dict[str, Any], ...]) -> None:
-    before = set(called(parts))
+    before = set(calls(parts))
     for number, one in enumerate(parts):
         changed = [*parts[:number], {**one, "steps": [STEP]}, *parts[number + 1 :]]
-        assert before | {one["name"]} <= set(called(changed))
+        assert before | {one["name"]} <= set(calls(changed))
 
 
 @given(answers)
@@ -99,7 +140,8 @@ def test_what_says_later_is_called_and_the_rest_of_the_plan_stays(
     parts: tuple[dict[str, Any], ...],
 ) -> None:
     told = with_later(parts)
-    assert called(told) == called(parts)
+    assert with_later(told) == told
+    assert {one["name"] for one in told if one["later"]} <= set(called(told))
     assert [{**one, "later": ""} for one in told] == [{**one, "later": ""} for one in parts]
     first = next((one for one in told if is_open(one)), part("driver"))
     given = {one["name"]: one["later"] for one in parts}
@@ -109,11 +151,11 @@ def test_what_says_later_is_called_and_the_rest_of_the_plan_stays(
 def test_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -> None:
     parts = [part(name) for name in NAMES]
     parts[NAMES.index("driver")]["steps"] = [STEP]
-    assert called(parts) == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
+    assert calls(parts) == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
     parts = [part(name, steps=[STEP] if name == "mig" else []) for name in NAMES]
-    assert called(parts) == ["mig", "cdi", "device_plugin"]
+    assert calls(parts) == ["mig", "cdi", "device_plugin"]
     parts = [part(name, steps=[STEP] if name == "device_plugin" else []) for name in NAMES]
-    assert called(parts) == ["device_plugin"]
+    assert calls(parts) == ["device_plugin"]
 
 
 def test_the_lines_say_what_waits_and_what_would_be_refused() -> None:

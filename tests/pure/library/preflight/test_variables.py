@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.variables import in_variables
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.parts import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.modules import (
     options,
     runs,
 )

@@ -132,10 +132,10 @@ def test_what_is_removed_restarts_nothing_for_the_changes_of_others() -> None:
 def test_a_validation_tells_of_it() -> None:
     host = ready()
     host.files[cdi_boot.CONFIG] = cdi_boot.dump(cdi_boot.Options("/etc/cdi/nvidia.yaml"))
-    (good,) = look(host, there(host), required=True)  # type: ignore[arg-type]
-    assert good.problem == ""
+    (good,) = look(host, there(host), required=True).values()  # type: ignore[arg-type]
+    assert good.cause == ""
     host.times[CONFIG] = now()
     host.started(uptime() - 1)
-    (found,) = look(host, there(host), required=True)  # type: ignore[arg-type]
-    assert found.problem == f"{UNIT} has not read {CONFIG} since that was changed"
+    (found,) = look(host, there(host), required=True).values()  # type: ignore[arg-type]
+    assert found.cause == f"{UNIT} has not read {CONFIG} since that was changed"
     assert found.next_step.startswith(f"systemctl restart {UNIT}")

@@ -192,7 +192,7 @@ def test_a_kubelet_that_is_required() -> None:
     )
     failed, _causes = answer(machine, nvml(), require_kubelet=True)
     assert failed == ["registration"]
-    for path in room.KUBELET:
+    for path in room.TRACES:
         there = host(UNREGISTERED)
         there.files[path] = ""
         failed, causes = answer(there, nvml())
@@ -218,7 +218,7 @@ def test_what_is_on_its_way_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
     """A kubelet that takes a moment to register what it is offered."""
     monkeypatch.setattr(room, "time", Clock())
     machine = host(UNREGISTERED)
-    machine.files[room.KUBELET[0]] = ""
+    machine.files[room.TRACES[0]] = ""
     later = iter([UNREGISTERED, SERVING])
     machine.commands[STATUS] = lambda _words: Completed(0, json.dumps(next(later)), "")
     assert answer(machine, nvml(), wait_timeout=30)[0] == []

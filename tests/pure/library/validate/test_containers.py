@@ -73,7 +73,7 @@ def runtime(on: FakeHost, name: str) -> Any:
 def test_each_runtime_says_what_the_program_in_it_says(name: str) -> None:
     on = machine(SAID, "docker", "podman", "ctr", "containerd")
     found = Trial(on).run(runtime(on, name), "GPU-1")  # type: ignore[arg-type]
-    assert (found.answer, found.unknown) == (Answer(("GPU-1",), cuda=""), "")
+    assert found == Answer(("GPU-1",), cuda="")
     assert not on.listdir(FOLDER)
     assert not [
         word for words in on.ran for word in words if "pull" in word and word != "--pull=never"
@@ -87,7 +87,7 @@ def test_a_fault_of_the_runtime_is_told_where_the_kernel_has_the_driver(
     said = "docker: Error response from daemon: unresolvable CDI devices nvidia.com/gpu=all"
     on = machine(Completed(125, "", said), "docker")
     found = Trial(on).run(runtime(on, "docker"), "")  # type: ignore[arg-type]
-    assert found.answer == Answer(problem=said)
+    assert found == Answer(problem=said)
 
 
 def test_containerd_gets_what_the_specification_says_in_a_namespace_of_its_own() -> None:
@@ -133,7 +133,7 @@ def test_a_specification_that_says_nothing_of_use(
     on = machine(SAID, "ctr", "containerd")
     on.files["/etc/cdi/nvidia.yaml"] = text
     found = Trial(on).run(runtime(on, "containerd"), "")  # type: ignore[arg-type]
-    assert cause in found.answer.problem
+    assert cause in found.problem
     assert found.unknown == ""
 
 
@@ -142,7 +142,7 @@ def test_a_daemon_that_takes_no_image_has_failed(monkeypatch: pytest.MonkeyPatch
     on = machine(SAID, "docker")
     on.commands["docker", "import"] = Completed(1, "", "Cannot connect to the Docker daemon")
     found = Trial(on).run(runtime(on, "docker"), "")  # type: ignore[arg-type]
-    assert "Cannot connect to the Docker daemon" in found.answer.problem
+    assert "Cannot connect to the Docker daemon" in found.problem
     assert [words[:2] for words in on.ran][-2:] == [("docker", "rm"), ("docker", "rmi")]
 
 

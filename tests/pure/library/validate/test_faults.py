@@ -9,18 +9,15 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Current, Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Current
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import judged
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
-    Container,
     answer,
-)
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import (
-    Wanted as WantedDriver,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import Wanted
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Unit
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Holds, Unit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,7 +171,7 @@ def test_each_fault_that_the_daemon_tells(said: dict[str, t.Any], name: str, tex
             "install the fabric manager of the driver's version (gpu.node.gpu_nodes)",
         ),
         (
-            {"held": frozenset()},
+            {"holds": Holds(frozenset({"nvidia-smi"}), frozenset())},
             "holds",
             "an upgrade would take nvidia-smi, which was on hold -> "
             "run the role gpu.node.nvidia_driver, which holds it again",
@@ -197,26 +194,26 @@ def test_each_fault_that_the_daemon_tells(said: dict[str, t.Any], name: str, tex
             f"/etc/cdi/nvidia.yaml is out of date (lacks the node /dev/nvidia9) -> {AGAIN}",
         ),
         (
-            {"runtimes": (Runtime("containerd", "enable_cdi is off", "turn it on"),)},
+            {"runtimes": {"": judged("containerd: CDI", "enable_cdi is off", "turn it on")}},
             "containerd: CDI",
             "enable_cdi is off -> turn it on",
         ),
         (
-            {"containers": (Container("docker", Answer(problem="no such device")),)},
+            {"containers": {"docker": Answer(problem="no such device")}},
             "docker: container",
             "a container does not open the GPUs: no such device -> "
             "see the log of docker; the role gpu.node.cdi regenerates the specification",
         ),
         (
-            {"containers": (Container("docker", Answer(UUIDS[:1])),)},
+            {"containers": {"docker": Answer(UUIDS[:1])}},
             "docker: container",
             f"a container with all GPUs does not see {PARTED.uuid} -> "
             "see the log of docker; the role gpu.node.cdi regenerates the specification",
         ),
         (
             {
-                "cuda": Answer(UUIDS, cuda="cuInit: CUDA_ERROR_SYSTEM_NOT_READY"),
-                "cuda_where": "on the node",
+                "containers": {},
+                "beside": Answer(UUIDS, cuda="cuInit: CUDA_ERROR_SYSTEM_NOT_READY"),
             },
             "CUDA",
             "the sum of two vectors failed on the node: cuInit: CUDA_ERROR_SYSTEM_NOT_READY -> "
@@ -247,12 +244,12 @@ def test_each_fault_of_the_node_itself(changes: dict[str, t.Any], name: str, tex
     ],
 )
 def test_the_version_that_the_user_asks_for(version: str, source: str, step: str) -> None:
-    wanted = Wanted(driver=WantedDriver(version, source))
+    wanted = Wanted(driver_version=version, driver_source=source)
     assert failures(node(), wanted) == {
         "driver version": f"version {VERSION} is loaded, and nvidia_driver_version asks for {version} -> {step}"
     }
     for fits in ("550", "550.163.01", ""):
-        assert failures(node(), Wanted(driver=WantedDriver(fits, source))) == {}
+        assert failures(node(), Wanted(driver_version=fits, driver_source=source)) == {}
 
 
 @pytest.mark.parametrize("gpu_count", [0, 1, 3])
@@ -317,19 +314,24 @@ def test_what_makes_no_node_unfit_is_a_warning(
     ("said", "changes", "name", "text"),
     [
         ({}, driver(switches=False), "fabric manager", "the GPUs are not joined by NVSwitches"),
-        ({}, {"wants_held": frozenset()}, "holds", "no package was put on hold"),
-        ({}, {"held": None, "held_unknown": "rpm is busy"}, "holds", "rpm is busy"),
+        ({}, {"holds": Holds()}, "holds", "no package was put on hold"),
+        ({}, {"holds": Holds(frozenset("a"), unknown="rpm is busy")}, "holds", "rpm is busy"),
         ({}, {"layout": None}, "MIG", "no MIG layout is declared"),
         ({"mig_boot": None}, {}, "MIG at boot", "no layout was made at the last boot"),
         ({"mps": {}}, {}, "MPS", "no device is shared by MPS"),
         ({"resources": {}}, {}, "registration", "the device plugin has nothing to advertise"),
         ({}, {"units": ()}, "services", "nothing of gpu.node is on this node"),
-        ({}, {"cuda": None, "cuda_unknown": "busy"}, "CUDA", "busy"),
-        ({}, {"cuda": Answer(UUIDS, untried="no libcuda")}, "CUDA", "no libcuda"),
+        ({}, {"containers": {}, "cuda_unknown": "busy"}, "CUDA", "busy"),
+        (
+            {},
+            {"containers": {}, "beside": Answer(UUIDS, untried="no libcuda")},
+            "CUDA",
+            "no libcuda",
+        ),
         ({}, {"cdi": Current(unknown="no nvidia-ctk")}, "CDI specification", "no nvidia-ctk"),
         (
             {},
-            {"containers": (Container("cri-o", unknown="for a kubelet alone"),)},
+            {"containers": {"cri-o": Answer(unknown="for a kubelet alone")}},
             "cri-o: container",
             "for a kubelet alone",
         ),

@@ -97,8 +97,7 @@ def test_a_driver_that_does_not_answer() -> None:
     silent = node(
         gpus=(),
         mig_uuids=(),
-        containers=(),
-        cuda=None,
+        containers={},
         **driver(problem="it is not loaded.", loaded=""),
     )
     found = failures(silent)
@@ -119,7 +118,7 @@ def test_a_driver_that_does_not_answer() -> None:
 
 def test_a_slurm_node_is_not_red_for_what_it_does_not_have() -> None:
     bare = node(
-        {"state": "not_running"}, parts=frozenset({"mig"}), runtimes=(), containers=(), units=()
+        {"state": "not_running"}, parts=frozenset({"mig"}), runtimes={}, containers={}, units=()
     )
     assert failures(bare) == {}
     assert told(bare, SKIPPED)["device plugin"] == "not set up on this node"

@@ -9,13 +9,18 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Runtime
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import (
+    Check,
+    judged,
+    skipped,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import runtimes
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, RECORD
 
 from tests.fakes.library.fakes import FakeHost
 
 OPTIONS = {"hooks": "auto", "library_folders": [], "driver_root": "/", "generator": "nvml"}
+NAME = "docker: CDI"
 DAEMON = "/etc/docker/daemon.json"
 AGAIN = "run the role gpu.node.container_runtime"
 
@@ -45,9 +50,8 @@ def docker(
     return FakeHost(files, commands)
 
 
-def look(on: FakeHost, *, required: bool = False) -> Runtime:
-    (found,) = runtimes.look(on, runtimes.there(on), required=required)  # type: ignore[arg-type]
-    return found
+def look(on: FakeHost, *, required: bool = False) -> Check:
+    return runtimes.look(on, runtimes.there(on), required=required)["docker"]  # type: ignore[arg-type]
 
 
 ON = {"features": {"cdi": True}}
@@ -55,7 +59,7 @@ ON = {"features": {"cdi": True}}
 
 @pytest.mark.parametrize("path", ["/var/run/cdi/a.yaml", "/run/cdi/a.yaml", "/etc/cdi/a.json"])
 def test_a_runtime_that_reads_the_folder(path: str) -> None:
-    assert look(docker(ON, path=path)) == Runtime("docker")
+    assert look(docker(ON, path=path)) == Check(NAME)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +80,7 @@ def test_a_runtime_that_reads_the_folder(path: str) -> None:
     ],
 )
 def test_one_that_we_have_set_up_and_that_does_not(on: FakeHost, problem: str, step: str) -> None:
-    assert look(on) == Runtime("docker", problem, step)
-
-
-def test_a_folder_that_no_runtime_reads_was_green() -> None:
-    """``cdi_path: /srv/nvidia.yaml`` was accepted, and validation green."""
-    assert look(docker(ON, path="/srv/nvidia.yaml")).problem
+    assert look(on) == judged(NAME, problem, step)
 
 
 LATER = 1e12  # than anything has started
@@ -90,20 +89,20 @@ LATER = 1e12  # than anything has started
 def test_one_that_has_not_read_its_configuration_since() -> None:
     on = docker(ON)
     on.files[MARK] = json.dumps({"docker.service": LATER})
-    assert look(on).problem == "docker.service has not read its configuration since it was changed"
+    assert look(on).cause == "docker.service has not read its configuration since it was changed"
 
 
 @pytest.mark.parametrize("ours", [None, ("runtimes", "nvidia", "path")])
 def test_one_that_nobody_has_set_up_for_cdi_is_skipped(ours: tuple[str, ...] | None) -> None:
     on = docker({}, ours=ours)
     unknown = "gpu.node has not set up CDI in it: features.cdi is off"
-    assert look(on) == Runtime("docker", unknown=unknown)
-    assert look(on, required=True) == Runtime("docker", "features.cdi is off", AGAIN)
-    assert look(docker(ON, ours=ours)) == Runtime("docker")
+    assert look(on) == skipped(NAME, unknown)
+    assert look(on, required=True) == judged(NAME, "features.cdi is off", AGAIN)
+    assert look(docker(ON, ours=ours)) == Check(NAME)
 
 
 def test_nothing_is_asked_without_a_specification_or_a_runtime() -> None:
     on = docker(ON)
     del on.files["/etc/gpu-node/cdi.json"]
-    assert runtimes.look(on, runtimes.there(on), required=False) == ()  # type: ignore[arg-type]
+    assert runtimes.look(on, runtimes.there(on), required=False) == {}  # type: ignore[arg-type]
     assert runtimes.there(FakeHost()) == []  # type: ignore[arg-type]

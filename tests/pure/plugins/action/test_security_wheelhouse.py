@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleActionFail
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import package as release
 
 from tests.fakes.library.hostile_index import (
@@ -75,7 +75,7 @@ def test_a_file_that_is_not_listed_is_refused_by_name(
 ) -> None:
     data = hostile(name if name.endswith(".whl") and "-" in name else SDIST, tmp_path / "marker")
     wheelhouse = folder(tmp_path, **{GENUINE: GOOD, name: data})
-    with pytest.raises(AnsibleActionFail) as caught:
+    with pytest.raises(NodeError) as caught:
         sent(package, wheelhouse)
     assert f"wheelhouse: '{wheelhouse}' is not valid: {name} {said}" in str(caught.value)
     assert "Next step: recreate the folder with 'pip download --require-hashes" in str(caught.value)
@@ -83,14 +83,14 @@ def test_a_file_that_is_not_listed_is_refused_by_name(
 
 @pytest.mark.attack("wheel-replaced")
 def test_a_listed_wheel_under_another_name_is_refused(package: Path, tmp_path: Path) -> None:
-    with pytest.raises(AnsibleActionFail, match="has a build tag"):
+    with pytest.raises(NodeError, match="has a build tag"):
         sent(package, folder(tmp_path, **{WITH_BUILD_TAG: GOOD}))
 
 
 @pytest.mark.attack("wheel-replaced")
 def test_each_refused_file_is_named_but_no_long_list(package: Path, tmp_path: Path) -> None:
     bad = {f"evil{n}-1-py3-none-any.whl": b"" for n in range(9)}
-    with pytest.raises(AnsibleActionFail) as caught:
+    with pytest.raises(NodeError) as caught:
         sent(package, folder(tmp_path, **bad))
     assert str(caught.value).count("does not need") == 5
     assert "and 4 more" in str(caught.value)
@@ -99,7 +99,7 @@ def test_each_refused_file_is_named_but_no_long_list(package: Path, tmp_path: Pa
 @pytest.mark.attack("wheel-replaced")
 def test_a_daemons_tree_without_its_list_is_refused(package: Path, tmp_path: Path) -> None:
     (package / "requirements.txt").unlink()
-    with pytest.raises(AnsibleActionFail, match="expected the device plugin's source tree"):
+    with pytest.raises(NodeError, match="expected the device plugin's source tree"):
         sent(package, folder(tmp_path, **{GENUINE: GOOD}))
 
 
@@ -107,7 +107,7 @@ def test_a_daemons_tree_without_its_list_is_refused(package: Path, tmp_path: Pat
 @pytest.mark.parametrize("name", ["absent", "empty"])
 def test_a_folder_without_wheels_is_refused(package: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(AnsibleActionFail, match="expected a folder with wheels"):
+    with pytest.raises(NodeError, match="expected a folder with wheels"):
         sent(package, tmp_path / name)
 
 

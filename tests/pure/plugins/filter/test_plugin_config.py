@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.action.preflight import configurations
 from ansible_collections.gpu.node.plugins.filter.plugin_config import FilterModule
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import parts
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import (
     DEFAULT,
     all_whole,
@@ -80,7 +80,7 @@ def test_what_is_no_configuration_is_left_for_who_refuses_it(wrong: Any) -> None
 def test_the_plan_the_parser_and_the_role_read_the_same() -> None:
     given = {"gpuNode": METRICS}
     values = {"device_plugin_config": given, "device_plugin_configs": {"few": given}}
-    asked = parts.options("device_plugin", values)
+    asked = modules.options("device_plugin", values)
     assert (asked["config"], asked["configs"]) == (whole(given), {"few": whole(given)})
     assert FilterModule().filters()["plugin_config"](given, {}) == whole(given)
     assert configurations(values) == []

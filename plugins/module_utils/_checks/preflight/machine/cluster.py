@@ -8,11 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ...._base.errors import NodeError
+from ...._cluster.claims import GROUP
 from ...._cluster.machine.client import FORBIDDEN, MISSING, ApiError, KubernetesApi
 from .. import dra
 from ..problems import Problem
 
-GROUP = "/apis/resource.k8s.io/v1"
 KUBECONFIG, CONTEXT = dra.KUBECONFIG, "gpu_nodes_context"
 
 

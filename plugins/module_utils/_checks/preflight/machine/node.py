@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What only the node knows: its runtimes, its Python, its room, and where its packages come from."""
+"""What only the node knows: its runtimes, its Python, its room, its package sources, and what else serves its GPUs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ...._base import space, visible_devices
+from ...._base import space
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
+from ...._base.visible_devices import by_handler_alone
 from ...._device_plugin import instance_lock as beside
 from ...._device_plugin import python as pythons
 from ...._device_plugin.machine import python
@@ -22,44 +23,47 @@ from ...._machine.host import Host
 from ...._machine.nvml.calls import pynvml
 from ...._machine.room import Room
 from ...._node.machine.facts import library_versions, loaded_driver
+from ...._node.users.holders import OURS
+from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
 from ...._runtime.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
-from .. import dra
+from .. import dra, others
 from .. import node as needs
 from ..node import Need
 from ..problems import Problem
-from . import others
-from .parts import Values, state
+from .modules import Values, configurations
 
 ENVIRONMENT = "/opt/gpu-node"
 MANAGERS = {"apt": "apt-get", "dnf": "dnf", "zypper": "zypper"}
 LOCK_SECONDS = 60.0
 
-Params = t.Mapping[str, t.Mapping[str, t.Any]]
+Params = t.Mapping[str, t.Dict[str, t.Any]]
 
 
 def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
     """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
     found: t.List[Problem] = []
-    manages = "container_runtime" in params and state("container_runtime", values) == "present"
+    manages, starts = _is(params, "container_runtime"), _is(params, "device_plugin", "started")
     if manages:
         found += _runtimes(host, params["container_runtime"])
         found += _read_only(host, room, params["container_runtime"])
-    if dra.wanted(values) and _starts_plugin(values, params):
+    if dra.wanted(values) and starts:
         found += dra.of_kubelet(values, _kubelet(host))
         found += dra.of_runtime(values, managed=manages)
-    if _starts_plugin(values, params):
+    if starts:
         found += _beside(host, room)
         found += _unreached(host, values, params["device_plugin"], manages=manages)
-    if "nvidia_driver" in params and _from_packages(params["nvidia_driver"]):
-        found += others.driver(host, params["nvidia_driver"]["source"])
-    fresh = _makes_environment(host, values, params)
+    source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
+    from_packages = source not in ("", "preinstalled")
+    if from_packages and host.exists(others.PROGRAM):
+        found.append(others.driver(source))
+    fresh = _makes_environment(host, params)
     if fresh:
         found += _python(host, values)
-    installs = "nvidia_driver" in params and _installs_driver(host, params["nvidia_driver"])
+    installs = from_packages and not (loaded_driver(host) or library_versions(host))
     if installs or fresh:
         found += _sources(host)
         wanted = _needs(host, room, installs, fresh, params)
@@ -67,40 +71,47 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     return found
 
 
-def _makes_environment(host: Host, values: Values, params: Params) -> bool:
+def _is(params: Params, module: str, state: str = "present") -> bool:
+    """Tell whether a module of this run is to bring its part to a state."""
+    return params.get(module, {}).get("state") == state
+
+
+def _makes_environment(host: Host, params: Params) -> bool:
     """Tell whether the virtual environment is yet to be made, which has what mig and cdi import too."""
     if host.exists(f"{ENVIRONMENT}/current/.complete"):
         return False
-    if _starts_plugin(values, params):
-        return True
-    using = [one for one in ("mig", "cdi") if one in params and state(one, values) == "present"]
-    return bool(using) and pynvml is None
+    using = _is(params, "mig") or _is(params, "cdi")
+    return _is(params, "device_plugin", "started") or (using and pynvml is None)
 
 
 def _beside(host: Host, room: Room) -> t.List[Problem]:
     """Return what serves the GPUs already: this device plugin in a pod, or one of somebody else."""
     pod = pod_of(host)
-    return [Problem.of(beside.refusal(pod, pod=False))] if pod else list(others.plugins(host, room))
+    return [Problem.of(beside.refusal(pod, pod=False))] if pod else list(_plugins(host, room))
+
+
+def _plugins(host: Host, room: Room) -> t.Iterator[Problem]:
+    """Yield the device plugins of others that answer. A socket that nobody listens on is nobody's."""
+    for name in sorted(host.listdir(others.SOCKETS)):
+        pid = room.listener(f"{others.SOCKETS}/{name}") if others.resource(name) else None
+        if pid is not None:
+            user = user_of(host, pid) if pid else None
+            if not (user and user.unit == OURS and not user.pod):
+                yield others.plugin(name, str(user or ""))
 
 
 def _unreached(
-    host: Host, values: Values, options: t.Mapping[str, t.Any], *, manages: bool
+    host: Host, values: Values, options: t.Dict[str, t.Any], *, manages: bool
 ) -> t.List[Problem]:
     """Refuse strategies that no runtime of the node carries out, nor one that this run may bring a handler for."""
     mode = values.get("container_runtime_mode") or CDI
     brings = mode != CDI or values.get("container_toolkit_state") == "present"
     if brings or options["allocation"] == DRA:
         return []
-    named = {f"device_plugin_configs.{name}": one for name, one in options["configs"].items()}
-    configs = {"device_plugin_config": options["config"], **named}
-    found = {name: visible_devices.by_handler_alone(one) for name, one in configs.items()}
+    found = {name: by_handler_alone(one) for name, one in configurations(options).items()}
     wrong = {name: chosen for name, chosen in found.items() if chosen}
     lacking = nvidia.without(host, leaving=manages) if wrong else ()
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
-
-
-def _starts_plugin(values: Values, params: Params) -> bool:
-    return "device_plugin" in params and state("device_plugin", values) == "started"
 
 
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
@@ -108,8 +119,8 @@ def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[
     plugin = "device_plugin" in modules
     said = dra.warning(values, _kubelet(host)) if plugin and dra.wanted(values) else ""
     package = _package(host, values) if plugin else ""
-    beside = others.warnings(host) if "mig" in modules else ()
-    return tuple(filter(None, (said, package, *beside)))
+    manager = "mig" in modules and host.exists(others.MIG_MANAGER_ENABLED)
+    return tuple(filter(None, (said, package, others.MIG_MANAGER_WARNING if manager else "")))
 
 
 def _package(host: Host, values: Values) -> str:
@@ -131,15 +142,6 @@ def _kubelet(host: Host) -> str:
     if not host.which("kubelet"):
         return ""
     return host.run(["kubelet", "--version"], check=False).out
-
-
-def _installs_driver(host: Host, params: t.Mapping[str, t.Any]) -> bool:
-    there = loaded_driver(host) is not None or bool(library_versions(host))
-    return _from_packages(params) and not there
-
-
-def _from_packages(params: t.Mapping[str, t.Any]) -> bool:
-    return bool(params["state"] == "present" and params["source"] != "preinstalled")
 
 
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:

@@ -14,11 +14,11 @@ import typing as t
 
 from ...._base.errors import NodeError
 from ...._base.text import json_data
-from ...._cdi import boot as cdi_boot
+from ...._cdi import boot
 from ...._machine.host import Host
 from ...._runtime.machine.engine import Runtime
 from .. import bundle
-from ..containers import Answer, Container, answer
+from ..containers import Answer, answer
 from . import program
 
 NAME = "gpu-node-validate"  # of containers, the image and the namespace: what a killed run left is found by it
@@ -57,21 +57,21 @@ class Trial:
             **dict.fromkeys(SOCKETS, self._containerd),
         }
 
-    def run(self, runtime: Runtime, device: str) -> Container:
+    def run(self, runtime: Runtime, device: str) -> Answer:
         """Run the program in a container of a runtime, with a device to add vectors on, if any."""
         name = runtime.kind.name
         if name not in self._runs:
-            return Container(name, unknown=f"{name} starts containers for a kubelet alone")
+            return Answer(unknown=f"{name} starts containers for a kubelet alone")
         if self._python is None:
-            return Container(name, unknown=f"{sys.executable} is not linked with glibc")
+            return Answer(unknown=f"{sys.executable} is not linked with glibc")
         try:
             with self._host.lock(LOCK, timeout=LOCK_SECONDS), self._folder():
                 found = self._found(runtime, self._python, device)
         except NodeError as error:
-            return Container(name, unknown=str(error))
+            return Answer(unknown=str(error))
         # Where it has none for the node itself, it has none for its containers.
         why = program.undriven() if found.problem else ""
-        return Container(name, unknown=why) if why else Container(name, found)
+        return Answer(unknown=why) if why else found
 
     def _found(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
         try:
@@ -158,7 +158,7 @@ class Trial:
             return self._answer([*words, "run", "--rm", f"--config={CONFIG}", NAME])
 
     def _config(self, python: bundle.Python, device: str) -> t.Dict[str, t.Any]:
-        path = cdi_boot.load(self._host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path
+        path = boot.load(self._host.read(boot.CONFIG) or "", boot.CONFIG).path
         try:
             given = bundle.edits(json_data.loads(self._host.read(path) or ""))
             devices = {one: self._device(there) for one, there in bundle.nodes(given).items()}

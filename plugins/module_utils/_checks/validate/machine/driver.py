@@ -16,11 +16,12 @@ from ...._driver.capability import RECORD as DRIVER
 from ...._driver.machine.kernel import modules
 from ...._driver.machine.loading import differing
 from ...._machine.host import Host, properties
-from ...._node.machine import facts as nodeinfo
+from ...._node.machine import facts
 from ...._node.machine.dcgm import RECORD as DCGM
 from ...._node.machine.recorded import package_manager
 from ...._software.toolkit.capability import RECORD as TOOLKIT
 from ..driver import Driver
+from ..services import Holds
 
 # By Debian's and Ubuntu's packages (update-notifier-common, unattended-upgrades), and by SUSE's zypper.
 REBOOT = ("/run/reboot-required", "/run/reboot-needed")
@@ -32,14 +33,14 @@ SECONDS = 5.0
 
 def look(host: Host, problem: str, *, slow: bool = False) -> Driver:
     """Return what is there; ``problem`` is why NVML does not answer, which may be that it is ``slow``."""
-    loaded, kernels = nodeinfo.loaded_driver(host), modules(host, (), added=False)
-    switches = any(one.kind == "nvswitch" for one in nodeinfo.pci_devices(host))
-    switches = switches or bool(nodeinfo.gpus(host) and nodeinfo.bridges(host))
+    loaded, kernels = facts.loaded_driver(host), modules(host, (), added=False)
+    switches = any(one.kind == "nvswitch" for one in facts.pci_devices(host))
+    switches = switches or bool(facts.gpus(host) and facts.bridges(host))
     return Driver(
         problem=problem,
         slow=slow,
         loaded=loaded.version if loaded else "",
-        libraries=nodeinfo.library_versions(host),
+        libraries=facts.library_versions(host),
         nouveau=host.exists("/sys/module/nouveau"),
         pending=pending(host),
         bare=kernels.bare,
@@ -64,14 +65,6 @@ def _fabric(host: Host) -> t.Dict[str, str]:
     return {"fabric": state, "fabric_version": version[0] if version else ""}
 
 
-class Holds(t.NamedTuple):
-    """The packages that were put on hold, those that are, and why that is not known where it is not."""
-
-    wanted: t.FrozenSet[str] = frozenset()
-    held: t.Optional[t.FrozenSet[str]] = None
-    unknown: str = ""
-
-
 def holds(host: Host) -> Holds:
     """Return what the records say was put on hold, and what the package manager says of it."""
     try:
@@ -79,11 +72,11 @@ def holds(host: Host) -> Holds:
         wanted = frozenset(name for one in records for name in one.holds)
         return Holds(wanted, _held(host)) if wanted else Holds()
     except NodeError as error:
-        return Holds(frozenset(["?"]), None, str(error))
+        return Holds(frozenset(["?"]), unknown=str(error))
 
 
 def _held(host: Host) -> t.FrozenSet[str]:
-    family = distributions.family(nodeinfo.os_release(host))
+    family = distributions.family(facts.os_release(host))
     if not family:
         raise NodeError("the package manager of this distribution is not known")
     found = package_manager(family, host, 0, "nothing").packages()

@@ -12,7 +12,7 @@ from ...._base.dra.allocation import owners_in, written
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
 from ...._base.visible_devices import by_handler_alone
-from ...._cdi import boot as cdi_boot
+from ...._cdi import boot
 from ...._device_plugin.state import CONFIG
 from ...._machine.host import Host
 from ...._runtime.edits import lookup
@@ -22,7 +22,7 @@ from ...._runtime.machine.engines import choose
 from ...._runtime.machine.record import Records, Written
 from ...._runtime.nvidia import refusal
 from ...._runtime.state import SPEC_DIRS, View, Wanted
-from ..cdi import Runtime as Found
+from ..check import Check, judged, skipped
 
 AGAIN = "run the role gpu.node.container_runtime"
 
@@ -35,16 +35,16 @@ def there(host: Host) -> t.List[Runtime]:
         return []
 
 
-def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Tuple[Found, ...]:
-    """Return of each whether it reads the specification; one that nobody configured need not, unless ``required``."""
+def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Dict[str, Check]:
+    """Check by its name that each reads the specification; one that nobody configured need not, unless ``required``."""
     records = Records(host)
     try:
-        path = cdi_boot.load(host.read(cdi_boot.CONFIG) or "", cdi_boot.CONFIG).path
+        path = boot.load(host.read(boot.CONFIG) or "", boot.CONFIG).path
         noted = list(records.all().values())
     except NodeError:
-        return ()
+        return {}
     folder = posixpath.dirname(path)
-    return tuple(_look(one, folder, records, noted, required) for one in runtimes)
+    return {one.kind.name: _look(one, folder, records, noted, required) for one in runtimes}
 
 
 def unreached(host: Host) -> t.Optional[NodeError]:
@@ -66,9 +66,9 @@ def _look(
     records: Records,
     noted: t.Sequence[Written],
     required: bool,
-) -> Found:
-    name, unit = runtime.kind.name, runtime.unit
-    ours = [one for one in noted if one.runtime == name]
+) -> Check:
+    name, unit = f"{runtime.kind.name}: CDI", runtime.unit
+    ours = [one for one in noted if one.runtime == runtime.kind.name]
     try:
         view = runtime.view(runtime.kind.config_path, Wanted(spec_dirs=()))
         problem = _problem(runtime, view, folder)
@@ -76,19 +76,19 @@ def _look(
     except NodeError as error:
         problem, changed = str(error), ()
     if problem and not _by_cdi(runtime, ours) and not required:
-        return Found(name, unknown=f"gpu.node has not set up CDI in it: {problem}")
+        return skipped(name, f"gpu.node has not set up CDI in it: {problem}")
     if problem:
-        return Found(name, problem, AGAIN)
+        return judged(name, problem, AGAIN)
     state = runtime.state()
     if state != "active":
-        return Found(name, f"{unit} is {state or 'not there'}", f"systemctl start {unit}")
+        return judged(name, f"{unit} is {state or 'not there'}", f"systemctl start {unit}")
     step = f"systemctl restart {unit}, or {AGAIN}"
     if unit and (records.stale(unit) or records.stale(unit, live=True)):
-        return Found(name, f"{unit} has not read its configuration since it was changed", step)
+        return judged(name, f"{unit} has not read its configuration since it was changed", step)
     if changed:
         words = f"{unit} has not read {', '.join(changed)} since that was changed"
-        return Found(name, words, step)
-    return Found(name)
+        return judged(name, words, step)
+    return Check(name)
 
 
 def _by_cdi(runtime: Runtime, ours: t.Sequence[Written]) -> bool:

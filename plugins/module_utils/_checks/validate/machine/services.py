@@ -23,48 +23,39 @@ from ...._node.machine.dcgm import managed
 from ...._runtime.machine.record import RECORD as RUNTIME
 from ..services import Unit
 
-# Of a part, the file that shows that it is there.
-TRACES = {
-    "runtime": RUNTIME,
-    "mig": mig_boot.CONFIG,
-    "cdi": cdi_boot.CONFIG,
-    "device_plugin": unit_file(UNIT),
-    "labels": SETTINGS,
-    "dra": unit_file(DRA_UNIT),
-}
-# What each part has started; those that end when they are done are to be enabled alone.
-UNITS = {
-    "mig": ((MIG_UNIT, False),),
-    "cdi": ((cdi_boot.UNIT, False), (cdi_boot.PATH_UNIT, True)),
-    "device_plugin": ((UNIT, True),),
-    "labels": ((LABELS_UNIT, True),),
-    "dra": ((DRA_UNIT, True),),
+# Of a part, the file that shows that it is there, and the units that it has started; those that end when they are done
+# are to be enabled alone.
+PARTS: t.Mapping[str, t.Tuple[str, t.Mapping[str, bool]]] = {
+    "runtime": (RUNTIME, {}),
+    "mig": (mig_boot.CONFIG, {MIG_UNIT: False}),
+    "cdi": (cdi_boot.CONFIG, {cdi_boot.UNIT: False, cdi_boot.PATH_UNIT: True}),
+    "device_plugin": (unit_file(UNIT), {UNIT: True}),
+    "labels": (SETTINGS, {LABELS_UNIT: True}),
+    "dra": (unit_file(DRA_UNIT), {DRA_UNIT: True}),
 }
 
 
 def parts(host: Host) -> t.FrozenSet[str]:
     """Return the parts that are on the node."""
-    return frozenset(part for part, path in TRACES.items() if host.exists(path))
+    return frozenset(part for part, (path, _units) in PARTS.items() if host.exists(path))
 
 
 def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
     """Return the units of the parts as systemd has them, asked for all at once."""
-    wanted = [one for part in sorted(there) for one in UNITS.get(part, ())]
-    wanted += [(name, True) for name in _recorded(host)]
+    wanted = {name: runs for part in sorted(there) for name, runs in PARTS[part][1].items()}
+    wanted.update(dict.fromkeys(_recorded(host), True))
     if not wanted:
         return ()
-    argv = ["systemctl", "show", *(name for name, _runs in wanted)]
-    out = host.run([*argv, "--property=UnitFileState,ActiveState"], check=False).out
+    argv = ["systemctl", "show", *wanted, "--property=UnitFileState,ActiveState"]
     told = [
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        for block in out.split("\n\n")
+        for block in host.run(argv, check=False).out.split("\n\n")
     ]
     told += [{}] * (len(wanted) - len(told))
-    return tuple(_unit(*one, told[at]) for at, one in enumerate(wanted))
-
-
-def _unit(name: str, runs: bool, told: t.Mapping[str, str]) -> Unit:
-    return Unit(name, told.get("UnitFileState", ""), told.get("ActiveState", ""), runs)
+    return tuple(
+        Unit(name, told[at].get("UnitFileState", ""), told[at].get("ActiveState", ""), runs)
+        for at, (name, runs) in enumerate(wanted.items())
+    )
 
 
 def _recorded(host: Host) -> t.Tuple[str, ...]:

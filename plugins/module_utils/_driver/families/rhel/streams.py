@@ -12,7 +12,7 @@ from ...._base.errors import InputError
 from ...._base.packages.package import Policy
 from ...._base.packages.rpm import ordered
 from ...._base.steps import Step
-from ... import branches as driver_branches
+from ... import branches
 from ...branches import Version
 from ...state import Desired, Observed, Streams
 from .precompiled import is_precompiled, version_of
@@ -71,7 +71,7 @@ def wanted(observed: Observed, desired: Desired) -> t.Tuple[Version, str]:
     """
     kind = observed.wanted_type(desired.kernel_modules)
     package = observed.names.kernel.get(kind, "")
-    version = version_of(package) or desired.version or driver_branches.last(observed.gpus)
+    version = version_of(package) or desired.version or branches.last(observed.gpus)
     if is_precompiled(package):
         kind = PRECOMPILED if kind == "proprietary" else ""
     return version, kind

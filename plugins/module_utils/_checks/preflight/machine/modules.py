@@ -7,83 +7,64 @@ from __future__ import annotations
 
 import re
 import typing as t
+from functools import partial
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...._base.errors import InputError, NodeError
 from ...._base.options import DEFAULTS, OMITTED, VARIABLES
-from ...._cdi import capability as cdi
+from ...._cdi.capability import CdiCapability
 from ...._cdi.options import SPEC as CDI
-from ...._device_plugin import capability as deployment
 from ...._device_plugin import role_config
+from ...._device_plugin.capability import DevicePluginCapability
 from ...._device_plugin.options import SPEC as DEVICE_PLUGIN
-from ...._driver import capability as driver
+from ...._driver.capability import DriverCapability
 from ...._driver.options import SPEC as DRIVER
 from ...._machine.host import Host
 from ...._machine.run import Capability
-from ...._mig import capability as mig
+from ...._mig.capability import MigCapability
 from ...._mig.options import SPEC as MIG
-from ...._runtime import capability as runtimes
+from ...._runtime.capability import RuntimeCapability
 from ...._runtime.options import SPEC as RUNTIME
-from ...._software.dcgm import capability as dcgm
+from ...._software.dcgm.capability import DcgmCapability
 from ...._software.dcgm.options import SPEC as DCGM
-from ...._software.toolkit import capability as container_toolkit
+from ...._software.toolkit.capability import ToolkitCapability
 from ...._software.toolkit.options import SPEC as TOOLKIT
 from ..problems import Problem
 
 Values = t.Mapping[str, t.Any]
 Params = t.Dict[str, t.Any]
-# By what a user calls a part of the bring-up, its module; validation checks nothing before.
-COMPONENTS = {
-    "driver": "nvidia_driver",
-    "runtime": "container_runtime",
-    "toolkit": "container_toolkit",
-    "mig": "mig",
-    "cdi": "cdi",
-    "device_plugin": "device_plugin",
-    "labels": "device_plugin",
-    "dcgm": "dcgm",
-    "validate": "validate",
-}
 CHOICES = re.compile(
     r"value of (?P<option>\w+) must be one of: (?P<choices>.*), got: (?P<value>.*?)(?: found in (?P<whole>\w+))?"
 )
 EARLIER_HANDLER_PATH = "container_runtime_program"  # of container_runtime_handler_path
 HANDLER_LABEL = "gpu.node/runtime-handler"
-SHARING = "device_plugin_sharing"
+CONFIG, CONFIGS, SHARING = (f"device_plugin_{one}" for one in ("config", "configs", "sharing"))
 
 
-class Part(t.NamedTuple):
+class Module(t.NamedTuple):
     """A module: its argument spec, and its capability as in check mode, NodeError where options can't be meant."""
 
     spec: t.Mapping[str, t.Any]
     make: t.Callable[[Host, Params], Capability[t.Any]]
 
 
-PARTS: t.Mapping[str, Part] = {
-    "nvidia_driver": Part(
-        DRIVER, lambda host, params: driver.DriverCapability(host, params, check_mode=True)
-    ),
-    "container_toolkit": Part(
-        TOOLKIT,
-        lambda host, params: container_toolkit.ToolkitCapability(host, params, check_mode=True),
-    ),
-    "container_runtime": Part(RUNTIME, runtimes.RuntimeCapability),
-    "mig": Part(MIG, lambda host, params: mig.MigCapability(host, params, check_mode=True)),
-    "cdi": Part(CDI, lambda host, params: cdi.CdiCapability(host, params, check_mode=True)),
-    "device_plugin": Part(
-        DEVICE_PLUGIN,
-        lambda host, params: deployment.DevicePluginCapability(host, params, check_mode=True),
-    ),
-    "dcgm": Part(DCGM, lambda host, params: dcgm.DcgmCapability(host, params, check_mode=True)),
+MODULES: t.Mapping[str, Module] = {
+    "nvidia_driver": Module(DRIVER, partial(DriverCapability, check_mode=True)),
+    "container_toolkit": Module(TOOLKIT, partial(ToolkitCapability, check_mode=True)),
+    "container_runtime": Module(RUNTIME, RuntimeCapability),
+    "mig": Module(MIG, partial(MigCapability, check_mode=True)),
+    "cdi": Module(CDI, partial(CdiCapability, check_mode=True)),
+    "device_plugin": Module(DEVICE_PLUGIN, partial(DevicePluginCapability, check_mode=True)),
+    "dcgm": Module(DCGM, partial(DcgmCapability, check_mode=True)),
 }
 
 
 def state(module: str, values: Values) -> str:
     """Return what the module is to bring its part to, where a user says nothing what its role does."""
     variable = VARIABLES[module]["state"]
-    known = PARTS[module].spec["argument_spec"]["state"]["default"]
+    known = MODULES[module].spec["argument_spec"]["state"]["default"]
     return str(values.get(variable, DEFAULTS.get(variable, known)))
 
 
@@ -92,7 +73,7 @@ def runs(module: str, values: Values) -> bool:
     if module == "mig" and state(module, values) == "present":
         by_label = boolean(values.get("mig_by_label", False), strict=False)  # -e gives a text
         return by_label or any(values.get(one) for one in ("mig_config", "mig_selected"))
-    return module in PARTS and state(module, values) != "unmanaged"
+    return module in MODULES and state(module, values) != "unmanaged"
 
 
 def options(module: str, values: Values) -> Params:
@@ -120,6 +101,13 @@ def _composed(found: Params, values: Values) -> Params:
     return {"labels": labels, "config": config, "configs": configs}
 
 
+def configurations(options: Params) -> t.Dict[str, Params]:
+    """Return the device plugin's configurations by the variables that have them, those that are mappings."""
+    named = options["configs"].items() if isinstance(options["configs"], dict) else ()
+    found = {CONFIG: options["config"], **{f"{CONFIGS}.{name}": one for name, one in named}}
+    return {name: one for name, one in found.items() if isinstance(one, dict)}
+
+
 def _given(module: str, values: Values) -> Params:
     found: Params = {}
     omitted = OMITTED.get(module, ())
@@ -137,13 +125,13 @@ def _given(module: str, values: Values) -> Params:
 
 def check(host: Host, module: str, values: Values) -> t.Tuple[t.List[Problem], Params]:
     """Return what the module would refuse of its options, and those options with their defaults."""
-    part = PARTS[module]
-    result = ArgumentSpecValidator(part.spec["argument_spec"]).validate(options(module, values))
+    spec, make = MODULES[module]
+    result = ArgumentSpecValidator(spec["argument_spec"]).validate(options(module, values))
     if result.error_messages:
         return [_in_variables(module, one) for one in result.error_messages], {}
     params = result.validated_parameters
     try:
-        part.make(host, params)
+        make(host, params)
     except NodeError as error:
         return [Problem.of(error, module)], params
     return [], params

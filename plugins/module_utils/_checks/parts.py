@@ -13,29 +13,49 @@ Answer = t.Mapping[str, t.Any]
 
 
 class Part(t.NamedTuple):
-    """A part: its name, the module that makes it, and the parts before it whose changes its plan may depend on."""
+    """A part: its name, the module that makes it, the tags that choose it, and the parts that it is behind.
+
+    Its plan may depend on their changes.
+    """
 
     name: str
     module: str
+    tags: t.Tuple[str, ...]
     behind: t.Tuple[str, ...] = ()
 
 
 PARTS: t.Tuple[Part, ...] = (
-    Part(ENVIRONMENT, "device_plugin"),
-    Part("driver", "nvidia_driver"),
-    Part("toolkit", "container_toolkit"),
+    # What runs from it, or imports what is in it.
+    Part(ENVIRONMENT, "device_plugin", ("mig", "cdi", "device_plugin", "labels")),
+    Part("driver", "nvidia_driver", ("driver",)),
+    Part("toolkit", "container_toolkit", ("toolkit",)),
     # A mode of the runtime needs the toolkit's program.
-    Part("runtime", "container_runtime", ("toolkit",)),
+    Part("runtime", "container_runtime", ("runtime",), ("toolkit",)),
     # They ask NVML, by the driver's library and the environment's pynvml.
-    Part("mig", "mig", (ENVIRONMENT, "driver")),
+    Part("mig", "mig", ("mig",), (ENVIRONMENT, "driver")),
     # It lists the driver's files and the MIG devices, and may be nvidia-ctk's.
-    Part("cdi", "cdi", (ENVIRONMENT, "driver", "toolkit", "mig")),
+    Part("cdi", "cdi", ("cdi",), (ENVIRONMENT, "driver", "toolkit", "mig")),
     # What it waits for is that the daemon serves the devices that there are.
-    Part("device_plugin", "device_plugin", (ENVIRONMENT, "driver", "toolkit", "mig")),
+    Part(
+        "device_plugin",
+        "device_plugin",
+        ("device_plugin", "labels"),
+        (ENVIRONMENT, "driver", "toolkit", "mig"),
+    ),
     # Its packages follow the driver's version.
-    Part("dcgm", "dcgm", ("driver",)),
+    Part("dcgm", "dcgm", ("dcgm",), ("driver",)),
 )
 BY_NAME: t.Mapping[str, Part] = {one.name: one for one in PARTS}
+# By what a user calls a component of the bring-up, its module.
+MODULES: t.Mapping[str, str] = {
+    **{tag: one.module for one in PARTS if one.name != ENVIRONMENT for tag in one.tags},
+    "validate": "validate",
+}
+
+
+def chosen(tags: t.Iterable[str], run: t.Collection[str], skip: t.Collection[str]) -> bool:
+    """Tell whether the tags of a run choose what has these tags, as Ansible chooses tasks."""
+    return not {*tags, "all", "tagged"}.isdisjoint(run) and set(tags).isdisjoint(skip)
 
 
 def is_open(part: Answer) -> bool:
@@ -51,16 +71,8 @@ def is_felt(part: Answer) -> bool:
 
 
 def called(parts: t.Iterable[Answer]) -> t.List[str]:
-    """Return the names of parts whose modules a run has to call: what is open, and what is behind it."""
-    found: t.List[str] = []
-    felt: t.Set[str] = set()
-    for part in parts:
-        behind = waits_for(part["name"], felt)
-        if behind or is_open(part):
-            found.append(part["name"])
-        if behind or is_felt(part):
-            felt.add(part["name"])
-    return found
+    """Return the names of parts whose modules a run has to call, of parts that say what their plans wait for."""
+    return [part["name"] for part in parts if is_open(part)]
 
 
 def once(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
@@ -73,18 +85,13 @@ def once(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     return found
 
 
-def waits_for(name: str, changing: t.Collection[str]) -> t.List[str]:
-    """Return the parts whose change comes before a part, and may make its plan another."""
-    return [one for one in BY_NAME[name].behind if one in changing]
-
-
 def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     """Return parts that say what their plans wait for, where that is the change of another part."""
     found: t.List[t.Dict[str, t.Any]] = []
     changing: t.Set[str] = set()
     for part in parts:
         late = part["later"]
-        before = waits_for(part["name"], changing)
+        before = [one for one in BY_NAME[part["name"]].behind if one in changing]
         if before and not late:
             late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
         found.append({**part, "later": late})
