@@ -1,24 +1,92 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Distributions by what /etc/os-release calls them, and whose packages they have."""
+"""The distributions that are supported, by what /etc/os-release calls them."""
 
 from __future__ import annotations
 
 import typing as t
 
-DEBIAN, UBUNTU, FEDORA, AMAZON = ("debian",), ("ubuntu",), ("fedora",), ("amzn",)
-RHEL = ("rhel", "rocky", "almalinux", "centos", "ol")
-SUSE = ("sles", "opensuse-leap")
-FAMILIES = {
-    **dict.fromkeys(DEBIAN, "debian"),
-    **dict.fromkeys(UBUNTU, "ubuntu"),
-    **dict.fromkeys((*RHEL, *FEDORA, *AMAZON), "rhel"),
-    **dict.fromkeys((*SUSE, "suse"), "suse"),  # all of SUSE's are like suse
-}
+
+class Distribution(t.NamedTuple):
+    """Distributions whose packages are alike: their family, IDs in os-release, and releases by what that calls them.
+
+    ``branches`` are those of the driver in releases whose own archive carries one for all their time. ``folder`` is
+    whose folders in NVIDIA's repository are theirs, by the major version, where they have none of their own.
+    """
+
+    family: str
+    title: str
+    ids: t.Tuple[str, ...]
+    releases: t.Mapping[str, str]
+    branches: t.Mapping[str, str] = {}
+    folder: str = ""
 
 
-def family(release: t.Mapping[str, str]) -> str:
+SUPPORTED = (
+    Distribution(
+        "debian",
+        "Debian",
+        ("debian",),
+        {"bookworm": "12", "trixie": "13"},
+        {"bookworm": "535", "trixie": "550"},
+    ),
+    Distribution(
+        "ubuntu",
+        "Ubuntu",
+        ("ubuntu",),
+        {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
+    ),
+    Distribution(
+        "rhel",
+        "RHEL family",
+        ("rhel", "rocky", "almalinux", "centos", "ol"),
+        {one: one for one in ("8", "9", "10")},
+        folder="rhel",
+    ),
+    Distribution("rhel", "Fedora", ("fedora",), {one: one for one in ("43", "44")}),
+    Distribution("rhel", "Amazon Linux", ("amzn",), {"2023": "2023"}),
+    Distribution(
+        "suse",
+        "SUSE",
+        ("sles", "opensuse-leap"),
+        {one: one for one in ("15.6", "15.7", "16.0")},
+    ),
+)
+BY_ID: t.Mapping[str, Distribution] = {name: one for one in SUPPORTED for name in one.ids}
+# All of SUSE's are like suse.
+FAMILIES = {**{name: one.family for name, one in BY_ID.items()}, "suse": "suse"}
+
+
+def family(values: t.Mapping[str, str]) -> str:
     """Return the family of a system by its ID, else by what it is like; empty for one that is not known."""
-    words = [release.get("ID", ""), *release.get("ID_LIKE", "").split()]
+    words = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
     return next((FAMILIES[word] for word in words if word in FAMILIES), "")
+
+
+def release(values: t.Mapping[str, str]) -> str:
+    """Return what os-release says of the release in the word that the releases know it by."""
+    number = values.get("VERSION_ID", "")
+    words = {"rhel": number.split(".")[0], "suse": number}
+    return words.get(FAMILIES.get(values.get("ID", ""), ""), values.get("VERSION_CODENAME", ""))
+
+
+def supported(distribution: str, release: str) -> t.Optional[Distribution]:
+    """Return the distribution with an ID, None where it or its release is not supported."""
+    found = BY_ID.get(distribution)
+    return found if found and release in found.releases else None
+
+
+def branch(distribution: str, release: str) -> str:
+    """Return the driver's branch that a release's own archive carries, empty where that is not known."""
+    found = supported(distribution, release)
+    return found.branches.get(release, "") if found else ""
+
+
+def in_words() -> str:
+    """Return the supported releases, for a user."""
+    return ", ".join(
+        f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
+        for one in SUPPORTED
+        for codename, number in one.releases.items()
+    )

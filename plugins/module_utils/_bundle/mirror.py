@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from .._base.distributions import SUPPORTED, Distribution
 from .._device_plugin import python
 from .._driver.branches import Version
 from .._driver.components import cuda, dcgm
-from .._driver.distributions import SUPPORTED, Distribution
+from .._driver.known_families import FAMILIES
 from .._driver.names import Names, Offer, Wanted
 from .._runtime.containerd import CONTAINERD
 from .._runtime.state import CRIO, DOCKER, PODMAN
@@ -75,9 +76,10 @@ def text(words: str, found: t.Sequence[Part]) -> str:
 
 def _driver(distribution: Distribution, version: str, *, repository: bool) -> Part:
     packages: t.Dict[str, None] = {}
+    family = FAMILIES[distribution.family]
     for kind in TYPES:
         wanted = Wanted(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
-        packages.update(dict.fromkeys(_names(distribution.driver.names(Offer(), wanted))))
+        packages.update(dict.fromkeys(_names(family.names(Offer(), wanted))))
     place = (
         "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
         if repository

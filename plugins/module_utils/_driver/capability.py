@@ -10,6 +10,7 @@ import functools
 import typing as t
 from dataclasses import replace
 
+from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
 from .._base.packages.apt import unmet
 from .._base.packages.presets import DRIVER_PRESETS
@@ -24,11 +25,12 @@ from .._node.gpu_record import PATH as GPU_RECORD
 from .._node.gpu_record import dump
 from .._node.machine import facts as nodeinfo
 from .._node.machine.recorded import Additions, named, package_manager
-from . import adoption, distributions
+from . import adoption
 from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.modules import MODPROBE_FILE
+from .known_families import FAMILIES
 from .machine.gate import Gate, blockers
 from .machine.kernel import dkms, modules, signing_key, write_modprobe
 from .machine.loading import Loading
@@ -71,7 +73,7 @@ class DriverCapability:
         self._codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), self._codename)
         self._known = known is not None
-        family = known.driver if known else UNKNOWN
+        family = FAMILIES[known.family] if known else UNKNOWN
         manager = package_manager(family.name or "debian", host, timeout, "the driver", self.name)
         self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams = Runfile(node), ModuleStreams(node)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._base import distributions
 from .._base.errors import InputError, NodeError, refuse_masked
 from .._base.packages.package import still_there
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import IDLE_GPU, Plan, Step
-from . import adoption, branches, distributions, packages, runfile
+from . import adoption, branches, packages, runfile
 from .branches import Version, module_type
 from .family import Choice
 from .kernel import device_nodes

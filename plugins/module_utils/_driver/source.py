@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .._base import distributions
 from .._base.packages.repository import Repository
 from .._base.steps import Step
-from . import branches, distributions
+from . import branches
 from .branches import NO_VERSION, Version
 from .names import PLACE
 from .releases import standing

@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._base.distributions import SUPPORTED
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import (
     Source,
     render,
@@ -23,8 +24,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import NO_VERSION, Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.distributions import SUPPORTED
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
+from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
@@ -33,7 +34,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
     Record,
 )
 
-FAMILIES = {one.title: one.driver for one in SUPPORTED}
+BY_TITLE = {one.title: FAMILIES[one.family] for one in SUPPORTED}
 DEBIAN = debian.DEBIAN.names(Offer(), Wanted())
 COMPONENTS, PERSISTENCED = DEBIAN.components, DEBIAN.persistenced
 KERNEL, USER_SPACE = DEBIAN.kernel, DEBIAN.user_space
@@ -95,7 +96,7 @@ def node(**changes: Any) -> Observed:
         version, kind = values["loaded"]
         values["loaded"] = Version(version), kind
     values["libraries"] = tuple(map(Version, values.get("libraries", ())))
-    return Observed(**{"family": FAMILIES[values["names"].title], **values})
+    return Observed(**{"family": BY_TITLE[values["names"].title], **values})
 
 
 def fresh(**changes: Any) -> Observed:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from .. import distributions
+from ..distributions import BY_ID
 from ..errors import InputError
 from ..text.masking import masked_text
 from .repository import ADDRESS, RPM_FAMILIES, URL
@@ -101,8 +101,9 @@ def _driver(system: System) -> Preset:
 def cuda_folder(system: System) -> str:
     """Return what NVIDIA would call the folder of a system's release."""
     major = system.version.split(".")[0]
-    if system.id in distributions.RHEL:
-        return f"rhel{major}"
+    known = BY_ID.get(system.id)
+    if known and known.folder:
+        return known.folder + major
     return SUSE.get((system.id, major), system.id + system.version.replace(".", ""))
 
 

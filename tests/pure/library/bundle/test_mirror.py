@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.distributions import SUPPORTED
 from ansible_collections.gpu.node.plugins.module_utils._bundle.mirror import parts, releases, text
-from ansible_collections.gpu.node.plugins.module_utils._driver.distributions import SUPPORTED
 
 LISTS = {name: (distribution, words) for name, distribution, words in releases()}
 TOOLKIT = {"nvidia-container-toolkit-base", "nvidia-container-toolkit"}

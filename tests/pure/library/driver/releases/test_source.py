@@ -10,13 +10,14 @@ import datetime
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base import distributions
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import State
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import (
     Known,
     Repository,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver import distributions
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from ansible_collections.gpu.node.plugins.module_utils._driver.source import (
@@ -72,7 +73,7 @@ def nodes(draw: st.DrawFn, there: st.SearchStrategy[dict[str, Any]]) -> Observed
     known = distributions.supported(distribution, codename)
     assert known
     system = {"distribution": distribution, "codename": codename, "today": draw(DAYS)}
-    return node(**system, family=known.driver, **draw(there))
+    return node(**system, family=FAMILIES[known.family], **draw(there))
 
 
 OURS = st.builds(

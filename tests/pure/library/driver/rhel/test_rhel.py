@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base import distributions
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._driver import distributions
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.precompiled import (
     is_precompiled,
