@@ -86,6 +86,18 @@ class Options(t.NamedTuple):
     capabilities: t.Tuple[str, ...] = DEFAULT
 
 
+def parse(values: t.Mapping[str, t.Any]) -> Options:
+    """Return the options by their names; a file of an earlier release has no capabilities."""
+    return Options(
+        str(values["path"]),
+        str(values["hooks"]),
+        tuple(map(str, values["library_folders"])),
+        str(values["driver_root"]),
+        str(values["generator"]),
+        tuple(values.get("capabilities", DEFAULT)),
+    )
+
+
 def texts(options: Options) -> t.Dict[str, str]:
     """Return the units' texts; a specification in a folder of the user's own can be written too."""
     folder = posixpath.dirname(options.path)
@@ -118,11 +130,4 @@ def load(text: str, path: str) -> Options:
                 raise ValueError(
                     f"capabilities: {shown(one)} is not one of {', '.join((*CAPABILITIES, ALL))}"
                 )
-        return Options(
-            str(data["path"]),
-            str(data["hooks"]),
-            tuple(map(str, data["library_folders"])),
-            str(data["driver_root"]),
-            generator,
-            tuple(capabilities),
-        )
+        return parse(data)

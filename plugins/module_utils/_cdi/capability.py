@@ -50,14 +50,7 @@ class CdiCapability:
         self._host, self._check_mode = host, check_mode
         self._present = params["state"] == "present"
         self._path: str = params["path"]
-        self._options = cdi_boot.Options(
-            self._path,
-            params["hooks"],
-            tuple(params["library_folders"]),
-            params["driver_root"],
-            params["generator"],
-            tuple(params["capabilities"]),
-        )
+        self._options = cdi_boot.parse(params)
         self._compare: bool = params["compare"] and self._present
         self._keeps: bool = params["boot"] and self._present
         self._files = DriverFiles(host, params["driver_root"])
