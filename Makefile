@@ -168,7 +168,7 @@ docs-tables: options ## Regenerate what docs have from the code: the tests of ea
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.exposure
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.releases
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.variables
-	$(BIN)/python tests/docs/tables/migration_tables.py
+	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.migration_tables
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.keys
 
 screenshots: setup ## Regenerate the pictures of docs/operations/report.md

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -59,6 +60,10 @@ def test_no_file_is_too_long() -> None:
 
 def test_the_page_draws_the_rooms_as_the_contracts_have_them() -> None:
     assert rooms.shown() == rooms.picture(), "run make docs-tables"
+
+
+def test_what_make_runs_of_the_tests_is_a_module_that_finds_the_others() -> None:
+    assert re.findall(r"python\)? tests/\S+\.py", (REPOSITORY / "Makefile").read_text()) == []
 
 
 def test_no_folder_is_crowded() -> None:
