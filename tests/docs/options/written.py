@@ -143,7 +143,7 @@ def _calls(table: Table) -> Iterator[tuple[Path, str]]:
         module = asked.get("module", table.name)
         path = ROLES / table.name / f"tasks/{name}.yml"
         text = path.read_text()
-        call = re.search(rf"(?m)^  gpu\.node\.{module}:.*\n(?:    .*\n)+", text)
+        call = re.search(rf"(?m)^  gpu\.node\.{module}:.*\n(?:    .*\n)*", text)
         if not call:
             raise LookupError(f"{path}: no task calls gpu.node.{module}")
         now = block(tables.call(table, module, asked), 4)
