@@ -139,8 +139,14 @@ class Node:
         self.run_daemon("-m", "gpu_plugin", flags=flags, **env)
 
     def run_daemon(self, *program: str, flags: Sequence[str] = (), **env: str) -> None:
-        """Start the daemon with the configuration as it is, by the words that an interpreter gets for it."""
+        """Start the daemon with the configuration as it is, by the words that an interpreter gets for it.
+
+        The kubelet has noticed the end of one before, so that what it has is of this one.
+        """
         self.plugins.mkdir(exist_ok=True)
+        before, kubelet = self.daemon, self.kubelet
+        if before and before.poll() is not None and kubelet and kubelet.poll() is None:
+            eventually(lambda: not any(self.resources().values()))
         words: list[object] = ["--config", self.config, "--status-file", self.status_file]
         words += ["--kubelet-socket", self.plugins / "kubelet.sock"]
         words += ["--host-root", self.sim.root, "--rescan", "0.3"]
