@@ -40,10 +40,8 @@ FABRIC_FLAGS: t.Mapping[int, str] = {
     4: "its routes are unhealthy",
     6: "it recovers from timeouts of accesses",
 }
-CONFIGURATION, CONFIGURED = (
-    8,
-    (0, 1),
-)  # the field of incorrect configurations: not supported, and none
+CONFIGURATION = 8  # where the field of incorrect configurations begins
+CONFIGURED = (0, 1)  # of which these are: not supported, and none
 CONFIGURATIONS: t.Mapping[int, str] = {
     2: "the system's GUID is wrong",
     3: "the chassis' serial number is wrong",

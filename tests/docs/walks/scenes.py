@@ -44,7 +44,7 @@ from tests.fakes.cluster.hami_pods import MPS_NODES, limits, pod
 from tests.fakes.daemon.driver_in_process import driver
 from tests.fakes.kubernetes import reviews
 from tests.fakes.kubernetes.standin_api import NODE, Api
-from tests.fakes.library.fakes import GPU, OS_RELEASE, FakeHost
+from tests.fakes.library.fakes import TRIXIE, FakeHost
 from tests.fakes.library.in_process import said_by
 from tests.support.paths import FAKES
 from tests.support.waiting import LIMIT, eventually
@@ -85,15 +85,6 @@ class FreshDebian(FakeHost):
     """A Debian 13 node with an H100; its apt answers as a genuine one was recorded, with another version."""
 
     def __init__(self) -> None:
-        files = {
-            "/etc/os-release": OS_RELEASE,
-            "/etc/apt/sources.list": "deb http://mirror/debian trixie main\n",
-            "/proc/sys/kernel/osrelease": "6.12.1\n",
-            "/lib/modules/6.12.1/build": "",
-            f"{GPU}/vendor": "0x10de\n",
-            f"{GPU}/device": "0x2330\n",
-            f"{GPU}/class": "0x030200\n",
-        }
         commands = {
             ("systemctl", "show"): "ActiveState=inactive\nUnitFileState=\n",
             ("dpkg-query",): "dpkg\tamd64\tdpkg\t1.22\tii \n",
@@ -101,7 +92,7 @@ class FreshDebian(FakeHost):
             ("apt-cache",): "",
             ("apt-cache", "policy"): self._policy,
         }
-        super().__init__(files, commands)
+        super().__init__(TRIXIE, commands)
         self._offered: dict[str, str] = {}
 
     def _policy(self, words: tuple[str, ...]) -> Completed:

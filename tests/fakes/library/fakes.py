@@ -19,6 +19,15 @@ OS_RELEASE = 'ID=debian\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debian GNU/Linux 
 GPU = "/sys/bus/pci/devices/0000:18:00.0"
 LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build"
 DRIVER = "/proc/driver/nvidia/version"
+TRIXIE = {
+    "/etc/os-release": OS_RELEASE,
+    "/etc/apt/sources.list": "deb http://mirror/debian trixie main\n",
+    "/proc/sys/kernel/osrelease": "6.12.1\n",
+    "/lib/modules/6.12.1/build": "",
+    f"{GPU}/vendor": "0x10de\n",
+    f"{GPU}/device": "0x2330\n",
+    f"{GPU}/class": "0x030200\n",
+}
 
 
 class FakeHost:

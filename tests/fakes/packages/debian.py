@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
 
-from tests.fakes.library.fakes import DRIVER, GPU, LOADED, OS_RELEASE, FakeHost
+from tests.fakes.library.fakes import DRIVER, GPU, LOADED, TRIXIE, FakeHost
 from tests.fakes.packages.apt_nodes import BASE, FOLDERS, GENUINE, in_folder, missing
 from tests.fakes.packages.driver_runs import capability, converge, reported
 from tests.fakes.played import memory
@@ -43,17 +43,7 @@ class Debian(FakeHost):
     def __init__(self) -> None:
         if lacking := missing(GENUINE):
             pytest.skip(lacking)
-        super().__init__(
-            {
-                "/etc/os-release": OS_RELEASE,
-                "/etc/apt/sources.list": "deb http://mirror/debian trixie main\n",
-                "/proc/sys/kernel/osrelease": "6.12.1\n",
-                "/lib/modules/6.12.1/build": "",
-                f"{GPU}/vendor": "0x10de\n",
-                f"{GPU}/device": "0x2330\n",
-                f"{GPU}/class": "0x030200\n",
-            }
-        )
+        super().__init__(TRIXIE)
         self._temporary = tempfile.TemporaryDirectory(dir=memory.shared("nodes"))
         self.folder, self.mirror = (Path(self._temporary.name) / one for one in ("node", "mirror"))
         for name in FOLDERS:

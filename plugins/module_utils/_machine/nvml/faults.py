@@ -26,9 +26,8 @@ GENERATIONS: t.Mapping[int, int] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8:
 @doing("reading the signs of a GPU's faults")
 def fault_signs(handle: t.Any) -> FaultSigns:
     """Return what the GPU with this handle tells of its faults. NvmlError: it is lost or wants a reset."""
-    rows = _asked(
-        "nvmlDeviceGetRemappedRows", handle
-    )  # not supported while there are MIG instances
+    # Not supported while there are MIG instances.
+    rows = _asked("nvmlDeviceGetRemappedRows", handle)
     sram = _filled("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
     repair = _asked("nvmlDeviceGetRepairStatus", handle)
     unrepairable = _asked("nvmlDeviceGetUnrepairableMemoryFlag_v1", handle)

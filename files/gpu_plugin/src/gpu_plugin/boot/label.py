@@ -19,9 +19,17 @@ from .._shared._base.services.mig import STATUS as MIG_STATUS
 from .._shared._base.steps import Plan
 from .._shared._machine.host import Completed, Host
 from .._shared._mig import boot as mig_boot
-from .._shared._mig import label as wishes
 from .._shared._mig.capability import MigCapability
-from .._shared._mig.label import FAILED, PENDING, SUCCESS, Request
+from .._shared._mig.label import (
+    ANSWER,
+    ASKED,
+    CHOSEN,
+    FAILED,
+    PENDING,
+    SUCCESS,
+    Request,
+    refusal,
+)
 from .._shared._mig.options import SPEC
 from .._shared._node.users.busy import Busy
 from ..tools import bounded, files, logs
@@ -50,9 +58,9 @@ class Paths:
     """``config`` is what is declared, ``asked`` what the label asks for; ``answer``, ``chosen`` and ``status`` tell."""
 
     config: Path = Path(mig_boot.CONFIG)
-    asked: Path = Path(wishes.ASKED)
-    answer: Path = Path(wishes.ANSWER)
-    chosen: Path = Path(wishes.CHOSEN)
+    asked: Path = Path(ASKED)
+    answer: Path = Path(ANSWER)
+    chosen: Path = Path(CHOSEN)
     status: Path = Path(MIG_STATUS)
 
 
@@ -112,7 +120,7 @@ class MigByLabel:
                 return Result(FAILED, f"mig_by_label is not set in {self._paths.config}")
             if not request.name:
                 return self._given_up()
-            if why := wishes.refusal(declared, request.name):
+            if why := refusal(declared, request.name):
                 return Result(FAILED, why)
             return self._made(request, declared, text)
         except (OSError, ValueError, NodeError) as error:
