@@ -28,8 +28,8 @@ from gpu_plugin.model.host import HostState
 from gpu_plugin.model.topology import Topology
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim import testing
-from wire import Wire
 
+from tests.bench.wire import Wire
 from tests.fakes.daemon.gpu_builders import device
 from tests.fakes.daemon.running import Node
 from tests.fakes.daemon.scraping import Metrics
