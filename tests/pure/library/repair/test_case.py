@@ -1,0 +1,247 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The cases of a node: how a repair goes on, what counts as tried, who may repair, and the file that keeps it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._repair import case as kept
+from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
+    Boot,
+    Case,
+    Cases,
+    Lease,
+    Tried,
+)
+from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import (
+    data_of,
+    dump,
+    parse,
+)
+from ansible_collections.gpu.node.plugins.module_utils._repair.state import Attempt
+from hypothesis import given
+from hypothesis import strategies as st
+
+NOW = 1_800_000_000.0
+BOOT, LATER = Boot("b-1", "1"), Boot("b-2", "1")
+A, B = "GPU-a", "GPU-b"
+FAULT = Case("1650", "0000:0f:00.0", Action.RESET, ("XID 48",), NOW, BOOT)
+FINE = FAULT._replace(verdict=Action.NONE, reasons=())
+
+texts = st.text(max_size=8).map(kept.bounded)
+times = st.integers(0, 4_000_000_000).map(float)
+actions = st.sampled_from(Action)
+words = st.lists(texts, max_size=4).map(tuple)
+boots = st.builds(Boot, texts, texts)
+stages = st.sampled_from((*kept.STAGES, kept.FAILED))
+cases_of_gpus = st.builds(
+    Case,
+    serial=texts,
+    pci=texts,
+    verdict=actions,
+    reasons=words,
+    since=times,
+    boot=boots,
+    stage=stages,
+    stopped=words,
+    attempts=st.lists(st.builds(Tried, actions, times, texts), max_size=4).map(tuple),
+    evidence=texts,
+)
+leases = st.builds(Lease, texts.filter(bool), times, texts)
+books = st.builds(
+    Cases,
+    st.none() | leases,
+    st.dictionaries(texts.filter(bool), cases_of_gpus, max_size=4),
+)
+
+
+def begun(found: Case = FAULT, cases: Cases = kept.NOBODY) -> Cases:
+    return kept.begin(cases, A, found)
+
+
+def at(stage: str, **more: Any) -> Cases:
+    return Cases(None, {A: FAULT._replace(stage=stage, **more)})
+
+
+@given(books)
+def test_what_was_written_is_read_again(cases: Cases) -> None:
+    assert parse(dump(cases)) == cases
+
+
+@given(books, st.data())
+def test_a_file_with_a_key_too_many_or_too_few_or_of_another_kind_is_damaged(
+    cases: Cases, data: st.DataObject
+) -> None:
+    told = data_of(cases)
+    inner = [told, *([told["lease"]] if told["lease"] else []), *told["gpus"].values()]
+    table = data.draw(st.sampled_from(inner))
+    key = data.draw(st.sampled_from(sorted(table)))
+    how = data.draw(st.sampled_from(("more", "less", "other")))
+    if how == "more":
+        table["more"] = 1
+    elif how == "less":
+        del table[key]
+    else:
+        table[key] = 1.5
+    with pytest.raises(NodeError, match=r"repair\.json is damaged.*Next step: move"):
+        parse(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        '{"version": 2, "lease": null, "gpus": {}}',
+        '{"version": true, "lease": null, "gpus": {}}',
+        '{"version": 1, "lease": {"holder": "", "since": "2026-11-24T06:00:00Z", "boot_id": ""}, "gpus": {}}',
+        '{"version": 1, "lease": {"holder": "a", "since": "2026-11-24T6:00:00Z", "boot_id": ""}, "gpus": {}}',
+        json.dumps({"version": 1, "lease": None, "gpus": {str(n): {} for n in range(200)}}),
+        "[" * 3000,
+    ],
+)
+def test_a_file_that_is_not_ours_is_damaged(text: str) -> None:
+    with pytest.raises(NodeError, match=r"repair\.json is damaged"):
+        parse(text)
+
+
+def test_a_node_without_a_file_has_no_cases() -> None:
+    assert parse(None) == kept.NOBODY
+
+
+def test_a_repair_that_was_cut_off_goes_on_where_it_was() -> None:
+    stopped = at(kept.STOPPED, stopped=("nvidia-dcgm.service",), evidence="/var/x.tar.gz")
+    again = kept.begin(stopped, A, FAULT._replace(since=NOW + 60)).gpus[A]
+    assert again == stopped.gpus[A]
+
+
+def test_a_fault_that_is_there_after_a_reset_begins_anew_and_keeps_what_was_tried() -> None:
+    tried = (Tried(Action.RESET, NOW, "done"),)
+    for stage in (kept.RESET, kept.RESTORED, kept.PROVED, kept.FAILED, kept.RELEASED):
+        found = kept.begin(at(stage, attempts=tried), A, FAULT._replace(verdict=Action.REBOOT))
+        case = found.gpus[A]
+        assert (case.stage, case.verdict, case.attempts) == (kept.PLANNED, Action.REBOOT, tried)
+
+
+def test_a_gpu_that_is_fine_after_its_reset_stays_at_its_stage_and_keeps_its_reasons() -> None:
+    found = kept.begin(at(kept.RESET), A, FINE).gpus[A]
+    assert (found.stage, found.verdict, found.reasons) == (kept.RESET, Action.RESET, ("XID 48",))
+
+
+@given(stages, stages)
+def test_only_a_gpu_that_was_proved_is_released(before: str, after: str) -> None:
+    try:
+        found = kept.advance(at(before), A, after).gpus[A]
+    except ValueError:
+        return
+    assert found.stage == after
+    if after == kept.RELEASED:
+        assert before == kept.PROVED
+    if after == kept.PROVED:
+        assert before in (*kept.STAGES[:6], kept.PROVED)
+
+
+def test_each_repair_can_fail_and_go_on() -> None:
+    for stage in kept.STAGES[:-1]:
+        failed = kept.advance(at(stage), A, kept.FAILED)
+        assert kept.advance(failed, A, kept.RESTORED).gpus[A].stage == kept.RESTORED
+
+
+def test_services_are_known_in_the_order_in_which_they_were_stopped_until_all_are_back() -> None:
+    cases = kept.advance(begun(), A, kept.STOPPED, stopped=["dcgm"])
+    cases = kept.advance(cases, A, kept.STOPPED, stopped=["exporter", "dcgm"])
+    assert cases.gpus[A].stopped == ("dcgm", "exporter")
+    assert kept.advance(cases, A, kept.FAILED).gpus[A].stopped == ("dcgm", "exporter")
+    assert kept.advance(cases, A, kept.RESTORED).gpus[A].stopped == ()
+    assert kept.started(cases, A).gpus[A].stopped == ()
+
+
+def test_an_attempt_counts_once_its_result_is_known() -> None:
+    cases = kept.attempt(begun(), A, Action.RESET, NOW + 1.5)
+    cases = kept.outcome(cases, A, "done")
+    assert cases.gpus[A].tried(BOOT) == (Attempt(Action.RESET, NOW + 1),)
+
+
+def test_an_attempt_that_was_cut_off_is_made_again_once_and_counts_from_then_on() -> None:
+    cut_off = kept.attempt(begun(), A, Action.RESET, NOW)
+    assert cut_off.gpus[A].tried(BOOT) == ()
+    twice = kept.attempt(cut_off, A, Action.RESET, NOW + 60)
+    assert twice.gpus[A].tried(BOOT) == (Attempt(Action.RESET, NOW),)
+
+
+def test_an_attempt_after_which_the_node_or_its_driver_started_again_counts() -> None:
+    cut_off = kept.attempt(begun(), A, Action.REBOOT, NOW)
+    assert cut_off.gpus[A].tried(LATER) == (Attempt(Action.REBOOT, NOW),)
+    seen = begun(FAULT._replace(boot=LATER), cut_off)
+    assert seen.gpus[A].tried(LATER) == (Attempt(Action.REBOOT, NOW),)
+    assert seen.gpus[A].attempts[-1].result == kept.STARTED_AGAIN
+
+
+def test_the_oldest_closed_cases_make_room_and_open_ones_never_do() -> None:
+    closed = {f"GPU-{n}": FAULT._replace(since=NOW + n, stage=kept.RELEASED) for n in range(64)}
+    opened = {f"GPU-o{n}": FAULT for n in range(64)}
+    found = begun(cases=Cases(None, {**closed, **opened})).gpus
+    assert len(found) == kept.MOST_CASES
+    assert "GPU-0" not in found
+    assert set(opened) <= set(found)
+    full = {f"GPU-o{n}": FAULT for n in range(kept.MOST_CASES)}
+    with pytest.raises(NodeError, match="takes no more"):
+        begun(cases=Cases(None, full))
+
+
+@given(cases_of_gpus, st.lists(actions, max_size=40))
+def test_whatever_happens_can_be_written_and_read(found: Case, tried: list[Action]) -> None:
+    long = "\x1b" + "x" * 600
+    cases = begun(found._replace(serial=long, reasons=(long,) * 99))
+    for action in tried:
+        cases = kept.outcome(kept.attempt(cases, A, action, NOW + 0.5), A, long)
+    cases, _refused = kept.take(cases, long, NOW + 0.5, "b")
+    assert parse(dump(cases)) == cases
+    assert len(cases.gpus[A].attempts) <= kept.MOST_ATTEMPTS
+
+
+def test_one_run_at_a_time_has_the_node() -> None:
+    cases, refused = kept.take(kept.NOBODY, "ann", NOW, "b-1")
+    assert (cases.lease, refused) == (Lease("ann", NOW, "b-1"), "")
+    again, refused = kept.take(cases, "bob", NOW + 60, "b-1")
+    assert again == cases
+    assert refused == "ann repairs the node since 2027-01-15T08:00:00Z"
+    assert kept.take(cases, "ann", NOW + 60, "b-1")[0].lease == Lease("ann", NOW + 60, "b-1")
+    assert kept.take(cases, "bob", NOW + 60, "b-1", instead_of="ann")[1] == ""
+    assert kept.give_back(cases, "bob") == cases
+    assert kept.give_back(cases, "ann") == kept.NOBODY
+
+
+def test_a_lease_ends_by_its_age_and_by_a_reboot_that_is_not_the_repairs_own() -> None:
+    cases, _refused = kept.take(begun(), "ann", NOW, "b-1")
+    assert kept.held(cases, NOW + kept.LEASE_SECONDS, "b-1")
+    assert not kept.held(cases, NOW + kept.LEASE_SECONDS + 1, "b-1")
+    assert not kept.held(cases, NOW + 60, "b-2")
+    rebooting = kept.attempt(cases, A, Action.REBOOT, NOW)
+    assert kept.held(rebooting, NOW + 60, "b-2")
+    assert not kept.held(rebooting, NOW + kept.LEASE_SECONDS + 1, "b-2")
+
+
+def test_a_lease_from_the_future_holds_and_says_that_the_clock_was_set_back() -> None:
+    cases, _refused = kept.take(kept.NOBODY, "ann", NOW, "b-1")
+    assert "clock was set back" in kept.held(cases, NOW - 3600, "b-2")
+    assert kept.held(cases, NOW - 10, "b-1").endswith("Z")
+
+
+@given(books, times, texts, texts.filter(bool), texts.filter(bool))
+def test_of_two_runs_at_once_one_gets_the_node(
+    cases: Cases, now: float, boot_id: str, one: str, other: str
+) -> None:
+    first, refused = kept.take(cases, one, now, boot_id)
+    if refused:
+        assert first == cases
+        assert refused == kept.held(cases, now, boot_id)
+    else:
+        assert bool(kept.take(first, other, now, boot_id)[1]) == (one != other)
