@@ -31,6 +31,7 @@ VARIABLES: dict[str, Any] = {
     "mig_selected": "half",
     "node_labels_output": "file",
     "gpu_nodes_require_gpu": True,
+    "nvidia_driver_source": "distribution",  # a node has Debian's archive, and not NVIDIA's
 }
 
 
