@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.pure_contract import is_pure
+from tests.support.contracts import is_pure
 
 
 @pytest.mark.parametrize(
