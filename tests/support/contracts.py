@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Contracts of import-linter: for modules that say that they are pure, and for libraries that a process can do without."""
+"""Contracts of import-linter: for modules that say that they are pure, for libraries that processes can do without."""
 
 from __future__ import annotations
 
