@@ -9,20 +9,16 @@ the next one.
 
 from __future__ import annotations
 
-import datetime
 import typing as t
 
 from .._base.errors import NodeError
-from .._base.text.shown import printable
+from .._base.text.strict import bounded, second, written
 from .actions import Action
 from .state import Attempt
 
 PATH = "/var/lib/gpu-node/repair.json"
-TIME = "%Y-%m-%dT%H:%M:%SZ"
-EPOCH = datetime.datetime(1970, 1, 1)
 LEASE_SECONDS = 12 * 3600.0
 TOLERANCE = 300.0  # seconds that a clock may go back before its times are not trusted any more
-LONGEST = 500  # characters of a text
 MOST_CASES, MOST_ATTEMPTS, MOST_WORDS = 128, 16, 32
 
 PLANNED, EVIDENCE, FENCED, STOPPED = "planned", "evidence", "fenced", "stopped"
@@ -124,7 +120,7 @@ def begin(cases: Cases, uuid: str, found: Case) -> Cases:
 
     A case that is open stays the same one. It begins anew where its GPU was reset before and there is a fault again.
     """
-    found = _bounded(found._replace(since=_second(found.since)))
+    found = _bounded(found._replace(since=second(found.since)))
     before = cases.gpus.get(uuid)
     if before is None:
         return cases.with_case(uuid, found._replace(stage=PLANNED, attempts=(), stopped=()))
@@ -184,7 +180,7 @@ def attempt(cases: Cases, uuid: str, action: Action, at: float) -> Cases:
     """Return the cases with an attempt that is about to be made."""
     case = _case(cases, uuid)
     return cases.with_case(
-        uuid, case._replace(attempts=(*case.attempts, Tried(action, _second(at)))[-MOST_ATTEMPTS:])
+        uuid, case._replace(attempts=(*case.attempts, Tried(action, second(at)))[-MOST_ATTEMPTS:])
     )
 
 
@@ -212,7 +208,7 @@ def take(
         refused = held(cases, now, boot_id)
     if refused:
         return cases, refused
-    return cases._replace(lease=Lease(bounded(holder), _second(now), boot_id)), ""
+    return cases._replace(lease=Lease(bounded(holder), second(now), boot_id)), ""
 
 
 def held(cases: Cases, now: float, boot_id: str) -> str:
@@ -240,28 +236,6 @@ def give_back(cases: Cases, holder: str) -> Cases:
     """Return the cases without the lease of a run; another's stays."""
     ours = cases.lease is not None and cases.lease.holder == bounded(holder)
     return cases._replace(lease=None) if ours else cases
-
-
-def written(at: float) -> str:
-    """Return a time, in seconds since 1970, as the file has it."""
-    return (EPOCH + datetime.timedelta(seconds=at)).strftime(TIME)
-
-
-def seconds(text: str) -> float:
-    """Return a time that the file has, in seconds since 1970. ValueError: it is not written so."""
-    at = (datetime.datetime.strptime(text, TIME) - EPOCH).total_seconds()
-    if at < 0 or written(at) != text:
-        raise ValueError(text)
-    return at
-
-
-def bounded(text: str) -> str:
-    """Return a text as the file may have it."""
-    return printable(text[:LONGEST])[:LONGEST]
-
-
-def _second(at: float) -> float:
-    return float(int(at))
 
 
 def _case(cases: Cases, uuid: str) -> Case:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import bounded
 from ansible_collections.gpu.node.plugins.module_utils._repair import case as kept
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
@@ -34,7 +35,7 @@ A, B = "GPU-a", "GPU-b"
 FAULT = Case("1650", "0000:0f:00.0", Action.RESET, ("XID 48",), NOW, BOOT)
 FINE = FAULT._replace(verdict=Action.NONE, reasons=())
 
-texts = st.text(max_size=8).map(kept.bounded)
+texts = st.text(max_size=8).map(bounded)
 times = st.integers(0, 4_000_000_000).map(float)
 actions = st.sampled_from(Action)
 words = st.lists(texts, max_size=4).map(tuple)
