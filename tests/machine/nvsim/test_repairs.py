@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from unittest.mock import ANY
 
 import pytest
 from nvsim.testing import PROJECT, Sim, client, start
+
+from tests.support.waiting import eventually
 
 Smi = Callable[..., str]
 OPEN = "n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)\n"
@@ -62,6 +67,33 @@ def test_nvidia_smi_resets_a_gpu_and_loses_what_was_set(smi: Smi, h100: Sim) -> 
     ):
         assert not gpu[lost], lost
     assert gpu["mig_current"] == 1
+
+
+def test_nvidia_smi_sets_an_ecc_mode_that_a_reset_brings(smi: Smi, h100: Sim) -> None:
+    modes = ("--query-gpu=ecc.mode.current,ecc.mode.pending", "--format=csv,noheader", "-i", "0")
+    assert "ECC support" in smi(h100, "-e", "0", "-i", "0")
+    assert smi(h100, *modes).strip() == "Enabled, Disabled"
+    smi(h100, *RESET)
+    assert smi(h100, *modes).strip() == "Disabled, Disabled"
+    smi(h100, "-e", "1", "-i", "0")
+    h100.ctl("reboot")
+    assert smi(h100, *modes).strip() == "Enabled, Enabled"
+
+
+def test_who_has_nvml_open_on_a_gpu_keeps_it_from_a_reset(smi: Smi, h100: Sim) -> None:
+    watch = OPEN + "print(1, flush=True); sys.stdin.readline()\n"
+    watch += "n.nvmlShutdown(); print(2, flush=True); sys.stdin.readline()"
+    words = [sys.executable, "-c", f"import sys, pynvml as n\n{watch}"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env=h100.env, text=True, **pipes) as monitor:  # type: ignore[call-overload]
+        monitor.stdout.readline()
+        assert IN_USE in smi(h100, *RESET, status=19)
+        assert "was successfully reset" in smi(h100, "--gpu-reset", "-i", "1")
+        monitor.stdin.write("\n")
+        monitor.stdin.flush()
+        monitor.stdout.readline()
+        eventually(lambda: "was successfully reset" in smi(h100, *RESET, status=ANY))
+        monitor.stdin.write("\n")
 
 
 def test_nvidia_smi_is_refused_a_reset(smi: Smi, h100: Sim) -> None:

@@ -58,6 +58,7 @@ class Call:
         self.engine, self.words, self.inputs = engine, words, inputs
         self.pid, self.uid = pid, uid
         self.stores: list[tuple[int, bytes]] = []
+        self.opened: set[int] = set()  # the GPUs of the handles that it gives out, by their indices
 
     # --- arguments ---
 
@@ -183,6 +184,8 @@ class Call:
 
     def put_handle(self, at: int, handle: Handle) -> None:
         """Store a handle."""
+        if handle.kind == handles.GPU:
+            self.opened.add(handle.gpu)
         self.put_number(at, handles.encode(handle), "Q")
 
     def put_list(

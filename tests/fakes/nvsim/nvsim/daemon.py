@@ -18,12 +18,13 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import api, codes, control
 from .call import FUNCTIONS, Call, unsupported
 from .codes import NvError
-from .engine import Engine
+from .engine import Client, Engine
 from .handles import CI, GI, GPU, MIG, decode
 from .since import there
 from .state import Store
@@ -65,9 +66,22 @@ class Server:
             if greeting == CONTROL:
                 self._control(client, pid)
                 return
-            while True:
-                (length,) = struct.unpack("<I", _read(client, 4))
-                client.sendall(self._answer(_read(client, length), greeting, pid, uid))
+            with self._opens(pid) as opened:
+                while True:
+                    (length,) = struct.unpack("<I", _read(client, 4))
+                    client.sendall(self._answer(_read(client, length), greeting, opened, uid))
+
+    @contextlib.contextmanager
+    def _opens(self, pid: int) -> Iterator[Client]:
+        """Know for a with statement which GPUs a connection has opened."""
+        found = Client(pid)
+        with self.engine.lock:
+            self.engine.clients.add(found)
+        try:
+            yield found
+        finally:
+            with self.engine.lock:
+                self.engine.clients.discard(found)
 
     def _control(self, client: socket.socket, pid: int) -> None:
         with client.makefile("rw", encoding="utf-8") as stream:
@@ -81,12 +95,12 @@ class Server:
         with self.engine.lock:
             control.release(self.engine, {}, pid)
 
-    def _answer(self, request: bytes, version: str, pid: int, uid: int) -> bytes:
+    def _answer(self, request: bytes, version: str, client: Client, uid: int) -> bytes:
         name_length = request[0]
         name = request[1 : 1 + name_length].decode()
         at = 1 + name_length
         words = struct.unpack_from("<6Q", request, at)
-        call = Call(self.engine, words, _inputs(request, at + 48), pid, uid)
+        call = Call(self.engine, words, _inputs(request, at + 48), client.pid, uid)
         try:
             code = self._run(name, call, version)
         except NvError as error:
@@ -98,7 +112,9 @@ class Server:
         stores = call.stores if code in (codes.SUCCESS, codes.INSUFFICIENT_SIZE) else []
         log.debug("%s %s -> %d", name, words, code)
         with self.engine.lock:
-            self.engine.answered[pid, name, code] += 1
+            self.engine.answered[client.pid, name, code] += 1
+            if code == codes.SUCCESS and self.engine.store.driver is not None:
+                client.gpus |= {self.engine.gpu(one).board.uuid for one in call.opened}
         body = struct.pack("<iB", code, len(stores))
         body += b"".join(struct.pack("<BI", where, len(data)) + data for where, data in stores)
         return struct.pack("<I", len(body)) + body

@@ -41,6 +41,14 @@ class Fault:
     times: int | None = None
 
 
+@dataclass(eq=False)
+class Client:
+    """A connection of a process that has NVML open, and the GPUs that it has opened by that."""
+
+    pid: int
+    gpus: set[str] = field(default_factory=set)
+
+
 @dataclass(frozen=True)
 class Lie:
     """What is stored through an argument instead of the truth."""
@@ -75,6 +83,7 @@ class Engine:
         self.store, self.root = store, root
         self.lock = threading.Condition(threading.RLock())
         self.processes: list[Process] = []
+        self.clients: set[Client] = set()
         self.faults: list[Fault] = []
         self.delays: dict[tuple[str, str | None], float] = {}  # by function, and by GPU if of one
         self.lies: dict[tuple[str, str | None], Lie] = {}  # likewise
@@ -149,6 +158,7 @@ class Engine:
         gpu.driver.compute_mode = 0
         gpu.driver.channel_pending = gpu.driver.tpc_pending = False
         gpu.driver.mig_current = gpu.driver.mig_pending
+        gpu.driver.ecc = gpu.board.ecc_mode
         gpu.driver.reset_required = gpu.driver.row_pending = False
         gpu.driver.lost = gpu.board.dead
         gpu.driver.uncorrected = 0
@@ -156,12 +166,13 @@ class Engine:
         gpu.driver.recovery = 0
         self.changed()
 
-    def refusal(self, gpu: Gpu) -> int:
-        """Return the code with which the driver refuses to reset a GPU for a client, SUCCESS where it does not."""
+    def refusal(self, gpu: Gpu, pid: int) -> int:
+        """Return the code with which the driver refuses to reset a GPU for a process, SUCCESS where it does not."""
         if self.passthrough or self.vgpu:
             return NOT_SUPPORTED
+        others = any(gpu.board.uuid in one.gpus for one in self.clients if one.pid != pid)
         # Persistence mode counts as a client, as NVSentinel met it.
-        return IN_USE if self.on(gpu) or gpu.driver.persistence else SUCCESS
+        return IN_USE if others or self.on(gpu) or gpu.driver.persistence else SUCCESS
 
     def branch(self) -> int:
         """Return the branch of the driver that is loaded, 0 for none."""

@@ -51,6 +51,7 @@ class BoardGpu:
     minor: int
     numa: int
     mig_mode: int = 0
+    ecc_mode: int = 1  # in the InfoROM, for the next reset or load of the driver
     row_failure: bool = False
     rows: tuple[int, int] = (
         0,
@@ -71,6 +72,7 @@ class DriverGpu:
     gis: list[Gi] = field(default_factory=list)
     persistence: int = 0
     compute_mode: int = 0
+    ecc: int = 1
     lost: bool = False
     reset_required: bool = False
     uncorrected: int = 0
@@ -169,7 +171,9 @@ class Store:
         self.driver = Driver(version, flavour)
         for one in self.on_bus():
             mode = one.mig_mode if product(one.product).mig_mode_in_inforom else 0
-            self.driver.gpus[one.uuid] = DriverGpu(mig_current=mode, mig_pending=mode)
+            self.driver.gpus[one.uuid] = DriverGpu(
+                mig_current=mode, mig_pending=mode, ecc=one.ecc_mode
+            )
         self.save()
 
     def unload_driver(self) -> None:

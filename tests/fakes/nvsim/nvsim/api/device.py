@@ -220,13 +220,6 @@ def throttle(call: Call) -> None:
     call.put_number(1, 0, "Q")
 
 
-@api("nvmlDeviceGetEccMode")
-def ecc_mode(call: Call) -> None:
-    call.gpu()
-    call.put_number(1, 1)
-    call.put_number(2, 1)
-
-
 @api("nvmlDeviceGetTotalEccErrors")
 def ecc_total(call: Call) -> None:
     gpu = call.gpu()

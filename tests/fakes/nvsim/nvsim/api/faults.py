@@ -167,7 +167,7 @@ def reset(call: Call) -> None:
     call.root_only()
     gpus = _gpus(call)
     for gpu in gpus:
-        if code := call.engine.refusal(gpu):
+        if code := call.engine.refusal(gpu, call.pid):
             raise NvError(code)
     for gpu in gpus:
         call.engine.reset(gpu)

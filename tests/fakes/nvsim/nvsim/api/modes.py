@@ -28,6 +28,22 @@ def set_compute(call: Call) -> None:
     _set(call, "compute_mode", 3)
 
 
+@api("nvmlDeviceGetEccMode")
+def get_ecc(call: Call) -> None:
+    gpu = call.gpu()
+    call.put_number(1, gpu.driver.ecc)
+    call.put_number(2, gpu.board.ecc_mode)
+
+
+@api("nvmlDeviceSetEccMode")
+def set_ecc(call: Call) -> None:
+    """Take note of the mode, which the next reset or load of the driver brings."""
+    gpu, value = call.gpu(mig_too=False), call.below(1, 2)
+    call.root_only()
+    gpu.board.ecc_mode = value
+    call.engine.changed()
+
+
 def _set(call: Call, name: str, most: int) -> None:
     gpu, value = call.gpu(mig_too=False), call.below(1, most + 1)
     call.root_only()
