@@ -157,6 +157,24 @@ def test_a_gpu_that_died_does_not_come_back(smi: Smi, h100: Sim) -> None:
     assert len(list((h100.root / "sys/bus/pci/devices").iterdir())) == 7
 
 
+def test_a_gpu_that_dies_in_its_reset_was_there_before(smi: Smi, h100: Sim) -> None:
+    h100.ctl("die", gpu="3", at="reset")
+    assert not h100.ctl("status")["gpus"][3]["lost"]
+    smi(h100, "--gpu-reset", "-i", "3")
+    assert h100.ctl("status")["gpus"][3]["lost"]
+
+
+def test_nvidia_smi_resets_a_gpu_that_answers_nothing_else_before(smi: Smi, h100: Sim) -> None:
+    h100.ctl("lose", gpu="0", how="reset_required")
+    ask = OPEN + "answer(code(n.nvmlDeviceGetMemoryInfo, h))"
+    assert client(h100, ask) == 16
+    smi(h100, "-pm", "1", "-i", "0")
+    assert IN_USE in smi(h100, *RESET, status=19)
+    smi(h100, "-pm", "0", "-i", "0")
+    assert "was successfully reset" in smi(h100, *RESET)
+    assert client(h100, ask) == 0
+
+
 def test_memory_that_is_worn_outlives_resets_and_boots(h100: Sim) -> None:
     h100.ctl("rows", gpu="0", correctable=1, uncorrectable=8)
     h100.ctl("wear", gpu="0", on="on")

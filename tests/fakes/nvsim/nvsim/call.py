@@ -94,13 +94,18 @@ class Call:
         if self.uid != 0:
             raise NvError(NO_PERMISSION)
 
-    def gpu(self, at: int = 0, *, mig_too: bool = True, alive: bool = True) -> Gpu:
-        """Return the GPU of a device handle, or the parent GPU of a MIG device's."""
+    def gpu(
+        self, at: int = 0, *, mig_too: bool = True, alive: bool = True, in_order: bool = True
+    ) -> Gpu:
+        """Return the GPU of a device handle, or the parent GPU of a MIG device's.
+
+        With ``alive`` False it may be lost, with ``in_order`` False it may want a reset.
+        """
         kinds = (handles.GPU, handles.MIG) if mig_too else (handles.GPU,)
         handle = handles.decode(self.words[at], *kinds)
         if handle.kind == handles.MIG:
             return self.mig(at)[0]
-        return self._alive(self.engine.gpu(handle.gpu), alive)
+        return self._alive(self.engine.gpu(handle.gpu), alive, in_order)
 
     def mig(self, at: int = 0) -> tuple[Gpu, Gi, Ci]:
         """Return the GPU, the GPU instance and the compute instance of a MIG device."""
@@ -129,7 +134,7 @@ class Call:
         return self._ci(handles.decode(self.words[at], handles.CI))
 
     def _gi(self, handle: Handle) -> tuple[Gpu, Gi]:
-        gpu = self._alive(self.engine.gpu(handle.gpu), True)
+        gpu = self._alive(self.engine.gpu(handle.gpu))
         for gi in gpu.driver.gis:
             if gi.id == handle.gi:
                 return gpu, gi
@@ -143,10 +148,10 @@ class Call:
         raise NvError(INVALID_ARGUMENT)
 
     @staticmethod
-    def _alive(gpu: Gpu, alive: bool) -> Gpu:
+    def _alive(gpu: Gpu, alive: bool = True, in_order: bool = True) -> Gpu:
         if alive and gpu.driver.lost:
             raise NvError(GPU_IS_LOST)
-        if alive and gpu.driver.reset_required:
+        if alive and in_order and gpu.driver.reset_required:
             raise NvError(RESET_REQUIRED)
         return gpu
 

@@ -277,9 +277,10 @@ def fabric_state(engine: Engine, request: Request, _pid: int) -> None:
 
 
 def die(engine: Engine, request: Request, _pid: int) -> None:
-    """Let a GPU be lost for good: no reset brings it back, and no boot finds it."""
+    """Let a GPU be lost for good, now or at its next reset: no reset brings it back, and no boot finds it."""
     gpu = engine.find(request["gpu"])
-    gpu.board.dead = gpu.driver.lost = True
+    gpu.board.dead = True
+    gpu.driver.lost = request.get("at", "once") == "once"
     engine.changed()
 
 

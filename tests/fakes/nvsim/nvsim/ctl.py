@@ -72,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--flavour", choices=["open", "proprietary"])
     for name in ("restore", "reset", "die"):
         verbs.add_parser(name).add_argument("gpu")
+    verbs.choices["die"].add_argument("--at", choices=["once", "reset"], default="once")
     lose = verbs.add_parser("lose")
     lose.add_argument("gpu")
     lose.add_argument("--how", choices=["lost", "reset_required"], default="lost")

@@ -88,7 +88,7 @@ def brand(call: Call) -> None:
 
 @api("nvmlDeviceGetArchitecture")
 def architecture(call: Call) -> None:
-    call.put_number(1, call.gpu().product.architecture)
+    call.put_number(1, call.gpu(in_order=False).product.architecture)
 
 
 @api("nvmlDeviceGetCudaComputeCapability")

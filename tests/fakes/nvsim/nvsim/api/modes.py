@@ -10,7 +10,7 @@ from ..call import Call, api
 
 @api("nvmlDeviceGetPersistenceMode")
 def get_persistence(call: Call) -> None:
-    call.put_number(1, call.gpu().driver.persistence)
+    call.put_number(1, call.gpu(in_order=False).driver.persistence)
 
 
 @api("nvmlDeviceSetPersistenceMode")
@@ -45,7 +45,8 @@ def set_ecc(call: Call) -> None:
 
 
 def _set(call: Call, name: str, most: int) -> None:
-    gpu, value = call.gpu(mig_too=False), call.below(1, most + 1)
+    in_order = name != "persistence"
+    gpu, value = call.gpu(mig_too=False, in_order=in_order), call.below(1, most + 1)
     call.root_only()
     setattr(gpu.driver, name, value)
     call.engine.changed()
