@@ -19,9 +19,11 @@ from .._base.gpu import Gpu, NvmlError, Process
 from .._base.services import mig
 from .._base.steps import Plan, Step
 from .._machine.host import Host
+from .._machine.nvml.readings import condition
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.own_files import OwnFiles
 from .._node.machine import boot, mps
+from .._node.machine import resets as node_resets
 from .._node.machine.facts import gpus as gpus_on_bus
 from .._node.machine.facts import without_nvml
 from .._node.users.allocated import Allocation, Devices, Holder, holders
@@ -203,7 +205,17 @@ class MigCapability:
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
-        return self._services.around(self._layout(state))
+        found = self._layout(state)
+        return self._services.around(found, self._makes_way(found))
+
+    def _makes_way(self, found: Plan) -> t.List[str]:
+        """Return what a reset needs besides services that stop."""
+        resets = [step.params["gpu"] for step in found.steps if step.action == "reset_gpu"]
+        if not resets or self._nvml is None:
+            return []
+        gpus = [self._states[uuid].gpu for uuid in resets]
+        persistent = [one.uuid for one in gpus if condition(self._nvml.handle(one)).persistent]
+        return node_resets.makes_way(self._host, persistent)
 
     def _layout(self, state: State) -> Plan:
         wanted, at_boot = self._plan_boot(state)
@@ -347,7 +359,9 @@ class MigCapability:
             )
 
     def _reset(self, gpu: Gpu) -> None:
-        self._host.run(["nvidia-smi", "--gpu-reset", "-i", gpu.uuid])
+        if self._nvml is not None:
+            with self._nvml.closed():
+                node_resets.reset(self._host, [gpu.uuid])
 
     # --- report ---
 

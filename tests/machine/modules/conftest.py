@@ -26,7 +26,9 @@ import os, runpy, sys
 from {PACKAGE.removesuffix("s")}_utils._base.services import mig
 from {PACKAGE.removesuffix("s")}_utils._cdi import capability as cdi
 from {PACKAGE.removesuffix("s")}_utils._mig import before
+from {PACKAGE.removesuffix("s")}_utils._node.users.machine import services
 before.PATH = sys.argv.pop(1)
+services.RECORD = os.path.dirname(before.PATH) + "/stopped-services.json"
 mig.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
 """

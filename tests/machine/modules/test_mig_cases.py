@@ -239,6 +239,32 @@ def test_reset_is_never_forced_and_names_the_holders(
     assert (tmp_path / "smi.log").read_text() == f"--gpu-reset -i {gpu}\n"
 
 
+def test_reset_that_nvidia_smi_makes_finds_nobody_on_the_gpu(
+    a100: Sim, run_module: Run, nvidia_smi: Path
+) -> None:
+    """Neither this module itself, which has NVML open, nor persistence mode, which comes back."""
+    a100.env["PATH"] = f"{nvidia_smi.parent}:{a100.env['PATH']}"
+    a100.ctl("passthrough", on="on")
+    run_module(a100, "mig", config=config(THREE))
+    a100.ctl("passthrough", on="off")
+    client(a100, "n.nvmlInit(); n.nvmlDeviceSetPersistenceMode(n.nvmlDeviceGetHandleByIndex(1), 1)")
+    done = run_module(a100, "mig", config=config(THREE), reset="when_idle")
+    assert [one["action"] for one in done["steps"]][:2] == ["stop_services", "reset_gpu"], done
+    assert len(names(a100)) == 3
+    assert a100.ctl("status")["gpus"][1]["persistence"] == 1
+
+
+def test_reset_that_is_refused_says_what_helps(
+    a100: Sim, run_module: Run, nvidia_smi: Path
+) -> None:
+    a100.env["PATH"] = f"{nvidia_smi.parent}:{a100.env['PATH']}"
+    a100.ctl("passthrough", on="on")
+    run_module(a100, "mig", config=config(THREE))
+    failed = run_module(a100, "mig", config=config(THREE), reset="when_idle")
+    assert "GPU reset unavailable: Not Supported" in failed["msg"]
+    assert "reboot the node" in failed["hint"]
+
+
 def test_passthrough_asks_for_a_reboot_and_goes_on_after_it(a100: Sim, run_module: Run) -> None:
     a100.ctl("passthrough", on="on")
     for _again in range(2):

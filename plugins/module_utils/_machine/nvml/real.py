@@ -73,6 +73,16 @@ class Nvml:
         self.unnamed: t.Dict[str, t.Tuple[str, ...]] = {}
         self.layouts: t.Dict[str, t.Tuple[t.List[GiProfile], t.List[GpuInstance]]] = {}
 
+    @contextlib.contextmanager
+    def closed(self) -> t.Iterator[None]:
+        """Let go of the driver for a with statement: NVML has each GPU open that it was asked for."""
+        pynvml.nvmlShutdown()
+        self._handles.clear()
+        try:
+            yield
+        finally:
+            doing("starting NVML")(pynvml.nvmlInit)()
+
     @doing("reading the driver's version")
     def driver_version(self) -> str:
         """Return the driver's version, such as 550.163.01."""

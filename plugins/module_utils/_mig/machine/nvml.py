@@ -80,10 +80,11 @@ class Changes:
         except NodeError as error:
             restored = self._roll_back(before)
             code = error.code if isinstance(error, NvmlError) else 0
+            hint = error.hint or "see the kernel's log for NVRM messages"
             raise NodeError(
                 f"{step.summary}: failed",
                 cause=f"{error.cause or error.message}; {restored}",
-                hint=HOLDERS if code == IN_USE else "see the kernel's log for NVRM messages",
+                hint=HOLDERS if code == IN_USE else hint,
                 nvml_code=code,
             ) from error
         self.done.append(step)

@@ -19,6 +19,8 @@ from .holders import OURS
 
 RECORD = "/var/lib/gpu-node/stopped-services.json"
 STOP, START = "stop_services", "start_services"
+# What makes way for a reset besides services, by the names that the record and users have of it.
+PERSISTENCE, DRM = "persistence mode of ", "the module nvidia_drm"
 NAME = re.compile(r"[A-Za-z0-9:_.@][A-Za-z0-9:_.@\\-]*\.service")
 OUR_UNITS = frozenset(
     f"gpu-{name}.service"
@@ -27,6 +29,21 @@ OUR_UNITS = frozenset(
 PODS = frozenset(one for one in BEFORE.split() if one not in OUR_UNITS)
 NODES_OWN = re.compile(r"(systemd-.*|dbus|dbus-broker|ssh|sshd|NetworkManager)\.service")
 HINT = "start what is stopped of nvidia-dcgm, nvsm and the like by hand, then remove it"
+
+
+def persistence(uuid: str) -> str:
+    """Return what a GPU's persistence mode is called where it makes way."""
+    return f"{PERSISTENCE}{uuid}"
+
+
+def command(one: str, *, on: bool) -> t.Tuple[str, ...]:
+    """Return what switches something off or on that makes way and is no service; none for a service."""
+    if one.startswith(PERSISTENCE):
+        return ("nvidia-smi", "-pm", str(int(on)), "-i", one[len(PERSISTENCE) :])
+    if one == DRM:
+        # Not modprobe -r, which takes the driver with it where nobody uses that.
+        return ("modprobe", "nvidia_drm") if on else ("rmmod", "nvidia_drm")
+    return ()
 
 
 class Service(t.NamedTuple):

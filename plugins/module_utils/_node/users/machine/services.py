@@ -20,6 +20,7 @@ from ..services import RECORD, Service, Stopped
 from ..users import User
 from .users import gpu_users
 
+SECONDS = 120.0  # that a driver may take for what is no service
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 RUNNING = ("active", "activating", "reloading")
 # With these a service stops where the one that it needs is stopped.
@@ -71,9 +72,13 @@ class Services:
 
     # --- plan ---
 
-    def around(self, found: Plan) -> Plan:
-        """Return a plan with the steps that stop and start services. InputError: one that is named is not there."""
-        running = self.check() if any(IDLE_GPU in step.needs for step in found.steps) else []
+    def around(self, found: Plan, also: t.Iterable[str] = ()) -> Plan:
+        """Return a plan with the steps that stop and start services. InputError: one that is named is not there.
+
+        ``also`` makes way after them, and comes back before them: more services, or what ``services.command`` knows.
+        """
+        taking = any(IDLE_GPU in step.needs for step in found.steps)
+        running = list(dict.fromkeys([*self.check(), *also])) if taking else []
         found = dataclasses.replace(found, warnings=(*found.warnings, *self._warnings))
         return services.around(found, running, self._left())
 
@@ -107,18 +112,27 @@ class Services:
         atexit.register(self.end)
         for unit in units:
             self._write((*(one for one in self._left() if one != unit), unit))
-            systemctl(self._host, "stop", unit, advice="or leave it out of stop_services")
+            self._turn(unit, on=False)
 
     def start(self, units: t.Sequence[str]) -> None:
         """Start services again; one that does not start is a warning, since the change is made."""
         for unit in units:
             try:
-                systemctl(self._host, "start", unit)
+                self._turn(unit, on=True)
             except NodeError as error:
                 error.message = f"{unit} was stopped and does not start again"
                 self._warnings.append(str(error))
             self._write(tuple(one for one in self._left() if one != unit))
         atexit.unregister(self.end)
+
+    def _turn(self, one: str, *, on: bool) -> None:
+        command = services.command(one, on=on)
+        if command:
+            self._host.run(command, timeout=SECONDS)
+        elif on:
+            systemctl(self._host, "start", one)
+        else:
+            systemctl(self._host, "stop", one, advice="or leave it out of stop_services")
 
     def end(self) -> None:
         """Start what is still stopped."""

@@ -16,22 +16,29 @@ from ..users import Container, User, container_of, docker_name, podman_name, uni
 
 DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
 DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
+GONE = " (deleted)"
 DOCKER = "/var/lib/docker/containers/{}/config.v2.json"
 PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
 
 
-def gpu_users(host: Host) -> t.Tuple[User, ...]:
-    """Return the processes that have a GPU open, but for the driver's own daemons."""
+def gpu_users(host: Host, nodes: t.Optional[t.Collection[str]] = None) -> t.Tuple[User, ...]:
+    """Return the processes that have a GPU open, or one of these device nodes, but for the driver's own daemons."""
     found = []
     for pid in host.listdir("/proc"):
         if not pid.isdigit():
             continue
         folder = f"/proc/{pid}/fd"
         opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
-        if any(one and one.startswith("/dev/nvidia") for one in opened):
+        if any(one and _is_gpu(one, nodes) for one in opened):
             user = user_of(host, int(pid))
             found += [] if _is_own(host, user) else [user]
     return tuple(found)
+
+
+def _is_gpu(path: str, nodes: t.Optional[t.Collection[str]]) -> bool:
+    # The kernel's mark of a node that was removed, which keeps the GPU open all the same.
+    name = path[: -len(GONE)] if path.endswith(GONE) else path
+    return name.startswith("/dev/nvidia") if nodes is None else name in nodes
 
 
 def user_of(host: Host, pid: int) -> User:

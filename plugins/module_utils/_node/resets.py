@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Why nvidia-smi has reset no GPU, from what it says, and what helps."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._base.errors import NodeError
+from .._base.text.shown import cut
+
+REBOOT = "reboot the node, for example by the playbook gpu.node.reboot"
+TIMED_OUT, NOT_FOUND = 124, 127  # statuses of a shell's
+MOST = 600  # characters of what it says
+# What it says, in lower case, and the next step that works then. The first that it says counts.
+REFUSALS: t.Tuple[t.Tuple[str, str], ...] = (
+    (
+        "in use by another client",
+        "see who has it open by 'lsof /dev/nvidia*' on the node, and end that, or name its service in"
+        " gpu_nodes_stop_services (stop_services of the module). Persistence mode counts as well: nvidia-smi -pm 0,"
+        " or systemctl stop nvidia-persistenced",
+    ),
+    ("vgpu mode", "have who runs its host reset it: a vGPU guest can't"),
+    (
+        "must be reset together",
+        "reset them in one command: gpu.node.gpu_reset does with together: true",
+    ),
+    ("gpu is lost", f"{REBOOT}: no reset brings back a GPU that fell off the bus"),
+    ("primary gpu", "reboot the node: a reset of the GPU with the console is not possible"),
+    ("not supported", f"{REBOOT}; a virtual machine is started again by its host"),
+    ("couldn't communicate with the nvidia driver", "bring up the driver (gpu.node.nvidia_driver)"),
+    ("permission", "set become: true, for a user with sudo"),
+)
+
+
+def refusal(uuids: t.Sequence[str], status: int, said: str) -> NodeError:
+    """Return the error about GPUs, none for all of the node, of which nvidia-smi ended with this status and words."""
+    gpus = ", ".join(uuids) or "all GPUs"
+    text = " ".join(said.split())
+    hint = next((way for words, way in REFUSALS if words in text.lower()), "")
+    if status == TIMED_OUT:
+        hint = f"{REBOOT}: the driver does not come to an end with the reset"
+    elif status == NOT_FOUND:
+        hint = "install nvidia-smi, which is of the driver's packages for compute or utilities"
+    return NodeError(
+        f"{gpus}: nvidia-smi has reset nothing"
+        if status != TIMED_OUT
+        else f"{gpus}: no end of the reset",
+        cause=cut(text, MOST) or f"it ended with status {status} and said nothing",
+        hint=hint or "see the kernel's log, journalctl -k, for messages of NVRM",
+    )
