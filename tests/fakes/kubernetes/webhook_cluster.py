@@ -359,7 +359,7 @@ class Load:
     """Pods that are created all the time: how many were, and what failed."""
 
     def __init__(self, cluster: Cluster, one: Json) -> None:
-        self.created, self.failed = 0, list[Exception]()
+        self.created, self.failed = 0, list[str]()
         self._over = threading.Event()
         self._cluster, self._pod = cluster, one
         self._thread = threading.Thread(target=self._create)
@@ -383,4 +383,4 @@ class Load:
                 assert "resourceClaims" in self._cluster.pod(self._pod)["spec"]
                 self.created += 1
             except (ApiError, AssertionError) as error:
-                self.failed.append(error)
+                self.failed.append(f"{error!r}: {error}")
