@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.docs.options import tables
+from tests.docs.options import pages, tables
 from tests.docs.options.tables import Table
 from tests.docs.options.text import block, code
 from tests.support.paths import REPOSITORY
@@ -39,6 +39,10 @@ def files() -> dict[Path, str]:
             role = ROLES / table.name
             found[role / "meta/argument_specs.yml"] = _argument_specs(table)
             found[role / "defaults/main.yml"] = _defaults(table)
+            found[role / "meta/main.yml"] = (
+                f"{LICENSE}# {_says(table)}\n---\n{block(pages.metadata(table))}"
+            )
+            found[role / "README.md"] = pages.page(table)
         found.update(_calls(table))
     return found
 

@@ -79,9 +79,15 @@ def table(role: str) -> list[str]:
     title = "The playbooks" if role == "common" else f"`gpu.node.{role}`"
     lines = [f"## {title}", "", *([f"Explained in [{page}]({page}).", ""] if page else [])]
     lines += ["| Variable | Type | Default | |", "| --- | --- | --- | --- |"]
-    for name, spec in options(role).items():
-        lines.append(f"| `{name}` | {kind(spec)} | {flow(spec.get('default'))} | {words(spec)} |")
-    return [*lines, ""]
+    return [*lines, *rows(role), ""]
+
+
+def rows(role: str) -> list[str]:
+    """Return a row for each variable of a role."""
+    return [
+        f"| `{name}` | {kind(spec)} | {flow(spec.get('default'))} | {words(spec)} |"
+        for name, spec in options(role).items()
+    ]
 
 
 def tables() -> str:
