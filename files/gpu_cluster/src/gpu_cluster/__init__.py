@@ -3,4 +3,4 @@
 
 """What runs in the cluster or at a desk, and on no node: the webhook for HAMi's users, and the simulation."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0-dev"

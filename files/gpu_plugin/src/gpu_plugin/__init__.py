@@ -3,4 +3,4 @@
 
 """A Kubernetes device plugin for NVIDIA GPUs that runs on the host, without a container."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0-dev"
