@@ -137,9 +137,13 @@ bench: setup shim ## How fast things are, as ratios within one run (KUBE_BIN=fol
 bench-fleet: image $(WHEELHOUSE)/stamp ## What 1, 10, 50 and 200 nodes take of their controller; draws it to docs/images
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.fleet.main --draw
 
-.PHONY: docs release
+.PHONY: docs build release
 docs: setup ## Pages of all modules, plugins and roles (.cache/docs/html)
 	tests/docs/site/build $(CACHE)/docs
+
+build: $(CACHE)/venv.stamp $(LINK) ## Build the tarball of what is here, and let Galaxy's importer and REUSE look at it (.cache/release)
+	$(BIN)/python -m tests.release.build --draft
+	$(BIN)/python -m tests.release.galaxy
 
 release: setup ## Make the tarball of a release and its SHA-256 (.cache/release)
 	$(BIN)/python -m tests.release.build

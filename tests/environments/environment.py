@@ -24,6 +24,7 @@ PYTHONS = {
     "core-2.19": ("3.11", "3.12", "3.13"),
     "core-2.20": ("3.12", "3.13", "3.14"),
     "core-2.21": ("3.13", "3.12", "3.14"),
+    "galaxy": ("3.12", "3.13"),
     "release": ("3.11", "3.12", "3.13"),
     "target": ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14"),
 }
@@ -57,26 +58,28 @@ def interpreter(version: str) -> str:
 def environment(name: str, version: str = "") -> Path:
     """Return the folder of a list's environment, which is made where it is not there or not of this list."""
     python = interpreter(version or PYTHONS[name][0])
-    wheels = LISTS / f"{name}.txt"
+    lists = [one for one in (LISTS / f"{name}.txt", LISTS / f"{name}-sources.txt") if one.exists()]
     folder = CACHE / f"{name}-python{version or PYTHONS[name][0]}"
-    made_from = hashlib.sha256(wheels.read_bytes()).hexdigest()
+    made_from = hashlib.sha256(b"".join(one.read_bytes() for one in lists)).hexdigest()
     CACHE.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(f"{folder.suffix}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = folder / "made-from"
         if not stamp.exists() or stamp.read_text() != made_from:
-            make(folder, python, wheels)
+            make(folder, python, *lists)
             stamp.write_text(made_from)
     return folder
 
 
-def make(folder: Path, python: str, wheels: Path) -> None:
-    """Make an environment anew."""
+def make(folder: Path, python: str, wheels: Path, *sources: Path) -> None:
+    """Make an environment anew; sources are built by what the wheels have installed."""
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     words = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet"]
-    words += ["--disable-pip-version-check", "--require-hashes", "--only-binary=:all:", "--no-deps"]
-    subprocess.run([*words, "--requirement", str(wheels)], check=True)
+    words += ["--disable-pip-version-check", "--require-hashes", "--no-deps"]
+    subprocess.run([*words, "--only-binary=:all:", "--requirement", str(wheels)], check=True)
+    for one in sources:
+        subprocess.run([*words, "--no-build-isolation", "--requirement", str(one)], check=True)
 
 
 def main() -> None:

@@ -22,6 +22,8 @@ from tests.release.bytes_of import normalised
 from tests.release.ready import problems, version
 from tests.support.paths import REPOSITORY
 
+OUT = REPOSITORY / ".cache/release"
+
 
 def git(*words: str) -> bytes:
     """Return what git prints."""
@@ -61,7 +63,7 @@ def main() -> None:
     """Build what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draft", action="store_true", help="what is here, ready or not")
-    parser.add_argument("--to", type=Path, default=REPOSITORY / ".cache/release")
+    parser.add_argument("--to", type=Path, default=OUT)
     options = parser.parse_args()
     if not options.draft and (found := problems(REPOSITORY)):
         sys.exit("\n".join(f"release: {one}" for one in found))
