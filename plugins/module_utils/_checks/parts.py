@@ -64,12 +64,6 @@ def is_open(part: Answer) -> bool:
     return any(part[one] for one in waits) or bool(part["result"].get("reload_required"))
 
 
-def is_felt(part: Answer) -> bool:
-    """Tell whether what a part has to do may concern those behind it."""
-    rest = [one for one in part["steps"] if one["action"] != HOLD]
-    return is_open({**part, "steps": rest})
-
-
 def called(parts: t.Iterable[Answer]) -> t.List[str]:
     """Return the names of parts whose modules a run has to call, of parts that say what their plans wait for."""
     return [part["name"] for part in parts if is_open(part)]
@@ -95,6 +89,7 @@ def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
         if before and not late:
             late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
         found.append({**part, "later": late})
-        if is_felt(found[-1]):
+        felt = [one for one in part["steps"] if one["action"] != HOLD]
+        if is_open({**found[-1], "steps": felt}):
             changing.add(part["name"])
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import GiProfile, Gpu
-from ansible_collections.gpu.node.plugins.module_utils._checks.report import status, using
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import status
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
 
@@ -107,8 +107,8 @@ def answer(
             **daemon,
             "faults": list(faults),
             "labels": {"state": "serving", "problem": "", "labels": labels or {}},
-            "processes": using.processes(gpus, ()),
-            "allocations": using.allocations(given, gpus),
+            "processes": status.processes(gpus, ()),
+            "allocations": status.allocations(given, gpus),
             "allocations_unknown": "",
             "reboot": list(reboot),
         },

@@ -9,16 +9,26 @@ import functools
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ..._base.errors import NodeError
 from ..._base.steps import Plan, Step
+from ..._device_plugin.machine import status
+from ..._machine.bounded import AheadHost
 from ..._machine.host import Host
 from ..._machine.room import Room
+from ..._machine.run import Capability, described, difference, dressed, refusal
 from .. import parts
+from ..parts import Part
 from ..preflight.capability import PreflightCapability
 from ..preflight.machine import modules
 from ..report.machine import overview
-from .machine import Answer, Validation, planned
+from ..validate.capability import ValidateCapability
+from ..validate.options import SPEC
 from .report import differences, lines, refused
 
+Answer = t.Dict[str, t.Any]
+MORE = "these steps are done"
 AT_ONCE = 2
 RELEASED = ("installed", "started")
 
@@ -29,6 +39,62 @@ class State(t.NamedTuple):
     info: Answer
     parts: t.Sequence[Answer]
     validation: Answer
+
+
+def planned(
+    part: Part, make: t.Callable[[], Capability[t.Any]], *, shows_difference: bool
+) -> Answer:
+    """Return what the part's module would do on the node as it is, or why it would refuse to."""
+    try:
+        capability = dressed(make())
+        state = capability.observe()
+        found = capability.plan(state)
+        result = capability.result(state, found)
+    except NodeError as error:
+        said = {**refusal(part.module, error), "until": error.until}
+        return {**_answer(part.name, Plan(), {}), "error": said}
+    answer = _answer(part.name, found, result)
+    if shows_difference and found.steps:
+        answer["diff"] = difference(found, found.steps)
+    return answer
+
+
+def _answer(name: str, plan: Plan, result: Answer) -> Answer:
+    return {
+        "name": name,
+        **described(plan, plan.steps),
+        "warnings": list(plan.warnings),
+        "error": {},
+        "later": plan.later or (MORE if plan.more else ""),
+        "diff": {},
+        "result": result,
+    }
+
+
+class Validation:
+    """What gpu.node.validate does with the variables of its role; the daemon is asked while parts are planned."""
+
+    def __init__(
+        self,
+        values: modules.Values,
+        make: t.Callable[..., ValidateCapability] = ValidateCapability,
+        host: t.Optional[AheadHost] = None,
+    ) -> None:
+        self._values, self._make = values, make
+        self._host = host or AheadHost()
+        self._host.begin(status.command(self._host), check=False, timeout=status.PATIENCE)
+
+    def answer(self) -> Answer:
+        """Return what the module answers, nothing where it has to refuse itself."""
+        spec = ArgumentSpecValidator(SPEC["argument_spec"])
+        given = {**modules.options("validate", self._values), "fail": False}
+        try:
+            capability = self._make(self._host, spec.validate(given).validated_parameters)
+            state = capability.observe()
+            plan = capability.plan(state)
+        except NodeError:
+            return {}
+        return {**capability.result(state, plan), "warnings": list(plan.warnings)}
 
 
 class PlanCapability:
@@ -70,32 +136,27 @@ class PlanCapability:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self._planned, [one for one in wanted if one[1] is not None]))
 
-    def _planned(self, wanted: t.Tuple[parts.Part, t.Any]) -> Answer:
+    def _planned(self, wanted: t.Tuple[Part, t.Any]) -> Answer:
         part, options = wanted
         make = functools.partial(modules.MODULES[part.module].make, self._host, options)
         return planned(part, make, shows_difference=self._shows)
 
-    def _options(self, part: parts.Part) -> t.Optional[modules.Params]:
+    def _options(self, part: Part) -> t.Optional[modules.Params]:
         """Return a part's options, None where it is not wanted here."""
         made, daemon = self._preflight.options, self._params["daemon"] or {}
         if self._params["parts"] is not None and part.name not in self._params["parts"]:
             return None
         if part.name == parts.ENVIRONMENT:
-            return self._environment(daemon) if self._needs_environment() else None
+            using = parts.BY_NAME[parts.ENVIRONMENT].tags
+            if not any(made.get(one, {}).get("state") in ("present", *RELEASED) for one in using):
+                return None
+            _refused, found = modules.check(self._host, "device_plugin", self._values)
+            return {**found, "state": "installed", "digest": daemon.get("digest")}
         options = made.get(part.module)
         if options is None or part.module != "device_plugin":
             return options
         # What stops or goes has no release, as from the role.
         return {**options, **(daemon if options["state"] in RELEASED else {"digest": None})}
-
-    def _needs_environment(self) -> bool:
-        made = self._preflight.options
-        using = parts.BY_NAME[parts.ENVIRONMENT].tags
-        return any(made.get(one, {}).get("state") in ("present", *RELEASED) for one in using)
-
-    def _environment(self, daemon: Answer) -> modules.Params:
-        _refused, found = modules.check(self._host, "device_plugin", self._values)
-        return {**found, "state": "installed", "digest": daemon.get("digest")}
 
     def plan(self, state: State) -> Plan:
         """There is never anything to do; a part that a run calls says itself what it warns of."""
@@ -120,8 +181,9 @@ class PlanCapability:
             "lines": lines(state.parts),
             "refused": refused(state.parts, check_mode=self._check_mode),
             "validation": state.validation,
-            "status": self._status(state.info) if self._params["status"] else {},
+            "status": overview(
+                self._host, state.info, self._values.get("nvidia_driver_releases", True)
+            )
+            if self._params["status"]
+            else {},
         }
-
-    def _status(self, info: Answer) -> Answer:
-        return overview(self._host, info, self._values.get("nvidia_driver_releases", True))

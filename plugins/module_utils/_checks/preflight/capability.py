@@ -55,7 +55,7 @@ class PreflightCapability:
 
     def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
         """Return what is wrong with the variables, and with the node once its first boot is over."""
-        found = once(self._wrong_values(there, self.options))
+        found = once(self._wrong_values(there))
         recorded = self._info.recorded(one.address for one in there) if found else NOT_RECORDED
         if recorded.missing:  # which may be why a layout does not fit
             found.append(Problem("", str(recorded), recorded.next_step))
@@ -69,19 +69,22 @@ class PreflightCapability:
             return [*found, NO_ROOT]
         return once([*found, *node.check(self._host, self._room, self._values, self.options)])
 
-    def _wrong_values(
-        self, there: t.Sequence[PciDevice], params: t.Dict[str, modules.Params]
-    ) -> t.Iterator[Problem]:
-        """Yield what is wrong with the variables; ``params`` gets the options of modules that accept theirs."""
+    def _wrong_values(self, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
+        """Yield what is wrong with the variables, and keep the options of modules that accept theirs."""
         yield from self._refused
         yield from values.check(self._values, self._modules)
         for module in self._modules:
             refused, options = modules.check(self._host, module, self._values)
             yield from refused
-            if module == "mig" and not refused and options["state"] == "present":
-                yield from _layout(options, there)
-            if not refused:
-                params[module] = options
+            if refused:
+                continue
+            self.options[module] = options
+            if module == "mig" and options["state"] == "present":
+                try:
+                    declared = Declared(options["config"], options["selected"], options["by_label"])
+                    layout.check(declared.selection(), there)
+                except NodeError as error:
+                    yield Problem.of(error, "mig")
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
@@ -95,11 +98,3 @@ class PreflightCapability:
     def result(self, state: Info, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the facts under one key."""
         return self._info.result(state, plan)
-
-
-def _layout(options: modules.Params, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
-    try:
-        declared = Declared(options["config"], options["selected"], options["by_label"])
-        layout.check(declared.selection(), there)
-    except NodeError as error:
-        yield Problem.of(error, "mig")

@@ -100,19 +100,16 @@ def of_server(
         why = f"the API server (Kubernetes {said}) does not serve resource.k8s.io/v1"
         hint = "take resource.k8s.io/v1=false out of --runtime-config of kube-apiserver"
         return [_refused(values, why, f"{hint}, {BACK}")]
-    missing = _dropped(kept) if kept is not None else []
+    if kept is None:
+        return []
+    device = (kept.get("spec", {}).get("devices") or [{}])[0]
+    fields = {CONSUMABLE: "allowMultipleAllocations", PARTITIONABLE: "consumesCounters"}
+    missing = [gate for gate, field in fields.items() if not device.get(field)]
     if not missing:
         return []
     why = f"the API server (Kubernetes {said}) has the feature gate {' and '.join(missing)} off"
     setting = ",".join(f"{one}=false" for one in missing)
     return [_refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")]
-
-
-def _dropped(kept: Json) -> t.List[str]:
-    """Return the gates whose fields a server has left out of what it was sent."""
-    device = (kept.get("spec", {}).get("devices") or [{}])[0]
-    found = [] if device.get("allowMultipleAllocations") else [CONSUMABLE]
-    return found + ([] if device.get("consumesCounters") else [PARTITIONABLE])
 
 
 def of_runtime(values: t.Mapping[str, t.Any], *, managed: bool) -> t.List[Problem]:

@@ -47,37 +47,27 @@ def _check_there(spec: Spec, device: Device, gpus: Gpus) -> None:
     elif device.lower().startswith("gpu-"):
         return
     else:
-        there = any(_same(device, one.address) for one in gpus)
+        # The domain may be written with four digits or eight.
+        wanted = device.lower().zfill(16)
+        there = any(one.address.lower().zfill(16) == wanted for one in gpus)
     if not there:
         have = ", ".join(f"{index} ({one.address})" for index, one in enumerate(gpus))
         expected = f"a GPU of this node: {have or 'it has none'}"
         raise InputError.of(f"{spec.key}.devices", device, expected)
 
 
-def _same(device: str, address: str) -> bool:
-    """Compare addresses, whose domain may be written with four digits or eight."""
-    return device.lower().zfill(16) == address.lower().zfill(16)
-
-
 def _check_fits(spec: Spec, gpus: Gpus) -> None:
-    """Refuse a layout that fits none of the GPUs that the entry may be about."""
-    errors: t.List[NodeError] = []
-    for one in _meant(spec, gpus):
-        error = _error(spec, one)
-        if error is None:
-            return
-        errors.append(error)
-    if errors:
-        raise errors[0]
+    """Refuse a layout that fits none of the GPUs that the entry may be about.
 
-
-def _meant(spec: Spec, gpus: Gpus) -> t.List[PciDevice]:
-    """Return the GPUs that an entry may be about, whatever its devices: the driver may count from another one."""
+    Those are not asked by their devices: the driver may count from another one.
+    """
     numbers = [one for one in spec.filters if not isinstance(one, str)]
     if spec.filters and len(numbers) == len(spec.filters):
         wanted = {number >> 16 for number, _subsystem in numbers}
         gpus = [one for one in gpus if one.device_id in wanted]
-    return list(gpus)
+    errors = [_error(spec, one) for one in gpus]
+    if errors and all(errors):
+        raise t.cast(NodeError, errors[0])
 
 
 def _error(spec: Spec, gpu: PciDevice) -> t.Optional[NodeError]:

@@ -18,7 +18,7 @@ from ..._node.users.allocated import Allocation
 from ..._node.users.machine import allocated
 from ..._node.users.machine.users import gpu_users, user_of
 from ..validate.machine.driver import pending
-from . import status, using
+from . import status
 
 Json = t.Dict[str, t.Any]
 
@@ -30,7 +30,15 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
     it. InputError: it is none.
     """
     table, gpus = parse(releases, "releases"), info["gpus"]
-    given, unknown = _given(host)
+    given: t.Tuple[Allocation, ...] = ()
+    unknown = ""
+    try:
+        given = allocated.observe(host)
+    except NodeError as error:
+        unknown = str(error)
+    seen = {one.pid: one for one in gpu_users(host)}
+    told = {one["pid"] for gpu in gpus for one in gpu["processes"]} - set(seen)
+    users = [*seen.values(), *(user_of(host, pid) for pid in sorted(told))]
     answer = ask(host) if gpus else None
     silent = answer.err.strip() if answer and not answer.out.strip() else ""
     return {
@@ -40,22 +48,8 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
         },
         "driver": status.driver(info["driver"], table, datetime.date.today()),
         **status.daemon(answer.out if answer else "", silent),
-        "processes": _processes(host, gpus),
-        "allocations": using.allocations(given, gpus),
+        "processes": status.processes(gpus, users),
+        "allocations": status.allocations(given, gpus),
         "allocations_unknown": unknown,
         "reboot": status.reboots(pending(host), gpus),
     }
-
-
-def _given(host: Host) -> t.Tuple[t.Tuple[Allocation, ...], str]:
-    """Return what pods and claims have, and why that is not known."""
-    try:
-        return allocated.observe(host), ""
-    except NodeError as error:
-        return (), str(error)
-
-
-def _processes(host: Host, gpus: t.Sequence[Json]) -> t.List[Json]:
-    seen = {one.pid: one for one in gpu_users(host)}
-    told = {one["pid"] for gpu in gpus for one in gpu["processes"]} - set(seen)
-    return using.processes(gpus, [*seen.values(), *(user_of(host, pid) for pid in sorted(told))])

@@ -30,7 +30,7 @@ from .containers import Answer
 from .daemon import Daemon
 from .dra import Dra
 from .dra import Driver as DraDriver
-from .machine import driver, runtimes, services
+from .machine import driver, runtimes
 from .machine.containers import Trial
 from .machine.gpus import current, layout
 from .node import Node, Wanted, checks, components, idle, settles, summary
@@ -87,54 +87,47 @@ class ValidateCapability:
 
     def _node(self) -> Node:
         """Read the node; what cannot be read is a check that does not hold."""
-        host, parts = self._host, services.parts(self._host)
+        host, parts = self._host, driver.parts(self._host)
         named = self._wanted.components
         there = [one.address for one in gpus(host)]
         found = runtimes.there(host) if not named or "runtime" in named else []
-        change = standing(host)
+        change, said = standing(host), ask(host)
+        late = said.rc == 124 and not said.out
         node = Node(
             pci_gpus=len(there),
             recorded=recorded_gpus(host, there, self._wanted.gpu_count),
             parts=parts,
-            daemon=self._daemon(),
+            daemon=Daemon(state="silent", problem=said.err) if late else Daemon.of(said.out),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
             kubelet=any(map(host.exists, TRACES)),
             unreached=runtimes.unreached(host),
             runtimes=runtimes.look(host, found, required="runtime" in named),
-            units=services.units(host, parts),
+            units=driver.units(host, parts),
             holds=driver.holds(host),
             change=change.change if change else None,
         )
         problem, slow = "", False
         try:
-            node = within(LATE, "looking at the GPUs", functools.partial(self._asked, node))
+            node = within(LATE, "looking at the GPUs", functools.partial(self._with_gpus, node))
         except NvmlError as error:
             slow = error.code == TIMEOUT
             problem = SLOW if slow else str(error)
             node = dataclasses.replace(node, layout=layout(host, None, ()))
         return dataclasses.replace(node, driver=driver.look(host, problem, slow=slow))
 
-    def _asked(self, node: Node) -> Node:
+    def _with_gpus(self, node: Node) -> Node:
         with self._connect() as nvml:
-            return self._with_gpus(node, nvml)
-
-    def _with_gpus(self, node: Node, nvml: Nvml) -> Node:
-        found, broken = nvml.gpus()
-        node = dataclasses.replace(node, gpus=tuple(found), lost_gpus=tuple(map(str, broken)))
-        migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
-        return dataclasses.replace(
-            node,
-            mig_uuids=tuple(one.uuid for one in migs),
-            idle=_idle(nvml, found, migs, node.daemon),
-            layout=layout(self._host, nvml, found),
-            cdi=current(self._host, nvml),
-        )
-
-    def _daemon(self) -> Daemon:
-        done = ask(self._host)
-        if done.rc == 124 and not done.out:  # it timed out
-            return Daemon(state="silent", problem=done.err)
-        return Daemon.of(done.out)
+            found, broken = nvml.gpus()
+            migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
+            return dataclasses.replace(
+                node,
+                gpus=tuple(found),
+                lost_gpus=tuple(map(str, broken)),
+                mig_uuids=tuple(one.uuid for one in migs),
+                idle=_idle(nvml, found, migs, node.daemon),
+                layout=layout(self._host, nvml, found),
+                cdi=current(self._host, nvml),
+            )
 
     def _with_containers(self, node: Node) -> Node:
         """Run a container of each runtime that reads the specification; CUDA in the first one, or beside all."""

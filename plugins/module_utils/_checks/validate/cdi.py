@@ -35,11 +35,12 @@ def checks(daemon: Daemon, devices: t.Optional[t.Sequence[str]], current: Curren
     words = "gpu-cdi.service failed: the specification is not kept up to date"
     gone = ", ".join(daemon.cdi_missing)
     mounts = f"{path} mounts files that are gone ({gone})" if gone else ""
+    differs = f"{path} is out of date{few(current.differences)}" if current.differences else ""
     return [
         judged(SERVICE, words if daemon.cdi_failed else "", step),
         _devices(daemon, devices),
         judged(FILES, current.lost or mounts, current.next_step or AGAIN),
-        _current(path, current),
+        skipped(CURRENT, current.unknown) if current.unknown else judged(CURRENT, differs, AGAIN),
     ]
 
 
@@ -51,11 +52,3 @@ def _devices(daemon: Daemon, devices: t.Optional[t.Sequence[str]]) -> Check:
     same = sorted(described) == sorted(devices)
     words = f"{daemon.cdi_path} does not describe the devices that the GPUs have"
     return judged(DEVICES, "" if same else words, AGAIN)
-
-
-def _current(path: str, current: Current) -> Check:
-    if current.unknown:
-        return skipped(CURRENT, current.unknown)
-    if not current.differences:
-        return Check(CURRENT)
-    return judged(CURRENT, f"{path} is out of date{few(current.differences)}", AGAIN)

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import MigDevice
-from ansible_collections.gpu.node.plugins.module_utils._checks.report import using
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import status
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
 from ansible_collections.gpu.node.plugins.module_utils._node.users.users import Container, User
 
@@ -38,13 +38,13 @@ def test_processes_have_what_runs_them() -> None:
         User(7, "python", "", Container("a" * 64, "docker", "train"), "team/pod"),
         User(8, "nv-hostengine", "dcgm.service"),
     ]
-    known, unseen = using.processes([gpu()], users)
+    known, unseen = status.processes([gpu()], users)
     assert (known["pod"], known["container"], known["gi_id"]) == ("team/pod", "train", 1)
     assert (unseen["name"], unseen["unit"], unseen["gpu"]) == ("nv-hostengine", "dcgm.service", "")
 
 
 def test_a_process_that_nobody_knows_more_of_is_told_of() -> None:
-    (found,) = using.processes([gpu()], [])
+    (found,) = status.processes([gpu()], [])
     assert (found["pid"], found["pod"], found["unit"]) == (7, "", "")
 
 
@@ -54,7 +54,7 @@ def test_devices_of_pods_and_claims_have_their_places() -> None:
         Allocation("team", "claim", "", "gpu.node", "gpu-0-mig-3g20gb-9-0"),
         Allocation("team", "gone", "main", "nvidia.com/gpu", MIG[:-1] + "2"),
     ]
-    found = using.allocations(given, [gpu()])
+    found = status.allocations(given, [gpu()])
     whole = {"gpu": GPU.uuid, "gi_id": 1}
     assert [one["places"] for one in found] == [
         [{**whole, "ci_id": 0}],

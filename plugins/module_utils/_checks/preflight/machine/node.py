@@ -30,7 +30,7 @@ from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
 from ...._runtime.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
-from .. import dra, others
+from .. import dra
 from .. import node as needs
 from ..node import Need
 from ..problems import Problem
@@ -54,12 +54,13 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         found += dra.of_kubelet(values, _kubelet(host))
         found += dra.of_runtime(values, managed=manages)
     if starts:
-        found += _beside(host, room)
+        pod = pod_of(host)
+        found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
         found += _unreached(host, values, params["device_plugin"], manages=manages)
     source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
     from_packages = source not in ("", "preinstalled")
-    if from_packages and host.exists(others.PROGRAM):
-        found.append(others.driver(source))
+    if from_packages and host.exists(needs.PROGRAM):
+        found.append(needs.driver(source))
     fresh = _makes_environment(host, params)
     if fresh:
         found += _python(host, values)
@@ -84,20 +85,14 @@ def _makes_environment(host: Host, params: Params) -> bool:
     return _is(params, "device_plugin", "started") or (using and pynvml is None)
 
 
-def _beside(host: Host, room: Room) -> t.List[Problem]:
-    """Return what serves the GPUs already: this device plugin in a pod, or one of somebody else."""
-    pod = pod_of(host)
-    return [Problem.of(beside.refusal(pod, pod=False))] if pod else list(_plugins(host, room))
-
-
 def _plugins(host: Host, room: Room) -> t.Iterator[Problem]:
     """Yield the device plugins of others that answer. A socket that nobody listens on is nobody's."""
-    for name in sorted(host.listdir(others.SOCKETS)):
-        pid = room.listener(f"{others.SOCKETS}/{name}") if others.resource(name) else None
+    for name in sorted(host.listdir(needs.SOCKETS)):
+        pid = room.listener(f"{needs.SOCKETS}/{name}") if needs.resource(name) else None
         if pid is not None:
             user = user_of(host, pid) if pid else None
             if not (user and user.unit == OURS and not user.pod):
-                yield others.plugin(name, str(user or ""))
+                yield needs.plugin(name, str(user or ""))
 
 
 def _unreached(
@@ -119,8 +114,8 @@ def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[
     plugin = "device_plugin" in modules
     said = dra.warning(values, _kubelet(host)) if plugin and dra.wanted(values) else ""
     package = _package(host, values) if plugin else ""
-    manager = "mig" in modules and host.exists(others.MIG_MANAGER_ENABLED)
-    return tuple(filter(None, (said, package, others.MIG_MANAGER_WARNING if manager else "")))
+    manager = "mig" in modules and host.exists(needs.MIG_MANAGER_ENABLED)
+    return tuple(filter(None, (said, package, needs.MIG_MANAGER_WARNING if manager else "")))
 
 
 def _package(host: Host, values: Values) -> str:
@@ -157,7 +152,7 @@ def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
                 refused.append(error)
     except NodeError as error:
         refused.append(error)
-    return [Problem.of(refused[0])._replace(variable="")] if refused else []
+    return [Problem.of(one)._replace(variable="") for one in refused[:1]]
 
 
 def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
@@ -194,16 +189,10 @@ def _sources(host: Host) -> t.List[Problem]:
     """Refuse package managers without any source. Whether those that there are answer is not asked."""
     there = [name for name, program in MANAGERS.items() if host.which(program)]
     places = [place for name in there for place in needs.SOURCES[name]]
-    if not there or any(_has(host, one) for one in places):
-        return []
-    return [needs.no_sources(there[0])]
-
-
-def _has(host: Host, place: str) -> bool:
-    """Tell whether there is anything in a file or folder."""
-    return bool(
-        host.listdir(place) or (place.endswith(".list") and (host.read(place) or "").strip())
-    )
+    for one in places:
+        if host.listdir(one) or (one.endswith(".list") and (host.read(one) or "").strip()):
+            return []
+    return [needs.no_sources(there[0])] if there else []
 
 
 def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) -> t.List[Need]:
@@ -219,13 +208,9 @@ def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) 
             Need("/usr", needs.DRIVER, "the driver"),
             Need("/var", needs.PACKAGES, "its packages"),
         ]
-        images = needs.initramfs(_images(host, room))
+        names = (one for one in host.listdir("/boot") if one.startswith("init"))
+        images = needs.initramfs([room.size(f"/boot/{one}") for one in names])
         wanted += [Need("/boot", images, "a new initramfs")] if images else []
     if "cdi" in params:
         wanted.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))
     return wanted
-
-
-def _images(host: Host, room: Room) -> t.List[int]:
-    names = (one for one in host.listdir("/boot") if one.startswith("init"))
-    return [room.size(f"/boot/{one}") for one in names]

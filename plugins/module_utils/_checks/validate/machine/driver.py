@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node shows of its driver without NVML: modules, libraries, kernels, reboots, the fabric manager, holds."""
+"""What a node shows without NVML: its driver, what is on hold, and by their files which parts of gpu.node it has."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ import re
 import typing as t
 
 from ...._base import distributions
+from ...._base.boot import unit_file
+from ...._base.dra.names import UNIT as DRA_UNIT
 from ...._base.errors import NodeError
 from ...._base.packages.package import Record
-from ...._base.services.driver import FABRIC_SERVICE
+from ...._base.services.driver import FABRIC_SERVICE, SERVICE
+from ...._base.services.mig import UNIT as MIG_UNIT
+from ...._cdi import boot as cdi_boot
+from ...._device_plugin.plan import LABELS_UNIT, UNIT
+from ...._device_plugin.state import SETTINGS
 from ...._driver.capability import RECORD as DRIVER
 from ...._driver.machine.kernel import modules
 from ...._driver.machine.loading import differing
+from ...._driver.state import Record as DriverRecord
 from ...._machine.host import Host, properties
+from ...._mig import boot as mig_boot
 from ...._node.machine import facts
 from ...._node.machine.dcgm import RECORD as DCGM
+from ...._node.machine.dcgm import managed
 from ...._node.machine.recorded import package_manager
+from ...._runtime.machine.record import RECORD as RUNTIME
 from ...._software.toolkit.capability import RECORD as TOOLKIT
 from ..driver import Driver
-from ..services import Holds
+from ..services import Holds, Unit
 
 # By Debian's and Ubuntu's packages (update-notifier-common, unattended-upgrades), and by SUSE's zypper.
 REBOOT = ("/run/reboot-required", "/run/reboot-needed")
@@ -29,6 +39,16 @@ PACKAGES = "/run/reboot-required.pkgs"
 FABRIC_PROGRAM = "nv-fabricmanager"
 VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
 SECONDS = 5.0
+# Of a part, the file that shows that it is there, and the units that it has started; those that end when they are done
+# are to be enabled alone.
+PARTS: t.Mapping[str, t.Tuple[str, t.Mapping[str, bool]]] = {
+    "runtime": (RUNTIME, {}),
+    "mig": (mig_boot.CONFIG, {MIG_UNIT: False}),
+    "cdi": (cdi_boot.CONFIG, {cdi_boot.UNIT: False, cdi_boot.PATH_UNIT: True}),
+    "device_plugin": (unit_file(UNIT), {UNIT: True}),
+    "labels": (SETTINGS, {LABELS_UNIT: True}),
+    "dra": (unit_file(DRA_UNIT), {DRA_UNIT: True}),
+}
 
 
 def look(host: Host, problem: str, *, slow: bool = False) -> Driver:
@@ -70,14 +90,44 @@ def holds(host: Host) -> Holds:
     try:
         records = [Record.load(host.read(path), path) for path in (DRIVER, TOOLKIT, DCGM)]
         wanted = frozenset(name for one in records for name in one.holds)
-        return Holds(wanted, _held(host)) if wanted else Holds()
+        if not wanted:
+            return Holds()
+        family = distributions.family(facts.os_release(host))
+        if not family:
+            raise NodeError("the package manager of this distribution is not known")
+        found = package_manager(family, host, 0, "nothing").packages()
+        return Holds(wanted, frozenset(name for name, one in found.items() if one.held))
     except NodeError as error:
         return Holds(frozenset(["?"]), unknown=str(error))
 
 
-def _held(host: Host) -> t.FrozenSet[str]:
-    family = distributions.family(facts.os_release(host))
-    if not family:
-        raise NodeError("the package manager of this distribution is not known")
-    found = package_manager(family, host, 0, "nothing").packages()
-    return frozenset(name for name, one in found.items() if one.held)
+def parts(host: Host) -> t.FrozenSet[str]:
+    """Return the parts that are on the node."""
+    return frozenset(part for part, (path, _units) in PARTS.items() if host.exists(path))
+
+
+def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
+    """Return the units of the parts as systemd has them, asked for all at once."""
+    wanted = {name: runs for part in sorted(there) for name, runs in PARTS[part][1].items()}
+    wanted.update(dict.fromkeys(_recorded(host), True))
+    if not wanted:
+        return ()
+    argv = ["systemctl", "show", *wanted, "--property=UnitFileState,ActiveState"]
+    told = [
+        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        for block in host.run(argv, check=False).out.split("\n\n")
+    ]
+    told += [{}] * (len(wanted) - len(told))
+    return tuple(
+        Unit(name, told[at].get("UnitFileState", ""), told[at].get("ActiveState", ""), runs)
+        for at, (name, runs) in enumerate(wanted.items())
+    )
+
+
+def _recorded(host: Host) -> t.Tuple[str, ...]:
+    """Return the units that records name: nvidia-persistenced where we have enabled it, and those of DCGM."""
+    try:
+        enabled = DriverRecord.load(host.read(DRIVER), DRIVER).service
+        return (*((SERVICE,) if enabled else ()), *managed(host))
+    except NodeError:
+        return ()
