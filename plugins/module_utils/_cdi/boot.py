@@ -125,9 +125,8 @@ def load(text: str, path: str) -> Options:
         generator, capabilities = data["generator"], data.get("capabilities", DEFAULT)
         if generator not in GENERATORS:
             raise ValueError(f"generator: {shown(generator)} is not one of {', '.join(GENERATORS)}")
+        known = (*CAPABILITIES, ALL)
         for one in capabilities:
-            if one not in (*CAPABILITIES, ALL):
-                raise ValueError(
-                    f"capabilities: {shown(one)} is not one of {', '.join((*CAPABILITIES, ALL))}"
-                )
+            if one not in known:
+                raise ValueError(f"capabilities: {shown(one)} is not one of {', '.join(known)}")
         return parse(data)

@@ -37,23 +37,15 @@ BINARIES = {
     "display": "nvidia-xconfig",
 }
 SHARE, VULKAN = "/usr/share", "/etc"
+EGL = "09_nvidia_wayland2 10_nvidia_wayland 15_nvidia_gbm 20_nvidia_xcb 20_nvidia_xlib"
 GRAPHICS_FILES = (
-    *((SHARE, f"glvnd/egl_vendor.d/{one}") for one in ("10_nvidia.json",)),
-    *(
-        (SHARE, f"egl/egl_external_platform.d/{one}.json")
-        for one in (
-            "09_nvidia_wayland2",
-            "10_nvidia_wayland",
-            "15_nvidia_gbm",
-            "20_nvidia_xcb",
-            "20_nvidia_xlib",
-        )
-    ),
+    (SHARE, "glvnd/egl_vendor.d/10_nvidia.json"),
+    *((SHARE, f"egl/egl_external_platform.d/{one}.json") for one in EGL.split()),
     (SHARE, "nvidia/nvoptix.bin"),
-    (VULKAN, "vulkan/icd.d/nvidia_icd.json"),
-    (VULKAN, "vulkan/icd.d/nvidia_icd.x86_64.json"),
-    (VULKAN, "vulkan/icd.d/nvidia_icd.aarch64.json"),
-    (VULKAN, "vulkan/icd.d/nvidia_layers.json"),
+    *(
+        (VULKAN, f"vulkan/icd.d/nvidia_{one}.json")
+        for one in ("icd", "icd.x86_64", "icd.aarch64", "layers")
+    ),
     (VULKAN, "vulkan/implicit_layer.d/nvidia_layers.json"),
 )
 # Where a file is looked for is the same for all; in containers it lies below the folder named here.

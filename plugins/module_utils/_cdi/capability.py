@@ -57,20 +57,15 @@ class CdiCapability:
         if not self._path.startswith("/"):
             raise InputError.of("path", self._path, "an absolute path")
         if posixpath.splitext(self._path)[1] not in (".json", ".yaml"):
-            raise InputError.of(
-                "path", self._path, "a name that ends in .json or .yaml; runtimes read no others"
-            )
-        if self._options.generator == NVIDIA_CTK and (
-            params["hooks"] != "auto" or params["library_folders"]
-        ):
-            raise InputError.of(
-                "generator",
-                NVIDIA_CTK,
-                "hooks auto and no library_folders with it: it always uses its own hooks",
-            )
+            expected = "a name that ends in .json or .yaml; runtimes read no others"
+            raise InputError.of("path", self._path, expected)
+        by_toolkit = self._options.generator == NVIDIA_CTK
+        if by_toolkit and (params["hooks"] != "auto" or params["library_folders"]):
+            expected = "hooks auto and no library_folders with it: it always uses its own hooks"
+            raise InputError.of("generator", NVIDIA_CTK, expected)
         if not self._options.capabilities:
             raise InputError.of("capabilities", [], f"one at least of {', '.join(CAPABILITIES)}")
-        if self._options.generator == NVIDIA_CTK and chosen(params["capabilities"]) != set(DEFAULT):
+        if by_toolkit and chosen(params["capabilities"]) != set(DEFAULT):
             expected = "none with generator nvidia-ctk, whose specification has all of them"
             raise InputError.of("capabilities", params["capabilities"], expected)
         for folder in self._options.library_folders:
@@ -80,13 +75,10 @@ class CdiCapability:
     def observe(self) -> Observed:
         """Read the files and, where it is wanted, the GPUs and the driver's files."""
         units = boot.observe(self._host, cdi_boot.BOOT)
-        return self._observe(units)._replace(earlier=self._earlier(units))
-
-    def _earlier(self, units: Boot) -> str:
-        """Return another path that a specification of ours is at, by what regenerates it."""
-        path = cdi_boot.path(units.config)
-        ours = bool(path) and not specification.is_same_file(path, self._path)
-        return path if ours and specification.is_ours(self._host.read(path)) else ""
+        found, path = self._observe(units), cdi_boot.path(units.config)
+        elsewhere = bool(path) and not specification.is_same_file(path, self._path)
+        ours = elsewhere and specification.is_ours(self._host.read(path))
+        return found._replace(earlier=path) if ours else found
 
     def _observe(self, units: Boot) -> Observed:
         text = self._host.read(self._path)
@@ -109,10 +101,8 @@ class CdiCapability:
     def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
         uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
         if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
-            warning = (
-                "nvidia-ctk is not there yet: the devices are known only after it is installed"
-            )
-            return Observed(units, text, None, (warning,), (), "nvidia-ctk is installed")
+            said = "nvidia-ctk is not there yet: the devices are known only after it is installed"
+            return Observed(units, text, None, (said,), (), "nvidia-ctk is installed")
         found = inventory(nvml)
         wanted, warnings = specify(found, self._files, self._options)
         refused = lost_files(self._host, text, wanted.text)
@@ -137,13 +127,11 @@ class CdiCapability:
         step, before, after = self._plan_file(state.text, state.wanted, state.waits_for)
         if at_boot:
             before, after = before + (state.boot.config or ""), after + (wanted or "")
-        steps = (*step, *self._forget(state.earlier), *at_boot)
+        if state.earlier:
+            summary = f"remove {state.earlier}, where the specification was before"
+            step = (*step, Step("forget", summary, {"path": state.earlier}))
+        steps = (*step, *at_boot)
         return Plan(steps, before, after, warnings=state.warnings, later=state.waits_for)
-
-    @staticmethod
-    def _forget(path: str) -> t.Tuple[Step, ...]:
-        summary = f"remove {path}, where the specification was before"
-        return (Step("forget", summary, {"path": path}),) if path else ()
 
     def _plan_file(
         self, text: t.Optional[str], wanted: t.Optional[Wanted], waits_for: str

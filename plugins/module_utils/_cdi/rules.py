@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from .._base.errors import NodeError
-from .._base.text.json_data import is_whole
+from .._base.text.json_data import is_whole, table
 from .._base.text.shown import cut, shown
 
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
@@ -203,13 +203,13 @@ def without_pipes(spec: t.Any) -> t.Any:
 def _kept(edits: t.Any) -> t.Any:
     if not isinstance(edits, dict) or not isinstance(edits.get("mounts"), list):
         return edits
-    kept = {**edits, "mounts": [one for one in edits["mounts"] if not _is_pipes(one)]}
+    found = []
+    for mount in edits["mounts"]:
+        both = map(table(mount).get, ("hostPath", "containerPath"))
+        if not any(isinstance(one, str) and posixpath.normpath(one) == PIPES for one in both):
+            found.append(mount)
+    kept = {**edits, "mounts": found}
     return {key: value for key, value in kept.items() if key != "mounts" or value}
-
-
-def _is_pipes(mount: t.Any) -> bool:
-    paths = [mount.get("hostPath"), mount.get("containerPath")] if isinstance(mount, dict) else []
-    return any(isinstance(one, str) and posixpath.normpath(one) == PIPES for one in paths)
 
 
 def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:

@@ -86,15 +86,13 @@ def devices(
     by_index = sorted(migs, key=lambda one: one.mig_index)
     for gpu in sorted(gpus, key=lambda one: one.index):
         if not gpu.mig_current:
-            found.append(
-                Device((str(gpu.index), gpu.uuid), gpu_nodes(gpu), drm.get(gpu.uuid, Drm()))
-            )
+            names, own = (str(gpu.index), gpu.uuid), drm.get(gpu.uuid, Drm())
+            found.append(Device(names, gpu_nodes(gpu), own))
             continue
         parts = [one for one in by_index if one.gpu_uuid == gpu.uuid]
         if not parts:
-            left_out.append(
-                f"GPU {gpu.index} is left out: it is in MIG mode and has no MIG devices"
-            )
+            why = "it is in MIG mode and has no MIG devices"
+            left_out.append(f"GPU {gpu.index} is left out: {why}")
         for mig in parts:
             try:
                 paths = mig_nodes(gpu, mig, minors)
@@ -117,8 +115,9 @@ def build(
     found: t.Sequence[Device], nodes: t.Container[str], files: Files, layout: Layout
 ) -> t.Dict[str, t.Any]:
     """Return the specification; there must be a device at least."""
-    entries = [(name, _device(one, layout)) for one in found for name in one.names]
-    entries.append(("all", _device(_all(found), layout)))
+    drm = Drm(_once(one.drm.nodes for one in found), _once(one.drm.links for one in found))
+    whole = Device(("all",), _once(one.nodes for one in found), drm)
+    entries = [(name, _device(one, layout)) for one in (*found, whole) for name in one.names]
     spec: t.Dict[str, t.Any] = {
         "cdiVersion": "",
         "kind": KIND,
@@ -136,11 +135,6 @@ def build(
     return spec
 
 
-def _all(found: t.Sequence[Device]) -> Device:
-    drm = Drm(_once(one.drm.nodes for one in found), _once(one.drm.links for one in found))
-    return Device(("all",), _once(one.nodes for one in found), drm)
-
-
 def _once(parts: t.Iterable[t.Iterable[Item]]) -> t.Tuple[Item, ...]:
     return tuple(dict.fromkeys(itertools.chain.from_iterable(parts)))
 
@@ -153,12 +147,9 @@ def _device(device: Device, layout: Layout) -> Edits:
             edits["hooks"] = [_hook(layout.hook, "create-symlinks", *_links(device.drm.links))]
         return edits
     # A node may have two names, and nothing but a hook makes links.
-    pairs += [(_beside(link, target), link) for target, link in device.drm.links]
+    for target, link in device.drm.links:
+        pairs.append((posixpath.normpath(posixpath.join(posixpath.dirname(link), target)), link))
     return {"deviceNodes": _nodes(pairs, layout)}
-
-
-def _beside(link: str, target: str) -> str:
-    return posixpath.normpath(posixpath.join(posixpath.dirname(link), target))
 
 
 def _nodes(pairs: t.Iterable[Pair], layout: Layout) -> t.List[Edits]:

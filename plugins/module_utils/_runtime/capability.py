@@ -14,8 +14,8 @@ from .._base.steps import Plan, Step
 from .._base.text.masking import excerpts, masked_text
 from .._machine.host import Host
 from .._machine.own_files import OwnFiles
+from .containerd import DROP_IN, EARLIER_DROP_INS
 from .edits import Change
-from .imports import DROP_IN, EARLIER_DROP_INS
 from .machine.engine import Runtime
 from .machine.engines import choose
 from .machine.record import RECORD, File, Records, Written
@@ -134,14 +134,22 @@ class RuntimeCapability:
         changes = view.changes()
         keep = [(*view.prefix, *key) for key, _value in view.settings]
         files = []
-        for name in self._others(runtime, view, records):
+        every = not self._present and not self._config_path
+        for name, one in records.items():  # other files that may have something of ours in them
+            if name == view.file or one.runtime != runtime.kind.name:
+                continue
+            if not every and name not in view.loaded:
+                continue
             moved = posixpath.basename(name) in EARLIER_DROP_INS
-            changes += self._moved(view, records[name], changes) if moved else []
+            if moved:  # what is set in a file of an earlier release goes to the one of this release
+                before = {one.path for one in records[name].entries}
+                wanted = [((*view.prefix, *key), value) for key, value in view.settings]
+                changes += [one for one in wanted if one[0] in before and one not in changes]
             files.append(self._planned(runtime, view, name, [], [] if moved else keep))
         files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
         stale_live = self._records.stale(runtime.unit, live=True)
-        found = tuple(one for one in files if one)
+        found = tuple(filter(None, files))
         read = runtime.reads(view, path) if self._present and not stale else ()
         changed = self._records.changed(runtime, read)
         down = runtime.down() if self._present else ""
@@ -156,25 +164,6 @@ class RuntimeCapability:
             if default and one.value == self._wanted.handler and one.had:
                 return self._wanted._replace(instead=str(one.had[0]))
         return self._wanted
-
-    def _others(
-        self, runtime: Runtime, view: View, records: t.Mapping[str, Written]
-    ) -> t.List[str]:
-        """Return the files besides the one to edit that may have something of ours in them."""
-        every = not self._present and not self._config_path
-        return [
-            name
-            for name, one in records.items()
-            if name != view.file
-            and one.runtime == runtime.kind.name
-            and (every or name in view.loaded)
-        ]
-
-    def _moved(self, view: View, written: Written, changes: t.List[Change]) -> t.List[Change]:
-        """Return what is set in a file of an earlier release and goes to the one of this release."""
-        before = {one.path for one in written.entries}
-        wanted = [((*view.prefix, *key), value) for key, value in view.settings]
-        return [one for one in wanted if one[0] in before and one not in changes]
 
     def _planned(
         self,
@@ -200,7 +189,8 @@ class RuntimeCapability:
                 params = {"runtime": one.runtime.kind.name, "file": file}
                 need = "reload" if one.reloads() else "restart"
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
-                old, new = self._diff(file)
+                texts = (file.text or "", self._texts[file.path] or "")
+                old, new = excerpts(*map(masked_text, texts))
                 before.append(old)
                 after.append(new)
             if one.changed:
@@ -243,18 +233,13 @@ class RuntimeCapability:
             f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
         )
 
-    def _diff(self, file: File) -> t.Tuple[str, str]:
-        after = self._texts[file.path] or ""
-        return excerpts(masked_text(file.text or ""), masked_text(after))
-
     def _try(self, state: State) -> None:
         """Have a runtime check all of its edits, and see that they give it what it must have."""
-        runtime, view = state.runtime, state.view
-        texts = {one.path: one.edited(runtime) for one in state.files}
+        texts = {one.path: one.edited(state.runtime) for one in state.files}
         self._texts.update(texts)
         if texts:
-            effective = runtime.trial(view, state.path, texts)
-            self._check(state, view.lacking(effective), "would still not have")
+            effective = state.runtime.trial(state.view, state.path, texts)
+            self._check(state, state.view.lacking(effective), "would still not have")
 
     def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
         if lacking and self._present:

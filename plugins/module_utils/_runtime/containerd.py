@@ -1,19 +1,24 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What containerd's configuration must say, also that of the containerds of k3s and RKE2.
+"""What containerd's configuration must say, and which files it reads, also of k3s and RKE2.
 
 Those two regenerate it at each start.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import posixpath
 import typing as t
 
 from .._base.errors import NodeError
-from .edits import Change, lookup
+from .edits import Change, Config, lookup
 from .state import CDI, Kind, Version, Wanted, version_text
 
+MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
+DROP_IN = "zz-gpu-node.toml"  # read last: what is read later wins
+EARLIER_DROP_INS = ("99-gpu-node.toml", "99-gpu-node.conf")  # NVIDIA's 99-nvidia.toml won over them
 # Debian 12 has 1.6.20 and nothing newer in its backports (deb.debian.org, November 2026), Debian 13 has 1.7.24.
 NEWER = (
     ": Debian 13 has 1.7, and Docker's repository has containerd.io for Debian 12 and others; or let"
@@ -121,11 +126,15 @@ def settings(cri: t.Mapping[str, t.Any], wanted: Wanted, cdi: bool) -> t.List[Ch
 def _handler(cri: t.Mapping[str, t.Any], wanted: Wanted) -> t.Iterator[Change]:
     at = ("containerd", "runtimes", wanted.handler)
     runc = _runtime(cri, "runc")
-    # Pods keep what they have without the handler, above all how cgroups are managed.
-    like = _like(cri, wanted)
+    # Pods keep what they have without the handler, above all how cgroups are managed: it is like the default runtime,
+    # if runc's options fit that, or like runc.
+    default = lookup(cri, CONTAINERD.default)
+    like = _runtime(cri, str((wanted.instead if default == wanted.handler else default) or "runc"))
+    if not like or like.get("runtime_type") not in (None, "", RUNTIME_TYPE):
+        like = runc
     for key, value in {"runtime_type": RUNTIME_TYPE, **_copied(like)}.items():
         yield (*at, key), value
-    if runc or lookup(cri, CONTAINERD.default) in (None, "", "runc"):
+    if runc or default in (None, "", "runc"):
         # A file that names runc at all drops what it has by default.
         beside = {"runtime_type": str(runc.get("runtime_type") or RUNTIME_TYPE), **_copied(runc)}
         for key, value in beside.items():
@@ -152,15 +161,6 @@ def lost(
         f"containerd's default runtime {name} names {program}, which is not there: no container can be started."
         " Next step: make runc the default, or bring the program back",
     )
-
-
-def _like(cri: t.Mapping[str, t.Any], wanted: Wanted) -> t.Mapping[str, t.Any]:
-    """Return the runtime that the handler is like: the default one, if runc's options fit it, or runc."""
-    default = lookup(cri, CONTAINERD.default)
-    name = wanted.instead if default == wanted.handler else default
-    runtime = _runtime(cri, str(name or "runc"))
-    fits = runtime and runtime.get("runtime_type") in (None, "", RUNTIME_TYPE)
-    return runtime if fits else _runtime(cri, "runc")
 
 
 def _copied(runtime: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
@@ -195,3 +195,49 @@ def choose_unit(kind: Kind, states: t.Mapping[str, t.Mapping[str, str]]) -> t.Op
     known = [one for one in kind.units if states[one].get("LoadState") == "loaded"]
     active = [one for one in known if states[one].get("ActiveState") == "active"]
     return (*active, *known, None)[0]
+
+
+def drop_in(config: t.Mapping[str, t.Any], version: Version) -> t.Optional[str]:
+    """Return the file of ours that the configuration would import, where that is safe."""
+    if version < MERGES:
+        return None
+    for pattern in _listed(config):
+        folder, name = posixpath.split(pattern)
+        if name == "*.toml" and folder.startswith("/") and "*" not in folder:
+            return f"{folder}/{DROP_IN}"
+    return None
+
+
+def _listed(config: t.Mapping[str, t.Any]) -> t.List[str]:
+    found = config.get("imports")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def patterns(config: t.Mapping[str, t.Any], path: str) -> t.List[str]:
+    """Return what the file at a path imports: paths, and patterns of paths."""
+    folder = posixpath.dirname(path)
+    return [
+        one if "*" in one else posixpath.normpath(posixpath.join(folder, one))
+        for one in _listed(config)
+    ]
+
+
+def imported(config: t.Mapping[str, t.Any], path: str, names: t.Iterable[str]) -> t.List[str]:
+    """Return the files that the file at a path imports, of those that are there, in containerd's order."""
+    found: t.List[str] = []
+    for pattern in patterns(config, path):
+        depth = pattern.count("/")
+        same = [one for one in names if one.count("/") == depth] if "*" in pattern else ()
+        found += sorted(fnmatch.filter(same, pattern)) if "*" in pattern else [pattern]
+    return list(dict.fromkeys(found))
+
+
+def in_order(path: str, configs: t.Mapping[str, Config]) -> t.List[str]:
+    """Return the files that containerd reads, the main one first, given what is in each of them."""
+    order, pending = [], [path]
+    while pending:
+        name = pending.pop(0)
+        if name in configs and name not in order:
+            order.append(name)
+            pending += imported(configs[name], name, configs)
+    return order

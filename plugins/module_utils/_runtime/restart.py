@@ -30,12 +30,10 @@ def docker_names(info: t.Any, containers: t.Any) -> t.Tuple[str, ...]:
     """Return the containers that end with Docker's daemon, given what it tells of itself and of those that run."""
     if not isinstance(info, dict) or not isinstance(containers, list):
         return (UNKNOWN.format("docker"),)
-    return () if info.get("LiveRestoreEnabled") is True else tuple(map(_docker_name, containers))
-
-
-def _docker_name(container: t.Any) -> str:
-    names = container.get("Names") or [container.get("Id", "?")[:SHORT]]
-    return str(names[0]).lstrip("/")
+    if info.get("LiveRestoreEnabled") is True:
+        return ()
+    names = (one.get("Names") or [one.get("Id", "?")[:SHORT]] for one in containers)
+    return tuple(str(one[0]).lstrip("/") for one in names)
 
 
 def watched(command: str) -> t.Optional[str]:

@@ -13,7 +13,7 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.text import toml_scan
 from .._base.text.toml_data import DOTTED, Document, Entry, Heading
-from .edits import Change, Path, Removal, lookup
+from .edits import Change, Path, Removal, lookup, remove
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 STEP = "  "
@@ -70,7 +70,8 @@ class _Setting:
         self._newline = "\r\n" if "\r\n" in document.text else "\n"
         self._splices: t.List[Splice] = []
         self._headings = {one.path: one for one in document.headings}
-        self._last = self._ends()
+        # The last key of each table, by the number of its heading.
+        self._last = {one.heading: one for one in document.entries.values()}
         self._indents = {one.path: self._indent(one.start) for one in document.headings[1:]}
         lines: t.Dict[Path, t.List[t.Tuple[Path, t.Any]]] = {}  # of a table that has its heading
         tables: t.Dict[Path, t.List[t.Tuple[Path, t.Any]]] = {}  # that get one
@@ -90,7 +91,10 @@ class _Setting:
         for at, found in tables.items():
             self._add_table(at, found)
         for entry, values in inline.items():
-            self._splices.append((entry.value, entry.end, self._inline(entry, values)))
+            shown = document.text[entry.value : entry.end]
+            for path, value in values.items():
+                shown = _inline_set(shown, 0, path, value, entry.path)
+            self._splices.append((entry.value, entry.end, shown))
 
     def after(self) -> str:
         """Return the text after all of them."""
@@ -101,10 +105,6 @@ class _Setting:
         ):
             text = text[:start] + new + text[end:]
         return text
-
-    def _ends(self) -> t.Dict[int, Entry]:
-        """Return the last key of each table, by the number of its heading."""
-        return {one.heading: one for one in self._document.entries.values()}
 
     def _around(self, path: Path) -> t.Optional[Entry]:
         """Return the key that is the path's, or whose inline table the path leads into."""
@@ -130,18 +130,13 @@ class _Setting:
             kind = kinds.get(path[:size])
             if kind == "array":
                 raise no_table(path[:size], path[-1])
-            if kind == DOTTED:  # no heading may open it again
-                return self._dotted(path[:size])
+            if kind == DOTTED:  # no heading may open it again: it goes where its keys with dots are
+                entries = self._document.entries.values()
+                made = (one.heading for one in entries if one.path[:size] == path[:size])
+                return self._document.headings[next(made, 0)].path
             if kind is not None:
                 break
         return path[:-1]
-
-    def _dotted(self, path: Path) -> Path:
-        """Return the table whose keys with dots made another one."""
-        for one in self._document.entries.values():
-            if one.path[: len(path)] == path:
-                return self._document.headings[one.heading].path
-        return ()
 
     def _add_lines(self, heading: Heading, found: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
         document = self._document
@@ -231,12 +226,6 @@ class _Setting:
             re.search(r"\n[ \t]*\r?\n\Z", text[: one.start][-LOOKED_BACK:]) for one in headings
         )
 
-    def _inline(self, entry: Entry, values: t.Mapping[Path, t.Any]) -> str:
-        text = self._document.text[entry.value : entry.end]
-        for path, value in values.items():
-            text = _inline_set(text, 0, path, value, entry.path)
-        return text
-
 
 def _shared(one: Path, other: Path) -> int:
     """Return how many keys two paths begin with alike."""
@@ -271,7 +260,9 @@ def _without(text: str, removals: t.Sequence[Removal]) -> str:
     document = Document(text)
     lines: t.Dict[Path, int] = {}
     for path, depth in removals:
-        entry = _entry(document, path)
+        # The key that is the path's, or whose inline table it is in.
+        known = (path[:size] for size in range(1, len(path) + 1))
+        entry = next(filter(None, map(document.entries.get, known)), None)
         if entry is not None and entry.path != path:
             inline = _inline_without(document, entry, path, depth)
             if inline:
@@ -281,16 +272,14 @@ def _without(text: str, removals: t.Sequence[Removal]) -> str:
         if entry is not None:
             lines.setdefault(entry.path, depth)
     gone = [(one.start, one.line_end) for one in map(document.entries.__getitem__, lines)]
-    gone += [(_blank_before(text, one.start), one.end) for one in _empty(document, lines)]
+    for one in _empty(document, lines):  # each with the blank line before it
+        blank = re.search(
+            r"(?<=\n)[ \t]*\r?\n\Z", text[max(one.start - LOOKED_BACK, 0) : one.start]
+        )
+        gone.append((one.start - len(blank[0]) if blank else one.start, one.end))
     for start, end in sorted(gone, reverse=True):
         text = text[:start] + text[end:]
     return text
-
-
-def _entry(document: Document, path: Path) -> t.Optional[Entry]:
-    """Return the key that is the path's, or whose inline table it is in."""
-    sizes = range(1, len(path) + 1)
-    return next((document.entries[path[:n]] for n in sizes if path[:n] in document.entries), None)
 
 
 def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
@@ -312,24 +301,11 @@ def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
     return gone
 
 
-def _blank_before(text: str, at: int) -> int:
-    """Return where the blank line before a line begins, or the line where there is none."""
-    blank = re.search(r"(?<=\n)[ \t]*\r?\n\Z", text[max(at - LOOKED_BACK, 0) : at])
-    return at - len(blank[0]) if blank else at
-
-
 def _inline_without(document: Document, entry: Entry, path: Path, depth: int) -> str:
     """Return an inline table without a key; empty where nothing of it is left to stay."""
     path, depth = path[len(entry.path) :], depth - len(entry.path)
     data = toml_scan.value(document.text, entry.value).data
     if lookup(data, path) is None:
         return document.text[entry.value : entry.end]
-    tables = [data]
-    for name in path[:-1]:
-        tables.append(tables[-1][name])
-    del tables[-1][path[-1]]
-    for level in range(len(path) - 1, max(depth, 0), -1):
-        if tables[level]:
-            break
-        del tables[level - 1][path[level - 1]]
+    remove(data, path, max(depth, 0))
     return value_text(data) if data or depth >= 0 else ""

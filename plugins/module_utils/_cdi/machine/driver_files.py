@@ -81,15 +81,16 @@ class DriverFiles:
         compat32 = "compat32" in capabilities
         return Files(
             tuple(libraries),
-            tuple(self._programs(capabilities)),
+            tuple(self._first(parts.binaries(capabilities), PROGRAM_FOLDERS)),
             tuple(path for path in SOCKETS if self._host.exists(self.root + path)),
             (*self._firmware(version), *self._others(libraries, version, capabilities)),
             tuple(self._libraries(version, capabilities, compat32=True) if compat32 else ()),
         )
 
-    def _programs(self, capabilities: parts.Chosen) -> t.Iterator[cdi.Pair]:
-        for name in parts.binaries(capabilities):
-            paths = ((self._real(f"{one}/{name}"), f"{one}/{name}") for one in PROGRAM_FOLDERS)
+    def _first(self, names: t.Iterable[str], folders: t.Sequence[str]) -> t.Iterator[cdi.Pair]:
+        """Yield the files of these names, each from the first of the folders that has it, and that path."""
+        for name in names:
+            paths = ((self._real(f"{one}/{name}"), f"{one}/{name}") for one in folders)
             yield from [(real, path) for real, path in paths if real][:1]
 
     def _others(
@@ -104,16 +105,12 @@ class DriverFiles:
                 seen.add(real)
                 yield real, f"{inside}/{name}"
         if "display" in capabilities:
-            yield from self._xorg({posixpath.dirname(one.path) for one in libraries}, version)
-
-    def _xorg(self, folders: t.Iterable[str], version: str) -> t.Iterator[cdi.Pair]:
-        modules = ("nvidia_drv.so", f"libglxserver_nvidia.so.{version}", "libglxserver_nvidia.so")
-        places = [f"{one}/nvidia/xorg" for one in sorted(folders)]
-        bases = (*sorted(folders), "/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
-        places += [f"{base}/{sub}" for base in bases for sub in XORG_FOLDERS]
-        for name in modules:
-            paths = ((self._real(f"{folder}/{name}"), f"{folder}/{name}") for folder in places)
-            yield from [(real, path) for real, path in paths if real][:1]
+            glx = "libglxserver_nvidia.so"
+            folders = sorted({posixpath.dirname(one.path) for one in libraries})
+            bases = (*folders, "/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
+            places = [f"{one}/nvidia/xorg" for one in folders]
+            places += [f"{base}/{sub}" for base in bases for sub in XORG_FOLDERS]
+            yield from self._first(("nvidia_drv.so", f"{glx}.{version}", glx), places)
 
     def _firmware(self, version: str) -> t.Iterator[cdi.Pair]:
         """Yield the firmware of the GPUs' system processors from where the kernel looks for it."""
@@ -179,11 +176,10 @@ class DriverFiles:
             ours = cdi.is_driver_library(name, version)
             return ours and parts.has_library(cdi.stem(name), capabilities)
 
-        found: t.List[cdi.Pair] = []
-        for name, path in cache:
-            real = self._real(path)
-            if real and belongs(posixpath.basename(real)):
-                found.append((real, name))
+        loaded = ((self._real(path), name) for name, path in cache)
+        found = [
+            (real, name) for real, name in loaded if real and belongs(posixpath.basename(real))
+        ]
         folders = list(dict.fromkeys(posixpath.dirname(path) for path, _name in sorted(found)))
         usual = cdi.compat32_folders(self._ldconfig()) if compat32 else cdi.search_folders(cache)
         folders += [one for one in usual if one not in folders]

@@ -1,23 +1,41 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CDI specification that a node should have, from what NVML and the driver's own files tell."""
+"""The CDI specification that a node should have, from what NVML and the driver's own files tell.
+
+Container runtimes merge several of one kind device by device, as CDI's cache does it: the folder that is read later
+wins for each device, and what two files of one folder have is nobody's. One that followed files which installed
+packages have lost would take them from containers.
+"""
 
 from __future__ import annotations
 
+import posixpath
+import re
 import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.gpu import CONTROL_NODES, Inventory
+from ..._base.text import json_data
 from ..._base.toolkit import MINIMUM_TEXT, described, is_safe, number
 from ..._machine.host import Host
-from .. import lost, specification
+from .. import specification
 from ..boot import Options
 from ..capabilities import chosen, draws
-from ..conflicts import rivals
 from ..generated import NVIDIA_CTK, arguments, check_program, parse, unchecked
 from ..rules import HOOK_PROGRAMS, check
+from ..specification import KIND, describes_gpus
 from .driver_files import DriverFiles
+
+RANKS = {"/etc/cdi": 0, "/var/run/cdi": 1, "/run/cdi": 1}
+YAML_NAME = re.compile(r"^[\s-]*name\s*:\s*[\"']?([^\"'\s#]+)", re.M)
+
+# What reinstalls packages, by the program that does it. Debian has the others too.
+REINSTALL = {
+    "apt-get": "apt-get install --reinstall",
+    "zypper": "zypper install --force",
+    "dnf": "dnf reinstall",
+}
 
 PROFILES = (1, 20, 0)  # the toolkit's first version that knows the hook
 
@@ -81,30 +99,38 @@ def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[N
     """
     if before == wanted or not wanted:
         return None
-    named = lost.paths(before) - lost.paths(wanted)
+    named = files_named(before) - files_named(wanted)
     gone = sorted(one for one in named if not host.exists(one))
     if not gone:
         return None
-    manager = next((one for one in lost.REINSTALL if host.which(one)), "")
+    manager = next((one for one in REINSTALL if host.which(one)), "")
     owners = (_owners_by_dpkg if manager == "apt-get" else _owners_by_rpm)(host, gone)
-    return lost.refusal(owners, manager) if owners and manager else None
+    if not (owners and manager):
+        return None
+    lost = ", ".join(f"{path} ({name})" for path, name in sorted(owners.items()))
+    return NodeError(
+        f"files of installed packages are gone: {lost}",
+        cause="the CDI specification, and containers with it, would lose them",
+        hint=f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}, then run again",
+    )
 
 
 def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
-    asked = [name for path in paths for name in lost.aliases(path)]
-    found = lost.by_dpkg(host.run(["dpkg-query", "-S", *asked], check=False).out)
+    asked = [name for path in paths for name in aliases(path)]
+    found = by_dpkg(host.run(["dpkg-query", "-S", *asked], check=False).out)
     if not found:
         return {}
     argv = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n", *set(found.values())]
-    there = lost.installed(host.run(argv, check=False).out)
-    pairs = ((path, found.get(name, "")) for path in paths for name in lost.aliases(path))
+    words = (line.split() for line in host.run(argv, check=False).out.splitlines())
+    there = {one[1].partition(":")[0] for one in words if one[0] in ("ii", "hi")}  # in order
+    pairs = ((path, found.get(name, "")) for path in paths for name in aliases(path))
     return {path: name for path, name in pairs if name in there}
 
 
 def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
     found = {}
     for path in paths:
-        argv = ["rpm", "-qf", "--qf", "%{NAME}\\n", *lost.aliases(path)]
+        argv = ["rpm", "-qf", "--qf", "%{NAME}\\n", *aliases(path)]
         # Of a path that is no package's it says so in words.
         lines = host.run(argv, check=False).out.splitlines()
         found[path] = next((one for one in lines if one.split() == [one]), "")
@@ -145,3 +171,60 @@ def _missing(
             "Next step: install the driver's libraries (gpu.node.nvidia_driver)"
         )
     return notes
+
+
+def files_named(text: t.Optional[str]) -> t.FrozenSet[str]:
+    """Return the files of the node that a specification of ours names, without sockets, which services make."""
+    try:
+        spec = json_data.loads(text or "{}")
+        edits = [spec.get("containerEdits", {})]
+        edits += [one["containerEdits"] for one in spec.get("devices", ())]
+        found = [one["hostPath"] for each in edits for one in each.get("mounts", ())]
+        found += [one["path"] for each in edits for one in each.get("hooks", ())]
+    except json_data.MISREAD:
+        return frozenset()
+    return frozenset(one for one in map(str, found) if not one.startswith(("/run/", "/var/run/")))
+
+
+def aliases(path: str) -> t.Tuple[str, ...]:
+    """Return the paths by which a package may know a file: /lib and /usr/lib were two folders when some were made."""
+    return (path, path[len("/usr") :]) if path.startswith("/usr/") else (path,)
+
+
+def by_dpkg(told: str) -> t.Dict[str, str]:
+    """Return the package of each path that dpkg-query -S has found."""
+    lines = (line.split(": ", 1) for line in told.splitlines() if not line.startswith("diversion "))
+    pairs = (one for one in lines if len(one) == 2)
+    return {path: names.split(",")[0].partition(":")[0] for names, path in pairs}
+
+
+def device_names(text: str) -> t.Set[str]:
+    """Return the names of a specification's devices, as far as they can be read without a parser of YAML."""
+    try:
+        devices = json_data.loads(text).get("devices", ())
+    except (ValueError, AttributeError):
+        return set(YAML_NAME.findall(text))
+    found = [one.get("name") for one in devices if isinstance(one, dict)]
+    return {one for one in found if isinstance(one, str)}
+
+
+def rivals(path: str, names: t.Sequence[str], others: t.Mapping[str, str]) -> t.List[str]:
+    """Return which other files take devices away, by the texts of all others; ``names`` are ours."""
+    found = (_rival(path, names, one, text) for one, text in others.items() if describes_gpus(text))
+    return [one for one in found if one]
+
+
+def _rival(path: str, names: t.Sequence[str], other: str, text: str) -> str:
+    theirs, mine = (RANKS.get(posixpath.dirname(one), 2) for one in (other, path))
+    known = device_names(text)
+    if not known:
+        return f"{other} describes {KIND} too, and its devices cannot be read. Next step: remove it"
+    shared = [one for one in names if one in known]
+    if not shared or theirs < mine:
+        return ""
+    which = f"{other} describes {', '.join(shared)} of {KIND} too"
+    if theirs > mine:
+        return f"{which}: runtimes take them from there, not from {path}. Next step: remove it"
+    return (
+        f"{which}: no container gets them, since both files are in one folder. Next step: remove it"
+    )

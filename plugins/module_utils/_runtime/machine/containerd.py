@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import posixpath
 import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from .. import containerd, imports
+from .. import containerd
 from ..edits import Change, Config, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
 from .engine import Runtime, Texts
@@ -35,12 +36,16 @@ class Containerd(Runtime):
         config = self.parse(text or "", path)
         dump = self._dump(path, version)
         self._configs = self._read_all(path, config)
-        loaded = tuple(imports.in_order(path, self._configs)) if text is not None else ()
-        extra = imports.drop_in(config, version)
+        loaded = tuple(containerd.in_order(path, self._configs)) if text is not None else ()
+        extra = containerd.drop_in(config, version)
         fresh = f"version = {containerd.format_version(config, version)}\n"
         if not wanted.mode:
             return View(version, extra or path, fresh, effective=dump, loaded=loaded)
-        self._check_cri(path, dump)
+        if containerd.disables_cri(dump):
+            raise Unfit(
+                f"{path}, or a file that it imports, disables the CRI plugin, which the kubelet needs",
+                hint="remove the plugin from disabled_plugins there, or name the runtime that is used: docker",
+            )
         prefix = containerd.section(config, version)
         effective = self._section(dump, version)
         file = extra or self._counting(path, version, loaded)
@@ -66,25 +71,19 @@ class Containerd(Runtime):
 
     def _section(self, dump: Config, version: Version) -> t.Mapping[str, t.Any]:
         """Return the CRI plugin's section of a dump, which is in the newest format that this containerd knows."""
-        found = lookup(dump, containerd.section(dump, version)) or {}
-        return containerd.without_defaults(found)
-
-    def _check_cri(self, path: str, dump: Config) -> None:
-        if containerd.disables_cri(dump):
-            raise Unfit(
-                f"{path}, or a file that it imports, disables the CRI plugin, which the kubelet needs",
-                hint="remove the plugin from disabled_plugins there, or name the runtime that is used: docker",
-            )
+        return containerd.without_defaults(lookup(dump, containerd.section(dump, version)) or {})
 
     def _read_all(self, path: str, config: Config) -> t.Dict[str, Config]:
         """Return what is in each file that containerd reads, by its path."""
         found, pending = {path: config}, [path]
         while pending:
             name = pending.pop()
-            for pattern in imports.patterns(found[name], name):
+            for pattern in containerd.patterns(found[name], name):
                 for one in self._glob(pattern):
                     if one not in found:
-                        found[one] = self._content(one)
+                        found[one] = {}
+                        with contextlib.suppress(NodeError):  # containerd has read it, which counts
+                            found[one] = self.parse(self._host.read(one) or "", one)
                         pending.append(one)
         return found
 
@@ -103,15 +102,9 @@ class Containerd(Runtime):
                 found = [f"{folder}/{part}" for folder in found]
         return [one for one in found if self._host.exists(one)]
 
-    def _content(self, path: str) -> Config:
-        try:
-            return self.parse(self._host.read(path) or "", path)
-        except NodeError:  # containerd has read it, which is what counts
-            return {}
-
     def _counting(self, path: str, version: Version, loaded: t.Sequence[str]) -> str:
         """Return the file whose section is in effect: before files are merged, the last one that has one."""
-        if version >= imports.MERGES:
+        if version >= containerd.MERGES:
             return path
         section = containerd.section(self._configs[path], version)
         having = [one for one in loaded if lookup(self._configs[one], section) is not None]
@@ -140,7 +133,7 @@ class Containerd(Runtime):
         gone = {one for one, text in others.items() if text is None}
         tried = {one: f"{TRIAL}/{at}-{posixpath.basename(one)}" for at, one in enumerate(others)}
         config = self.parse(main, path)
-        found = [one for one in imports.imported(config, path, there) if one not in gone]
+        found = [one for one in containerd.imported(config, path, there) if one not in gone]
         if found:
             listed = [tried.get(one, one) for one in found]
             main = self.edit(main, [(("imports",), listed)])
@@ -198,7 +191,7 @@ class K3s(Containerd):
         raise NodeError(
             f"{name} needs {describe(view.changes())}, and {self.kind.config_path} is regenerated "
             "at each of its starts",
-            cause=f"a drop-in file takes containerd {version_text(imports.MERGES)} or later "
+            cause=f"a drop-in file takes containerd {version_text(containerd.MERGES)} or later "
             f"(this is {version_text(view.version)}) and "
             f'a file that imports "{folder}/{base}.d/*.toml"',
             hint=f"upgrade {name}, or write {folder}/{base}.tmpl with these settings in it and "

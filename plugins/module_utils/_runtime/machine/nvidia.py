@@ -1,18 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a runtime of the node goes through NVIDIA's."""
+"""Whether a runtime goes through NVIDIA's, without which some strategies of the device plugin give containers nothing."""
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 
-from ..._base.errors import NodeError
+from ..._base.errors import InputError, NodeError
 from ..._machine.host import Host
-from ..nvidia import HOOKS, PROGRAM, runs_nvidia
 from ..state import Wanted
 from .engines import choose
 from .record import Records
+
+# Also its variants (.cdi, .legacy) and its hook (-hook).
+PROGRAM = "nvidia-container-runtime"
+HOOKS = tuple(f"{one}/containers/oci/hooks.d" for one in ("/usr/share", "/etc", "/run"))
+STEP = (
+    "set deviceListStrategy: [cdi-cri], the role's default; or container_runtime_mode: runtime_class with"
+    " container_toolkit_state: present, for pods that name its RuntimeClass"
+)
 
 
 def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
@@ -23,21 +31,36 @@ def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
     try:
         found = [one for one in choose(host, "auto") if one.unit]
         views = [one.view(one.kind.config_path, Wanted(mode="")) for one in found]
-        ours = _ours(host) if leaving else set()
+        written = Records(host).all().values() if leaving else ()
     except NodeError:
         return ()
-    if any(runs_nvidia(view.effective, ours) for view in views) or _hook(host):
+    paths = [entry.path for one in written for entry in one.entries]
+    ours = {path[path.index("runtimes") + 1] for path in paths if "runtimes" in path[:-1]}
+    hooks = [f"{folder}/{name}" for folder in HOOKS for name in host.listdir(folder)]
+    if any(runs_nvidia(view.effective, ours) for view in views):
+        return ()
+    if any(PROGRAM in (host.read(one) or "") for one in hooks):  # CRI-O's
         return ()
     return tuple(one.kind.name for one in found)
 
 
-def _ours(host: Host) -> t.Set[str]:
-    """Return the handlers that we have set up, by their names."""
-    paths = [entry.path for one in Records(host).all().values() for entry in one.entries]
-    return {path[path.index("runtimes") + 1] for path in paths if "runtimes" in path[:-1]}
+def runs_nvidia(found: t.Any, but: t.Container[str] = ()) -> bool:
+    """Tell whether a runtime's configuration has a handler with NVIDIA's program; ``but`` are names of handlers."""
+    if isinstance(found, dict):
+        handlers = found.get("runtimes")
+        if isinstance(handlers, dict):
+            found = {**found, "runtimes": {k: one for k, one in handlers.items() if k not in but}}
+        return any(runs_nvidia(one, but) for one in found.values())
+    if isinstance(found, list):
+        return any(runs_nvidia(one, but) for one in found)
+    return isinstance(found, str) and posixpath.basename(found).startswith(PROGRAM)
 
 
-def _hook(host: Host) -> bool:
-    """Tell whether CRI-O runs NVIDIA's hook."""
-    files = [f"{folder}/{name}" for folder in HOOKS for name in host.listdir(folder)]
-    return any(PROGRAM in (host.read(one) or "") for one in files)
+def refusal(variable: str, chosen: t.Sequence[str], runtimes: t.Sequence[str]) -> InputError:
+    """Return the error of a configuration whose strategies none of the node's runtimes carries out."""
+    expected = (
+        f"one that reaches containers: these do through NVIDIA's runtime alone, and {' and '.join(runtimes)} of this"
+        " node has no handler of it, so pods would start without a GPU"
+    )
+    found = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", list(chosen), expected)
+    return InputError(found.message, cause=found.cause, hint=STEP, key=variable)

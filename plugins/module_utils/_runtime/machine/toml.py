@@ -32,7 +32,12 @@ def parse(text: str, path: str) -> t.Dict[str, t.Any]:
 
 @functools.lru_cache(maxsize=8)  # a run reads the same texts again and again, and changes none
 def _loads(text: str) -> t.Dict[str, t.Any]:
-    _check_text(text)
+    if len(text) > LONGEST:
+        raise ValueError(f"it is longer than {LONGEST >> 20} MiB")
+    for number, line in enumerate(text.splitlines(), 1):
+        # Keys of many parts take the libraries the square of the parts.
+        if line.count(".") > MOST_DOTS:
+            raise ValueError(f"line {number} has more than {MOST_DOTS} dots")
     try:
         loads = importlib.import_module("tomllib").loads
     except ImportError:  # Python 3.9 and 3.10
@@ -42,15 +47,6 @@ def _loads(text: str) -> t.Dict[str, t.Any]:
         if any(isinstance(one, int) and one.bit_length() > 64 for one in level):
             raise ValueError("a number has more than 64 bits")
     return data
-
-
-def _check_text(text: str) -> None:
-    """Refuse what takes the libraries long: keys of many parts take them the square of the parts."""
-    if len(text) > LONGEST:
-        raise ValueError(f"it is longer than {LONGEST >> 20} MiB")
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > MOST_DOTS:
-            raise ValueError(f"line {number} has more than {MOST_DOTS} dots")
 
 
 def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] = ()) -> str:

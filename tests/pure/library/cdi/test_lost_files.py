@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
-from ansible_collections.gpu.node.plugins.module_utils._cdi import lost
+from ansible_collections.gpu.node.plugins.module_utils._cdi.machine import specify
 from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
     FILES,
@@ -105,8 +105,8 @@ def test_rpm_is_asked_where_it_has_the_packages(host: HostWithDriver) -> None:
 
 def test_dpkg_may_know_a_file_by_its_path_before_the_folders_were_merged() -> None:
     told = "libc6:amd64, libc6:i386: /lib/x/libcuda.so.1\ndiversion by glx from: /usr/lib/x/a.so\n"
-    assert lost.by_dpkg(told) == {"/lib/x/libcuda.so.1": "libc6"}
-    assert lost.aliases("/usr/lib/x/libcuda.so.1") == (
+    assert specify.by_dpkg(told) == {"/lib/x/libcuda.so.1": "libc6"}
+    assert specify.aliases("/usr/lib/x/libcuda.so.1") == (
         "/usr/lib/x/libcuda.so.1",
         "/lib/x/libcuda.so.1",
     )
@@ -127,7 +127,7 @@ def test_a_validation_names_the_package(host: HostWithDriver, nvml: FakeNvml) ->
 
 @pytest.mark.parametrize("text", [None, "", "kind: nvidia.com/gpu\n", "[]", '{"devices": 1}'])
 def test_a_specification_that_is_not_ours_loses_nothing(text: str | None) -> None:
-    assert lost.paths(text) == frozenset()
+    assert specify.files_named(text) == frozenset()
 
 
 def test_mounts_and_hooks_of_all_and_of_devices_count() -> None:
@@ -137,4 +137,4 @@ def test_mounts_and_hooks_of_all_and_of_devices_count() -> None:
     }
     devices = [{"name": "0", "containerEdits": {"mounts": [{"hostPath": "/b"}]}}]
     text = json.dumps({"devices": devices, "containerEdits": edits})
-    assert lost.paths(text) == {"/a", "/b", "/hook"}
+    assert specify.files_named(text) == {"/a", "/b", "/hook"}

@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._cdi.conflicts import device_names, rivals
+from ansible_collections.gpu.node.plugins.module_utils._cdi.machine.specify import (
+    device_names,
+    rivals,
+)
 
 OURS = "/etc/cdi/nvidia.yaml"
 NAMES = ("0", "GPU-a", "all")

@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.nvidia import runs_nvidia
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._runtime.nvidia import runs_nvidia
 from ansible_collections.gpu.node.plugins.module_utils._runtime.state import View
 
 from tests.fakes.library.fakes import FakeHost

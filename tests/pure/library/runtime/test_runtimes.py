@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd, crio, imports
+from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd, crio
 from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
 from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
     CRIO,
@@ -105,7 +105,7 @@ def test_formats_of_old_are_refused(config: dict[str, Any]) -> None:
 def test_drop_in_only_where_it_is_imported_and_merged(
     listed: list[str], version: tuple[int, ...], path: str | None
 ) -> None:
-    assert imports.drop_in({"imports": listed}, version) == path
+    assert containerd.drop_in({"imports": listed}, version) == path
 
 
 def test_generated_file_is_refused() -> None:

@@ -28,7 +28,7 @@ from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
-from ...._runtime.nvidia import refusal
+from ...._runtime.machine.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
 from .. import dra
 from .. import node as needs

@@ -19,8 +19,8 @@ from ...._runtime.edits import lookup
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import choose
+from ...._runtime.machine.nvidia import refusal
 from ...._runtime.machine.record import Records, Written
-from ...._runtime.nvidia import refusal
 from ...._runtime.state import SPEC_DIRS, View, Wanted
 from ..check import Check, judged, skipped
 
