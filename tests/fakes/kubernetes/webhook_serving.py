@@ -59,7 +59,9 @@ class Running:
         self.context.verify_flags |= NO_CHECK_TIME
         admission = Admission(SETTINGS, self.templates, lambda: MPS_NODES)  # type: ignore[arg-type]
         self.paths: tuple[str, ...] = (PATH,)
-        self._server = Server(admission, serving.context, lambda: self.problem, lambda: self.paths)
+        self._server = Server(
+            admission, lambda: serving.context, lambda: self.problem, lambda: self.paths
+        )
         self._loop = asyncio.new_event_loop()
         self.port = scraping.free_address()[1]
         threading.Thread(target=self._loop.run_forever, daemon=True).start()

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
+import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +184,26 @@ def test_no_key_is_left_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     serving.load(issue.serving(made, NAMES, NOW))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def shown(context: ssl.SSLContext) -> str:
+    """Return the certificate that a handshake with a server of this context shows, as PEM."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    ends = [trusting.wrap_bio(back, there), context.wrap_bio(there, back, server_side=True)]
+    for _flight in range(3):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ssl.DER_cert_to_PEM_cert(ends[0].getpeercert(binary_form=True) or b"")
+
+
+def test_a_handshake_that_has_begun_keeps_its_certificate_with_its_key() -> None:
+    made, serving = issue.authority("ca", NOW), Serving()
+    first, second = (issue.serving(made, NAMES, NOW + day * DAY) for day in (0, 60))
+    serving.load(first)
+    begun = serving.context
+    serving.load(second)
+    assert shown(begun) == issue.facts(first.certificate)[0].pem
+    assert shown(serving.context) == issue.facts(second.certificate)[0].pem

@@ -14,7 +14,7 @@ import contextlib
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class _Connection:
 class Connections:
     """Takes connections at one address, for a server that makes a protocol for each."""
 
-    def __init__(self, made: web.Server, context: ssl.SSLContext) -> None:
+    def __init__(self, made: web.Server, context: Callable[[], ssl.SSLContext]) -> None:
         self._made, self._context = made, context
         self._open: dict[int, _Connection] = {}  # by protocol, the one last that asked last
         self._listener: socket.socket | None = None
@@ -119,7 +119,7 @@ class Connections:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
                 channel,
-                ssl=self._context,
+                ssl=self._context(),
                 ssl_handshake_timeout=limits.FIRST,
             )
 

@@ -42,12 +42,12 @@ class _Way:
 
 
 class Server:
-    """Serves reviews at the paths that ``paths`` returns, without their slash."""
+    """Serves reviews at the paths that ``paths`` returns, without their slash, by what ``context`` returns."""
 
     def __init__(
         self,
         admission: Admission,
-        context: ssl.SSLContext,
+        context: Callable[[], ssl.SSLContext],
         ready: Callable[[], str],
         paths: Callable[[], Iterable[str]],
     ) -> None:

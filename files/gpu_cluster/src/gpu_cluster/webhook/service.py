@@ -84,7 +84,9 @@ class Service:
             self._slices.published,
             (SYSTEM, options.namespace),
         )
-        self._server = Server(admission, self._serving.context, self.problem, lambda: self._paths)
+        self._server = Server(
+            admission, lambda: self._serving.context, self.problem, lambda: self._paths
+        )
         self._ended = asyncio.Event()
         self._certified, self._beaten = False, time.monotonic()
         self._paths: tuple[str, ...] = ()

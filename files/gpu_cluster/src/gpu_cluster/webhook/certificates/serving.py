@@ -19,12 +19,14 @@ NAME: Final = "webhook-certificate"
 
 
 class Serving:
-    """``context`` serves what was loaded last."""
+    """``context`` serves what was loaded last, and is another one then.
+
+    OpenSSL takes the key out of a context for as long as a certificate and its key are exchanged, and a
+    handshake that begins in that moment fails.
+    """
 
     def __init__(self) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
+        self.context = _context()
         self.until = 0.0
         self._loaded: Pair | None = None
 
@@ -51,6 +53,15 @@ class Serving:
         try:
             with open(memory, "wb", closefd=False) as stream:
                 stream.write(f"{pair.certificate}\n{pair.key}\n".encode())
-            self.context.load_cert_chain(f"/proc/self/fd/{memory}")
+            context = _context()
+            context.load_cert_chain(f"/proc/self/fd/{memory}")
         finally:
             os.close(memory)
+        self.context = context
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
