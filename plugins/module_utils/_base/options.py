@@ -154,6 +154,12 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         "on_allocated": "gpu_nodes_on_allocated",
         "stop_services": "gpu_nodes_stop_services",
     },
+    "repair": {
+        "reboot": "repair_reboot",
+        "window": "repair_window",
+        "xids": "repair_xids",
+        "gpu_count": "validate_gpu_count",
+    },
     "validate": {
         "gpu_count": "validate_gpu_count",
         "containers": "validate_containers",

@@ -193,6 +193,19 @@ def outcome(cases: Cases, uuid: str, result: str) -> Cases:
     return cases.with_case(uuid, case._replace(attempts=(*case.attempts[:-1], last)))
 
 
+def withdraw(cases: Cases, uuid: str) -> Cases:
+    """Return the cases without a GPU's last attempt, which was refused before it was made."""
+    case = _case(cases, uuid)
+    undone = bool(case.attempts) and not case.attempts[-1].result
+    return cases.with_case(uuid, case._replace(attempts=case.attempts[:-1])) if undone else cases
+
+
+def close(cases: Cases, uuid: str) -> Cases:
+    """Return the cases with that of a GPU closed which is not in the node any more."""
+    case = cases.gpus.get(uuid)
+    return cases if case is None else cases.with_case(uuid, case._replace(stage=RELEASED))
+
+
 def take(
     cases: Cases, holder: str, now: float, boot_id: str, *, instead_of: str = ""
 ) -> t.Tuple[Cases, str]:

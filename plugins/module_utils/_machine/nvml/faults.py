@@ -12,7 +12,7 @@ import ctypes
 import typing as t
 
 from ..._base.gpu import NOT_SUPPORTED, Fabric, FaultSigns, Rows
-from .calls import INVALID_ARGUMENT, doing, or_none, pynvml
+from .calls import INVALID_ARGUMENT, doing, or_none, pynvml, told
 from .readings import reported
 
 # Fields' numbers, which older bindings have no names for: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of 565 and later, and
@@ -21,6 +21,19 @@ RECOVERY, RESET, DRAIN_AND_RESET = 230, 226, 227
 ASKS_RESET, ASKS_DRAIN_AND_RESET = 1, 4  # nvmlDeviceGpuRecoveryAction_t
 # Generations of NVLink by nvmlNvlinkVersion_t: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0.
 GENERATIONS: t.Mapping[int, int] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
+
+
+@doing("looking a GPU up by its PCI address")
+def at(address: str) -> t.Any:
+    """Return NVML's handle of the GPU at an address. NvmlError: it is lost, or the driver has none there."""
+    return pynvml.nvmlDeviceGetHandleByPciBusId(address.encode())
+
+
+@doing("reading what names a GPU")
+def named(handle: t.Any) -> t.Tuple[int, str]:
+    """Return a GPU's index, and its board's serial number, empty where it has none."""
+    index = int(pynvml.nvmlDeviceGetIndex(handle))
+    return index, str(reported(told, pynvml.nvmlDeviceGetSerial, handle) or "")
 
 
 @doing("reading the signs of a GPU's faults")

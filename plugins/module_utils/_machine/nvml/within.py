@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
+import time
 import typing as t
 
 from ..._base.gpu import TIMEOUT, NvmlError
@@ -23,6 +25,29 @@ def within(seconds: float, what: str, ask: t.Callable[[], T]) -> T:
         return answers.get(timeout=seconds)()
     except queue.Empty:
         raise NvmlError(TIMEOUT, what) from None
+
+
+def all_within(
+    seconds: float, what: str, asks: t.Mapping[str, t.Callable[[], T]]
+) -> t.Dict[str, t.Callable[[], T]]:
+    """Ask all at once, and return of each a function as ``outcome`` does; NvmlError of those that are late."""
+    answers: queue.SimpleQueue[t.Tuple[str, t.Callable[[], T]]] = queue.SimpleQueue()
+
+    def work(name: str) -> None:
+        answers.put((name, outcome(asks[name])))
+
+    for name in asks:
+        begin(functools.partial(work, name))
+    found: t.Dict[str, t.Callable[[], T]] = {}
+    deadline = time.monotonic() + seconds
+    while len(found) < len(asks):
+        try:
+            name, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        found[name] = answer
+    late = _raising(NvmlError(TIMEOUT, what))
+    return {name: found.get(name, late) for name in asks}
 
 
 def begin(work: t.Callable[[], None]) -> None:

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the kernel's log says of GPUs and NVSwitches, from the lines that journalctl and dmesg print."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .state import SXid, Xid
+
+# With --output=short-unix, and of dmesg as it is.
+JOURNAL = re.compile(r"(\d{1,11}\.\d{1,6}) \S+ kernel: (.*)", re.ASCII)
+RING_BUFFER = re.compile(r"(?:<\d{1,3}>)?\[ *(\d{1,9}\.\d{1,6})\] (.*)", re.ASCII)
+ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?"
+XID = re.compile(rf"NVRM: Xid \(PCI:{ADDRESS}\): (\d{{1,5}})\b", re.ASCII | re.I)
+SXID = re.compile(
+    rf"nvidia-nvswitch\d{{1,3}}: SXid \(PCI:{ADDRESS}\): (\d{{1,5}}), (Fatal|Non-fatal)\b",
+    re.ASCII | re.I,
+)
+NAMED = re.compile(rf"NVRM: GPU at PCI:{ADDRESS}: (GPU-[0-9a-f-]{{36}})\b", re.ASCII | re.I)
+LOADED = re.compile(r"NVRM: loading NVIDIA UNIX ")
+# What of the log has to be read for these, by grep's extended expressions.
+WORDS = r"NVRM: (Xid|GPU at|loading )|nvidia-nvswitch[0-9]+: SXid"
+
+Line = t.Tuple[float, str]  # seconds since 1970, and the message
+
+
+class Logged(t.NamedTuple):
+    """XIDs and SXIDs since the driver was loaded last, each with all its times; GPUs' UUIDs by their addresses."""
+
+    by_gpu: t.Mapping[str, t.Mapping[int, t.Tuple[float, ...]]] = {}
+    by_switch: t.Mapping[t.Tuple[int, bool], t.Tuple[float, ...]] = {}
+    uuids: t.Mapping[str, str] = {}
+
+    def xids(self, address: str, since: float = 0.0) -> t.Tuple[Xid, ...]:
+        """Return the XIDs of the GPU at a PCI address after a time, in seconds since 1970, by their numbers."""
+        found = ((number, _after(at, since)) for number, at in self.by_gpu.get(address, {}).items())
+        return tuple(Xid(number, max(at), len(at)) for number, at in sorted(found) if at)
+
+    def sxids(self, since: float = 0.0) -> t.Tuple[SXid, ...]:
+        """Return the same of NVSwitches. The log does not say whether a port is one of a trunk."""
+        found = ((key, _after(at, since)) for key, at in self.by_switch.items())
+        return tuple(
+            SXid(number, fatal, None, max(at), len(at))
+            for (number, fatal), at in sorted(found)
+            if at
+        )
+
+
+def journal(text: str) -> t.Iterator[Line]:
+    """Yield the lines of journalctl."""
+    for found in filter(None, map(JOURNAL.fullmatch, text.split("\n"))):
+        yield float(found[1]), found[2]
+
+
+def ring_buffer(text: str, booted: float) -> t.Iterator[Line]:
+    """Yield the lines of dmesg, which counts seconds from the boot on."""
+    for found in filter(None, map(RING_BUFFER.fullmatch, text.split("\n"))):
+        yield booted + float(found[1]), found[2]
+
+
+def read(lines: t.Iterable[Line]) -> Logged:
+    """Return what lines in any order say."""
+    every = list(lines)
+    loaded = max((at for at, text in every if LOADED.match(text)), default=0.0)
+    gpus: t.Dict[str, t.Dict[int, t.List[float]]] = {}
+    switches: t.Dict[t.Tuple[int, bool], t.List[float]] = {}
+    uuids: t.Dict[str, str] = {}
+    for at, text in every:
+        xid, sxid, named = XID.match(text), SXID.match(text), NAMED.match(text)
+        if named:
+            uuids[address(named[1])] = named[2]
+        elif xid and at >= loaded:
+            gpus.setdefault(address(xid[1]), {}).setdefault(int(xid[2]), []).append(at)
+        elif sxid and at >= loaded:
+            key = int(sxid[2]), sxid[3].lower() == "fatal"
+            switches.setdefault(key, []).append(at)
+    return Logged(
+        {gpu: {number: tuple(at) for number, at in found.items()} for gpu, found in gpus.items()},
+        {key: tuple(at) for key, at in switches.items()},
+        uuids,
+    )
+
+
+def address(text: str) -> str:
+    """Return a PCI address as sysfs has it, from one that may lack its domain or its function."""
+    parts = text.lower().partition(".")[0].split(":")
+    domain = parts[0][-4:] if len(parts) == 3 else "0000"
+    return f"{domain}:{parts[-2]}:{parts[-1]}.0"
+
+
+def _after(times: t.Iterable[float], since: float) -> t.Tuple[float, ...]:
+    return tuple(at for at in times if at > since)

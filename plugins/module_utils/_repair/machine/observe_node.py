@@ -1,0 +1,89 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a node tells of its faults outside of NVML: the kernel's log, and the services and switches of NVLink."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.services.driver import FABRIC_SERVICE
+from ..._machine.host import Host, properties
+from ..._node.machine import facts
+from .. import kernel_log
+from ..state import Virtual
+
+SECONDS = 60.0  # that reading a log may take
+LINES, WIDTH = 50_000, 400
+# Nothing of the input is in these: when the log is to begin comes as an argument. The newest lines are kept.
+KEPT = f"grep -aE '{kernel_log.WORDS}' | cut -b1-{WIDTH}"
+JOURNAL = (
+    'journalctl --dmesg --quiet --no-pager --output=short-unix --reverse --since="@$1"'
+    f" | {KEPT} | head -n {LINES}"
+)
+RING_BUFFER = f"dmesg | {KEPT} | tail -n {LINES}"
+FABRIC_PROGRAM = "nv-fabricmanage"  # as the kernel cuts it; in a container it is no service
+
+
+class Log(t.NamedTuple):
+    """What was read of the kernel's log, and what of it was not."""
+
+    logged: kernel_log.Logged
+    warnings: t.Tuple[str, ...] = ()
+
+
+class Fabric(t.NamedTuple):
+    """NVSwitches and their service. ``restarted`` is when it was started again after a stop, 0 where it was not."""
+
+    switches: bool
+    runs: t.Optional[bool]
+    restarted: float = 0.0
+
+
+def log(host: Host, now: float, since: float) -> Log:
+    """Return what the kernel has logged since a time of this boot, in seconds since 1970."""
+    argv = ["sh", "-c", JOURNAL, "sh", str(max(0, int(since)))]
+    done = host.run(argv, check=False, timeout=SECONDS)
+    lines = list(kernel_log.journal(done.out))
+    if not lines:
+        done = host.run(["sh", "-c", RING_BUFFER], check=False, timeout=SECONDS)
+        lines = list(kernel_log.ring_buffer(done.out, booted=now - uptime(host)))
+    told = []
+    if done.rc == 124:
+        told.append(f"the kernel's log could not be read within {SECONDS:g} s")
+    if done.out.count("\n") >= LINES:
+        told.append(f"of the kernel's log the newest {LINES} lines about GPUs were read")
+    return Log(kernel_log.read(one for one in lines if one[0] >= since), tuple(told))
+
+
+def uptime(host: Host) -> float:
+    """Return the seconds since the boot."""
+    return float((host.read("/proc/uptime") or "0").split()[0])
+
+
+def fabric(host: Host, now: float) -> Fabric:
+    """Return what NVLink has of switches, and whether the fabric manager runs; None where it is not needed."""
+    switches = any(one.kind == "nvswitch" for one in facts.pci_devices(host))
+    switches = switches or bool(facts.gpus(host) and facts.bridges(host))
+    times = ("ActiveEnterTimestampMonotonic", "InactiveEnterTimestampMonotonic")
+    told = properties(host, FABRIC_SERVICE, "ActiveState", *times)
+    runs = told.get("ActiveState") == "active" or _is_there(host, FABRIC_PROGRAM)
+    started, ended = (_microseconds(told.get(one, "")) for one in times)
+    again = runs and 0 < ended < started
+    at = now - uptime(host) + started / 1e6 if again else 0.0
+    return Fabric(switches, runs if runs or switches else None, at)
+
+
+def virtual(host: Host) -> t.Optional[Virtual]:
+    """Return what the machine is where no GPU tells: bare metal, or not known."""
+    done = host.run(["systemd-detect-virt", "--vm"], check=False)
+    return Virtual.NONE if done.out.strip() == "none" else None
+
+
+def _is_there(host: Host, program: str) -> bool:
+    pids = (one for one in host.listdir("/proc") if one.isdigit())
+    return any(facts.proc(host, pid, "comm").strip() == program for pid in pids)
+
+
+def _microseconds(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 20 else 0

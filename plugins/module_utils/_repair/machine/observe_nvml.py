@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What NVML tells of GPUs' faults, each asked by its PCI address and none for longer than a GPU may be slow."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import typing as t
+
+from ..._base.gpu import (
+    GPU_IS_LOST,
+    NOT_FOUND,
+    RESET_REQUIRED,
+    TIMEOUT,
+    UNKNOWN_ERROR,
+    FaultSigns,
+    Links,
+    NvmlError,
+)
+from ..._machine.nvml import faults
+from ..._machine.nvml.readings import links
+from ..._machine.nvml.real import Nvml, open_nvml
+from ..._machine.nvml.within import LATE, all_within, within
+from ..._node.users.allocated import Devices
+from ..state import NOTHING_TOLD, Answer, Virtual
+
+HUNG = 60.0  # seconds without an answer after which a GPU counts as hung, as for the device plugin
+# The driver has a GPU that NVML does not find where it could not initialise it.
+ANSWERS: t.Mapping[int, Answer] = {
+    RESET_REQUIRED: Answer.RESET_REQUIRED,
+    GPU_IS_LOST: Answer.LOST,
+    TIMEOUT: Answer.NEVER,
+    NOT_FOUND: Answer.NEVER,
+    UNKNOWN_ERROR: Answer.NEVER,
+}
+MODES: t.Mapping[int, Virtual] = {
+    0: Virtual.NONE,
+    1: Virtual.PASSTHROUGH,
+    2: Virtual.VGPU,
+    3: Virtual.NONE,  # hosts of vGPUs
+    4: Virtual.NONE,
+}
+
+
+class Asked(t.NamedTuple):
+    """What a GPU has told of itself before the error, where there was one; None is what it did not tell."""
+
+    number: t.Optional[int] = None
+    serial: str = ""
+    signs: FaultSigns = NOTHING_TOLD
+    virtual: t.Optional[Virtual] = None
+    nvlink: t.Optional[int] = None
+    devices: t.Optional[Devices] = None
+    links: t.Optional[Links] = None
+    error: t.Optional[NvmlError] = None
+
+    @property
+    def answer(self) -> Answer:
+        """Return how NVML answers for the GPU."""
+        return ANSWERS.get(self.error.code, Answer.YES) if self.error else Answer.YES
+
+
+def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:
+    """Return what each GPU tells. NvmlError: NVML itself can't be asked, but for one that does not answer."""
+    asked = tuple(addresses)
+    opening = open_nvml()
+    try:
+        nvml = within(HUNG, "starting NVML", opening.__enter__)
+    except NvmlError as error:
+        if error.code != TIMEOUT:
+            raise
+        return dict.fromkeys(asked, Asked(error=error))
+    asks = {one: functools.partial(_asked, nvml, one) for one in asked}
+    outcomes = all_within(HUNG, "reading the signs of a GPU's faults", asks)
+    found = {name: _answered(outcome) for name, outcome in outcomes.items()}
+    if all(one.answer is not Answer.NEVER for one in found.values()):
+        with contextlib.suppress(NvmlError):
+            within(LATE, "ending NVML", lambda: opening.__exit__(None, None, None))
+    return found
+
+
+def _answered(outcome: t.Callable[[], Asked]) -> Asked:
+    try:
+        return outcome()
+    except NvmlError as error:
+        return Asked(error=error)
+
+
+def _asked(nvml: Nvml, address: str) -> Asked:
+    told: t.Dict[str, t.Any] = {}
+    try:
+        handle = faults.at(address)
+        told["number"], told["serial"] = faults.named(handle)
+        told["signs"] = faults.fault_signs(handle)
+    except NvmlError as error:
+        return Asked(**told, error=error)
+    try:
+        mode = faults.virtualization(handle)
+        told["virtual"] = None if mode is None else MODES.get(mode)
+        told["nvlink"] = faults.nvlink(handle)
+        gpu = nvml.gpu(told["number"])
+        told["links"] = links(gpu)
+        told["devices"] = Devices(gpu, tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
+    except NvmlError as error:
+        # Of these questions an error says little about the GPU, unless it is one of these two.
+        told["error"] = error if error.code in (GPU_IS_LOST, RESET_REQUIRED) else None
+    except LookupError:  # instances went while they were read
+        pass
+    return Asked(**told)

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Say what is wrong with the GPUs of a node, and keep how far their repair is."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: repair
+short_description: Say what is wrong with the GPUs of a node, and keep how far their repair is
+version_added: 0.2.0
+author: the gpu.node authors (@gpu-node)
+description:
+  - Reads what the driver says of each GPU (its recovery action, row remapping, SRAM, the NVLink fabric), XIDs and
+    SXIDs in the kernel's log since the last reset, GPUs that are not on the bus any more, the fabric manager, what
+    kind of machine it is, and what was tried before. One verdict for each GPU comes of it.
+  - Keeps a case for each GPU that is repaired, and a lease, in C(/var/lib/gpu-node/repair.json). Of two runs at a
+    time, one has the node.
+  - Resets nothing itself. The playbook C(gpu.node.repair) calls this, M(gpu.node.gpu_evidence),
+    M(gpu.node.quarantine) and M(gpu.node.gpu_reset) in their order.
+  - What was found before the node or its driver was started again starts nothing. Nor does anything where the node's
+    clock was set back behind what its repairs have written down.
+extends_documentation_fragment:
+  - gpu.node.attributes
+  - gpu.node.attributes.nvml
+  - gpu.node.repair
+"""
+
+EXAMPLES = r"""
+- name: See what is wrong with the GPUs
+  gpu.node.repair:
+  register: found
+
+- name: Show what a repair would do
+  ansible.builtin.debug:
+    msg: "{{ found.lines }}"
+"""
+
+RETURN = r"""
+next:
+  description:
+    - What comes next for the node, C(nothing), C(close), C(wait), C(prove), C(reset) or C(reboot); the strongest of
+      what comes next for its GPUs.
+  returned: where the node is read
+  type: str
+  sample: reset
+work:
+  description:
+    - What a repair does with the node. The GPUs with C(cases), those to C(fence), to C(reset), those that a reset
+      takes C(with_them), those that a C(reboot) is for, to C(prove), and to C(close) as they are gone; the pods to
+      C(evict), as namespace/name; whether to C(cordon) the node, whether several are reset C(together), and whether
+      it C(works) at all.
+  returned: where the node is read
+  type: dict
+gpus:
+  description:
+    - Each GPU with its C(verdict), the C(reasons), what comes C(next), the C(next_step) for a person, and its pods.
+  returned: where the node is read
+  type: list
+  elements: dict
+lines:
+  description: The same in words, for GPUs of which there is something to tell.
+  returned: where the node is read
+  type: list
+  elements: str
+problem:
+  description: Why the GPUs can't be judged, such as that no driver is loaded; empty where they are.
+  returned: where the node is read
+  type: str
+refused:
+  description: Why no repair may begin here now, such as that another run has the node; empty where one may.
+  returned: where the node is read
+  type: str
+in_repair:
+  description: The GPUs with an open case.
+  returned: success
+  type: list
+  elements: str
+cases:
+  description: The cases by the GPUs' UUIDs, with stage, verdict, reasons, evidence and attempts.
+  returned: success
+  type: dict
+lease:
+  description: Which run has the node's repair, and since when; empty where none has.
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._machine.bounded import BoundedHost
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
+from ansible_collections.gpu.node.plugins.module_utils._repair.capability import RepairCapability
+from ansible_collections.gpu.node.plugins.module_utils._repair.options import SPEC
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
+    run_capability(module, lambda: RepairCapability(BoundedHost(), module.params))
+
+
+if __name__ == "__main__":
+    main()
