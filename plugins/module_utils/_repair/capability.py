@@ -9,6 +9,7 @@ import typing as t
 
 from .._base.errors import InputError, NodeError
 from .._base.steps import Plan, Step
+from .._base.text.strict import bounded
 from .._machine.host import Host
 from . import case as kept
 from . import plan as planning
@@ -70,8 +71,8 @@ class RepairCapability:
 
     def _refused(self, seen: Observation) -> str:
         ours = seen.cases.lease and seen.cases.lease.holder in (
-            kept.bounded(self._asked.holder),
-            kept.bounded(self._asked.instead_of),
+            bounded(self._asked.holder),
+            bounded(self._asked.instead_of),
         )
         held = "" if ours else kept.held(seen.cases, seen.now, seen.boot.boot_id)
         return planning.clock_problem(seen) or held

@@ -10,6 +10,7 @@ import enum
 import typing as t
 
 from .._base.text.shown import counted
+from .._base.text.strict import written
 from . import case as kept
 from .actions import Action
 from .case import Boot, Case, Cases
@@ -246,7 +247,7 @@ def lines(found: t.Sequence[Todo], said: Work) -> t.List[str]:
             last = one.case.attempts[-1]
             times = counted(len(one.case.attempts), "attempt")
             told.append(
-                f"  before: {times}, the last a {last.action.name.lower()} at {kept.written(last.at)}:"
+                f"  before: {times}, the last a {last.action.name.lower()} at {written(last.at)}:"
                 f" {last.result or 'it is not known what came of it'}"
             )
     if said.with_them:

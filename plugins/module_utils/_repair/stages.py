@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .._base.errors import NodeError
+from .._base.text.strict import bounded
 from . import case as kept
 from .actions import NAMES, Action
 from .case import Boot, Case, Cases
@@ -105,7 +106,7 @@ def _come_to(cases: Cases, uuid: str, asked: Asked) -> Cases:
 def _written(cases: Cases, uuid: str, asked: Asked, now: float) -> Cases:
     case = cases.gpus[uuid]
     if asked.evidence and case.evidence != asked.evidence:
-        cases = cases.with_case(uuid, case._replace(evidence=kept.bounded(asked.evidence)))
+        cases = cases.with_case(uuid, case._replace(evidence=bounded(asked.evidence)))
     if asked.action:
         cases = kept.attempt(kept.withdraw(cases, uuid), uuid, NAMES[asked.action], now)
     if asked.refused:

@@ -28,6 +28,7 @@ PAGES = {
     "device_plugin": "device-plugin.md",
     "dcgm": "dcgm.md",
     "validate": "operations/validation.md",
+    "repair": "operations/repair.md",
     "fractions": "fractions/install.md",
     "report": "operations/report.md",
     "bundle": "operations/air-gap.md",

@@ -52,6 +52,7 @@ WORKED: dict[str, Callable[[Answer], bool]] = {
     "container_runtime": lambda answer: answer["runtimes"][0]["name"] == "podman",
     "container_toolkit": lambda answer: "libnvidia-container" in said(answer),
     "dcgm": lambda answer: "nvidia-dcgm.service" in said(answer),
+    "repair": lambda answer: (answer["next"], answer["gpus"]) == ("nothing", []),
     "device_plugin": lambda answer: "write /etc/gpu-node/config.yaml" in said(answer),
 }
 

@@ -22,6 +22,7 @@ ROLES = (
     "fractions",
     "mig",
     "nvidia_driver",
+    "repair",
 )
 LOCAL = ["--inventory", "node,", "--connection", "local", "--check"]
 LOCAL += ["--extra-vars", "ansible_python_interpreter=/usr/bin/python3"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from nvsim.testing import start
 
-from tests.fakes.library.repair_node import Node
+from tests.fakes.repair.repair_node import Node
 
 ME, OTHER = "ops on ctl-1, process 7", "ops on ctl-2, process 9"
 QUARANTINE = "/var/lib/gpu-node/quarantine.json"
