@@ -63,10 +63,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import liv
 
 
 def change_in_service(
-    standing: t.Mapping[str, t.Any],
-    change: str = "",
-    take_over: bool = False,
-    after: float = 0,
+    standing: t.Mapping[str, t.Any], change: str = "", take_over: bool = False, after: float = 0
 ) -> dict[str, t.Any]:
     """Return what to make of the change that stands on a node."""
     found = Change.of(standing)

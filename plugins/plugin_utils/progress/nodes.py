@@ -8,10 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._checks.parts import (
-    BY_NAME,
-    ENVIRONMENT,
-)
+from ansible_collections.gpu.node.plugins.module_utils._checks.parts import BY_NAME, ENVIRONMENT
 
 Data = t.Mapping[str, t.Any]
 LOADS = ("nvidia_driver", "mig")  # other modules can't tell that no reboot is pending

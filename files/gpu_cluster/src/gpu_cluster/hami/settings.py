@@ -152,9 +152,7 @@ class _Reader:
             return default
         if not isinstance(value, str) or not _is_resource(value):
             raise invalid(
-                self._at(key),
-                value,
-                "the name of an extended resource such as nvidia.com/gpu",
+                self._at(key), value, "the name of an extended resource such as nvidia.com/gpu"
             )
         return value
 

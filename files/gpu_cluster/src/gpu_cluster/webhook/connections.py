@@ -117,10 +117,7 @@ class Connections:
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: protocol,
-                channel,
-                ssl=self._context(),
-                ssl_handshake_timeout=limits.FIRST,
+                lambda: protocol, channel, ssl=self._context(), ssl_handshake_timeout=limits.FIRST
             )
 
     def _make_room(self) -> bool:

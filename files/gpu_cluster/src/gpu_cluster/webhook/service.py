@@ -79,10 +79,7 @@ class Service:
         self._slices = Slices(access)
         self._templates = Templates(access, options.ttl)
         admission = Admission(
-            options.settings,
-            self._templates,
-            self._slices.published,
-            (SYSTEM, options.namespace),
+            options.settings, self._templates, self._slices.published, (SYSTEM, options.namespace)
         )
         self._server = Server(
             admission, lambda: self._serving.context, self.problem, lambda: self._paths

@@ -20,16 +20,7 @@ from .._shared._base.steps import Plan
 from .._shared._machine.host import Completed, Host
 from .._shared._mig import boot as mig_boot
 from .._shared._mig.capability import MigCapability
-from .._shared._mig.label import (
-    ANSWER,
-    ASKED,
-    CHOSEN,
-    FAILED,
-    PENDING,
-    SUCCESS,
-    Request,
-    refusal,
-)
+from .._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, PENDING, SUCCESS, Request, refusal
 from .._shared._mig.options import SPEC
 from .._shared._node.users.busy import Busy
 from ..tools import bounded, files, logs

@@ -30,10 +30,7 @@ TEXTS: Final = (
         "",
         "the node's name (default: that of the kubelet's certificate, or the host's)",
     ),
-    (
-        *("kubelet-root", "KUBELET_ROOT", "DIR", KUBELET),
-        "where the kubelet's plugins register",
-    ),
+    (*("kubelet-root", "KUBELET_ROOT", "DIR", KUBELET), "where the kubelet's plugins register"),
     (
         *("dra-metrics-address", "GPU_DRA_METRICS_ADDRESS", "ADDRESS", METRICS),
         "where metrics and health are served over HTTP; off: nowhere",

@@ -140,13 +140,7 @@ class Service(Process):
         self._refresh = Chore("refresh", "claims' specifications are old", self._preparer.refresh)
         self._chores = (
             *(*self._gpus.chores, self._restore, self._serve, self._enforce, self._publish),
-            *(
-                self._refresh,
-                self._forgotten,
-                self.written,
-                self._telemetry.chore,
-                last_good.chore,
-            ),
+            *(self._refresh, self._forgotten, self.written, self._telemetry.chore, last_good.chore),
         )
 
     def begin(self) -> int:
