@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from gpu_cluster.webhook.certificates import issue, plan
-from gpu_cluster.webhook.certificates.managed import Managed, Places
-from gpu_cluster.webhook.certificates.values import Pair
+from gpu_cluster.webhook.certificates.issue import Pair
+from gpu_cluster.webhook.certificates.managed import Managed
 from gpu_cluster.webhook.told import Told
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
@@ -68,7 +68,7 @@ def test_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
     assert len(issue.facts(bundle)) == 2
     assert authority.certificate in bundle
     with Load(cluster, SHARE) as load:
-        mine = Managed(Told(cluster.admin, SPACE, NAME), Places(f"{NAME}-tls", NAMES))
+        mine = Managed(Told(cluster.admin, SPACE, NAME), f"{NAME}-tls", NAMES)
         served = mine.look(now + plan.KNOWN + LIMIT).certificate
         assert served != leaf.certificate
         eventually(lambda: {one.certificate() for one in replicas}.isdisjoint(before))

@@ -18,9 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store
 from gpu_cluster.webhook.certificates import issue, plan
-from gpu_cluster.webhook.certificates.files import Files
-from gpu_cluster.webhook.certificates.serving import Serving
-from gpu_cluster.webhook.certificates.values import Kept, Pair
+from gpu_cluster.webhook.certificates.issue import Kept, Pair
+from gpu_cluster.webhook.certificates.serving import Files, Serving
 from gpu_plugin._shared._base.errors import NodeError
 
 NAMES = ("gpu-node-webhook.gpu-node.svc", "gpu-node-webhook.gpu-node.svc.cluster.local")
@@ -86,9 +85,8 @@ def test_a_new_authority_signs_when_it_is_known() -> None:
     world.look(0, NOW + plan.KNOWN + 60)
     first = world.kept
     later = NOW + 0.7 * issue.AUTHORITY_DAYS * DAY
-    kept = replace(first, chain="", key="")
     signed = issue.serving(Pair(first.bundle, first.authority_key), NAMES, later - 80 * DAY)
-    kept = kept.with_pair(signed)  # it is due as well
+    kept = replace(first, chain=signed.certificate, key=signed.key)  # it is due as well
     both = plan.renewed(kept, NAMES, [first.bundle], later)
     assert len(issue.facts(both.bundle)) == 2
     assert both.chain == signed.certificate  # API servers don't know the new one yet

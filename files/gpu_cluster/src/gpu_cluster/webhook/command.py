@@ -27,85 +27,52 @@ LONGEST: Final = 256 << 10
 LEAST_TTL, MOST_TTL = 600.0, 366 * 86400.0
 TEXTS: Final = (
     (
-        "listen",
-        "GPU_WEBHOOK_LISTEN",
-        "ADDRESS:PORT",
-        "0.0.0.0:8443",
+        *("listen", "GPU_WEBHOOK_LISTEN", "ADDRESS:PORT", "0.0.0.0:8443"),
         "where reviews are served by HTTPS",
     ),
     (
-        "metrics-address",
-        "GPU_WEBHOOK_METRICS_ADDRESS",
-        "ADDRESS:PORT",
-        "0.0.0.0:9404",
+        *("metrics-address", "GPU_WEBHOOK_METRICS_ADDRESS", "ADDRESS:PORT", "0.0.0.0:9404"),
         "where health and metrics are served over HTTP; off: nowhere",
     ),
     ("kubeconfig", "KUBECONFIG", "FILE", "", "access to the API (default: the pod's own)"),
     ("namespace", "NAMESPACE", "NAME", "gpu-node", "the webhook's own namespace"),
     (
-        "service",
-        "GPU_WEBHOOK_SERVICE",
-        "NAME",
-        "gpu-node-webhook",
+        *("service", "GPU_WEBHOOK_SERVICE", "NAME", "gpu-node-webhook"),
         "the Service that API servers call",
     ),
     (
-        "dns-names",
-        "GPU_WEBHOOK_DNS_NAMES",
-        "NAME,...",
-        "",
+        *("dns-names", "GPU_WEBHOOK_DNS_NAMES", "NAME,...", ""),
         "more names or addresses for the certificate",
     ),
     (
-        "tls-cert-file",
-        "GPU_WEBHOOK_TLS_CERT_FILE",
-        "FILE",
-        "",
+        *("tls-cert-file", "GPU_WEBHOOK_TLS_CERT_FILE", "FILE", ""),
         "a certificate that somebody else renews, such as cert-manager (default: one of our own)",
     ),
     ("tls-private-key-file", "GPU_WEBHOOK_TLS_PRIVATE_KEY_FILE", "FILE", "", "its key"),
     (
-        "tls-secret",
-        "GPU_WEBHOOK_TLS_SECRET",
-        "NAME",
-        "gpu-node-webhook-tls",
+        *("tls-secret", "GPU_WEBHOOK_TLS_SECRET", "NAME", "gpu-node-webhook-tls"),
         "the Secret that keeps certificates of our own",
     ),
     (
-        "webhook-configuration",
-        "GPU_WEBHOOK_CONFIGURATION",
-        "NAME",
-        "gpu-node-webhook",
+        *("webhook-configuration", "GPU_WEBHOOK_CONFIGURATION", "NAME", "gpu-node-webhook"),
         "the MutatingWebhookConfiguration that gets the path and the CA bundle of our own",
     ),
     (
-        "path",
-        "GPU_WEBHOOK_PATH",
-        "PATH",
-        "",
+        *("path", "GPU_WEBHOOK_PATH", "PATH", ""),
         "the path of reviews, where you write it into the configuration (default: one of our own)",
     ),
     (
-        "path-secret",
-        "GPU_WEBHOOK_PATH_SECRET",
-        "NAME",
-        "gpu-node-webhook-path",
+        *("path-secret", "GPU_WEBHOOK_PATH_SECRET", "NAME", "gpu-node-webhook-path"),
         "the Secret that keeps a path of our own",
     ),
     ("device-config", "HAMI_DEVICE_CONFIG", "FILE", "", "HAMi's device-config.yaml"),
     ("node-config", "HAMI_NODE_CONFIG", "FILE", "", "HAMi's config.json of nodes"),
     (
-        "hami-scheduler",
-        "HAMI_SCHEDULER",
-        "NAME",
-        "hami-scheduler",
+        *("hami-scheduler", "HAMI_SCHEDULER", "NAME", "hami-scheduler"),
         "the scheduler of HAMi's pods, which becomes the default one",
     ),
     (
-        "template-ttl",
-        "GPU_WEBHOOK_TEMPLATE_TTL",
-        "SECONDS",
-        "86400",
+        *("template-ttl", "GPU_WEBHOOK_TEMPLATE_TTL", "SECONDS", "86400"),
         "how long a template stays that no pod uses",
     ),
 )
@@ -124,7 +91,11 @@ def fill(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = _settings(options)
+    settings = (
+        hami.parse(*_file(options.device_config), options.hami_scheduler)
+        if options.device_config
+        else hami.Settings(scheduler=options.hami_scheduler)
+    )
     known = nodes.parse(*_file(options.node_config)) if options.node_config else {}
     if options.show_node:
         print(
@@ -142,9 +113,12 @@ def _run(options: argparse.Namespace) -> int:
             cause=str(error),
             hint="run it from its image, or install gpu_cluster's requirements.txt beside gpu_plugin's",
         ) from error
+    if (listen := schema.address("--listen", options.listen)) is None:
+        expected = "an address, as API servers have to call it"
+        raise InputError.of("--listen", options.listen, expected)
     chosen = service.Options(
-        _address("listen", options.listen) or _off(),
-        _address("metrics-address", options.metrics_address),
+        listen,
+        schema.address("--metrics-address", options.metrics_address),
         _ttl(options.template_ttl),
         settings,
         options.namespace,
@@ -160,12 +134,6 @@ def _run(options: argparse.Namespace) -> int:
         raise NodeError("the webhook can't listen", cause=str(error)) from error
 
 
-def _settings(options: argparse.Namespace) -> hami.Settings:
-    if not options.device_config:
-        return hami.Settings(scheduler=options.hami_scheduler)
-    return hami.parse(*_file(options.device_config), options.hami_scheduler)
-
-
 def _file(path: str) -> tuple[str, str]:
     try:
         return bounded.read_text(Path(path), LONGEST), path
@@ -175,8 +143,8 @@ def _file(path: str) -> tuple[str, str]:
 
 def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
     """Return what makes the sources of certificate (two files, or the Secret) and path (given, or of a Secret)."""
-    from .certificates.files import Files
-    from .certificates.managed import Managed, Places
+    from .certificates.managed import Managed
+    from .certificates.serving import Files
     from .path import PATTERN
     from .path import Path as OwnPath
     from .service import Sources
@@ -192,24 +160,18 @@ def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
         raise InputError.of("--path", options.path, expected)
     host = f"{options.service}.{options.namespace}.svc"
     more = [one.strip() for one in options.dns_names.split(",") if one.strip()]
-    places = Places(options.tls_secret, (host, f"{host}.cluster.local", *more))
+    names = (host, f"{host}.cluster.local", *more)
 
     def made(access: Access) -> Sources:
         told = Told(access, options.namespace, options.webhook_configuration)
         return Sources(
-            Files(*map(Path, given)) if all(given) else Managed(told, places),
+            (
+                Files(*map(Path, given)) if all(given) else Managed(told, options.tls_secret, names)
+            ).look,
             (lambda _now: (path,)) if path else OwnPath(told, options.path_secret).look,
         )
 
     return made
-
-
-def _address(name: str, text: str) -> tuple[str, int] | None:
-    return schema.address(f"--{name}", text)
-
-
-def _off() -> tuple[str, int]:
-    raise InputError.of("--listen", "off", "an address, as API servers have to call it")
 
 
 def _ttl(text: str) -> float:

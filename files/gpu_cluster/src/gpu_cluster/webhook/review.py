@@ -15,13 +15,37 @@ from typing import Any, Final
 
 from gpu_plugin._shared._base.text.shown import cut, printable
 
-from . import limits, shapes
+from . import limits
 
 API_VERSION: Final = "admission.k8s.io/v1"
 LONGEST_WARNING, MOST_WARNINGS = 256, 16  # characters, above which API servers leave them out
 LONGEST_MESSAGE: Final = 2048
 LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Json = Mapping[str, Any]
+# What of a pod is read, and of which kind each field is where an API server has sent it:
+# a type, several of them, [the shape of each item], {field: shape}, or {ANY: the shape of each value}.
+ANY: Final = ""
+_TEXTS: Final = {ANY: str}
+_AMOUNTS: Final = {ANY: (str, int, float)}
+_CONTAINERS: Final = [
+    {
+        "name": str,
+        "restartPolicy": str,
+        "env": [{"name": str, "value": str}],
+        "resources": {"limits": _AMOUNTS, "requests": _AMOUNTS, "claims": [dict]},
+        "securityContext": {"privileged": bool},
+    }
+]
+POD: Final = {
+    "metadata": {"annotations": _TEXTS},
+    "spec": {
+        "schedulerName": str,
+        "nodeName": str,
+        "resourceClaims": [{"name": str}],
+        "initContainers": _CONTAINERS,
+        "containers": _CONTAINERS,
+    },
+}
 
 
 class ReviewError(ValueError):
@@ -57,11 +81,26 @@ def read(body: bytes) -> Review:
     pod, namespace = request.get("object"), request.get("namespace")
     if named != ("", "Pod") or request.get("operation") != "CREATE" or not isinstance(pod, dict):
         raise ReviewError("expected the creation of a Pod: see the webhook's rules")
-    if not isinstance(namespace, str) or not _is_label(namespace):
+    if not isinstance(namespace, str) or not LABEL.fullmatch(namespace):
         raise ReviewError("the request has no namespace")
-    if not shapes.fits(pod, shapes.POD):
+    if not fits(pod, POD):
         raise ReviewError("the object is no Pod: a field has a value of another kind")
     return Review(request["uid"], namespace, pod, bool(request.get("dryRun")))
+
+
+def fits(data: Any, shape: Any) -> bool:
+    """Tell whether data has a shape. A field may be missing, or null."""
+    if isinstance(shape, list):
+        return isinstance(data, list) and all(
+            one is not None and fits(one, shape[0]) for one in data
+        )
+    if not isinstance(shape, dict):
+        return isinstance(data, shape)
+    if not isinstance(data, dict):
+        return False
+    if ANY in shape:
+        return all(fits(one, shape[ANY]) for one in data.values())
+    return all(data.get(key) is None or fits(data[key], one) for key, one in shape.items())
 
 
 def allowed(uid: str, patch: Sequence[Json], warnings: Sequence[str]) -> dict[str, Any]:
@@ -89,7 +128,3 @@ def _plain(text: str, most: int) -> str:
     """Return a text of at most so many characters, without what steers a terminal."""
     plain = printable(text)
     return plain if len(plain) <= most else f"{plain[: most - 3]}..."
-
-
-def _is_label(text: str) -> bool:
-    return bool(LABEL.fullmatch(text))

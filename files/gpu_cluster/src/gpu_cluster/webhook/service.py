@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import Access
@@ -24,8 +24,8 @@ from gpu_plugin.tools import logs
 from ..hami.settings import Settings
 from . import limits, metrics
 from .admission import Admission
+from .certificates.issue import Pair
 from .certificates.serving import Serving
-from .certificates.values import Pair
 from .server import Server
 from .slices import Slices
 from .templates import Templates
@@ -41,18 +41,11 @@ SYSTEM: Final = "kube-system"
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Source(Protocol):
-    """Where the certificate comes from."""
-
-    def look(self, now: float) -> Pair:
-        """Return what is to be served. NodeError: it is tried again."""
-
-
 @dataclass(frozen=True)
 class Sources:
-    """Where the certificate comes from, and the paths of reviews by the time."""
+    """What tells by the time the certificate, and the paths of reviews. NodeError: it is tried again."""
 
-    certificate: Source
+    certificate: Callable[[float], Pair]
     paths: Callable[[float], tuple[str, ...]]
 
 
@@ -106,14 +99,15 @@ class Service:
         for one in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(one, self._ended.set)
         threading.Thread(target=self._slices.follow, name="slices", daemon=True).start()
+        period = min(self._options.ttl * COLLECTION, LONGEST_COLLECTION)
         chores = [
             asyncio.create_task(self._again("certificate", self._certify, RENEWAL)),
-            asyncio.create_task(self._again("templates", self._collect, self._period)),
+            asyncio.create_task(self._again("templates", self._collect, period)),
             asyncio.create_task(self._beat()),
         ]
         await self._server.start(self._options.listen)
         pages = self._told(self._options.pages) if self._options.pages else None
-        logs.info("listening", address=_shown(self._options.listen))
+        logs.info("listening", address=":".join(map(str, self._options.listen)))
         await self._ended.wait()
         await asyncio.sleep(LAME)
         for chore in chores:
@@ -144,10 +138,6 @@ class Service:
             self._beaten = time.monotonic()
             await asyncio.sleep(BEAT)
 
-    @property
-    def _period(self) -> float:
-        return min(self._options.ttl * COLLECTION, LONGEST_COLLECTION)
-
     async def _again(self, name: str, work: Callable[[], Any], seconds: float) -> None:
         """Do it again and again, soon where it failed; what fails is told once."""
         failed = ""
@@ -167,7 +157,7 @@ class Service:
                 await asyncio.wait_for(self._ended.wait(), pause)
 
     def _certify(self) -> None:
-        if self._serving.load(self._sources.certificate.look(time.time())):
+        if self._serving.load(self._sources.certificate(time.time())):
             logs.info("serving a certificate", until=int(self._serving.until))
         self._certified = True
         self._paths = self._sources.paths(time.time())
@@ -190,7 +180,3 @@ def access(kubeconfig: str) -> Access:
 def _health(problem: str) -> tuple[HTTPStatus, str, bytes]:
     status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
     return status, TEXT, f"{problem or 'ok'}\n".encode()
-
-
-def _shown(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""X.509: an authority, what it signs, and what a certificate says."""
+"""X.509: an authority, what it signs, what a certificate says, and what is kept of them."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
@@ -16,13 +17,59 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gpu_plugin._shared._base.errors import NodeError
 
-from .values import Facts, Pair
-
 UTC: Final = timezone.utc  # noqa: UP017 - datetime.UTC is 3.11's
 AUTHORITY_DAYS, SERVING_DAYS = 1825, 90
 SKEW: Final = timedelta(minutes=10)  # by which an API server's clock may be behind
 LONGEST_NAME: Final = 64  # of a subject
 Extension = tuple[x509.ExtensionType, bool]
+# Where the Secret has what is kept.
+FIELDS: Final = {
+    "bundle": "ca.crt",
+    "authority_key": "ca.key",
+    "chain": "tls.crt",
+    "key": "tls.key",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key, as PEM."""
+
+    certificate: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the Secret holds, as PEM: authorities (the newest first), its key, the serving pair.
+
+    ``published`` is the newest authority's fingerprint where the API server's configuration was seen
+    with it, ``since`` when that was.
+    """
+
+    bundle: str = ""
+    authority_key: str = ""
+    chain: str = ""
+    key: str = ""
+    published: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a certificate says; times are seconds since 1970."""
+
+    pem: str
+    fingerprint: str
+    own_id: str
+    issuer_id: str
+    since: float
+    until: float
+    names: tuple[str, ...] = ()
+
+    def left(self, now: float) -> float:
+        """Return how much of its time is left, from 1 to 0."""
+        return max(self.until - now, 0.0) / (self.until - self.since)
 
 
 def authority(name: str, now: float) -> Pair:

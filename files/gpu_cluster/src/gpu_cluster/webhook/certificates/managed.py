@@ -10,7 +10,7 @@ version, and looks again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from gpu_plugin.cluster.errors import understood
@@ -18,44 +18,38 @@ from gpu_plugin.tools import logs
 
 from ..told import Json, Told, again, decoded, encoded
 from . import plan
-from .values import FIELDS, Kept, Pair
+from .issue import FIELDS, Kept, Pair
 
 PUBLISHED: Final = "gpu.node/ca-published"  # the authority's fingerprint, and since when
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where certificates are kept, and for which names they are."""
-
-    secret: str
-    names: tuple[str, ...]
-
-
 class Managed:
-    """Looks after the certificates whenever it is asked to."""
+    """Looks after the certificates of a Secret, for these names, whenever it is asked to."""
 
-    def __init__(self, told: Told, places: Places) -> None:
-        self._told, self._places = told, places
+    def __init__(self, told: Told, secret: str, names: Sequence[str]) -> None:
+        self._told, self._secret, self._names = told, secret, names
 
     def look(self, now: float) -> Pair:
         """Return what is to be served, with all that is due renewed. NodeError: it is tried again."""
         return again(lambda: self._look(now))
 
     def _look(self, now: float) -> Pair:
-        secret, configuration = self._told.secret(self._places.secret), self._told.configuration()
+        secret, configuration = self._told.secret(self._secret), self._told.configuration()
+        hooks = configuration.get("webhooks") or ()
+        bundles = understood(
+            "reading the CA bundle",
+            lambda: [decoded(one["clientConfig"].get("caBundle")) for one in hooks],
+        )
         before = _kept(secret)
-        kept = plan.renewed(before, self._places.names, _bundles(configuration), now)
+        kept = plan.renewed(before, self._names, bundles, now)
         if kept != before:
-            self._write(secret, kept)
+            data = {name: getattr(kept, field) for field, name in FIELDS.items()}
+            noted = {PUBLISHED: f"{kept.published} {kept.since:.0f}"}
+            self._told.write(secret, data, noted)
+            logs.info("the webhook's certificates were renewed", secret=self._secret)
         bundle = encoded(kept.bundle)
         self._told.tell(configuration, lambda client: {**client, "caBundle": bundle})
         return Pair(kept.chain, kept.key)
-
-    def _write(self, secret: Json, kept: Kept) -> None:
-        data = {name: getattr(kept, field) for field, name in FIELDS.items()}
-        noted = {PUBLISHED: f"{kept.published} {kept.since:.0f}"}
-        self._told.write(secret, data, noted)
-        logs.info("the webhook's certificates were renewed", secret=self._places.secret)
 
 
 def _kept(secret: Json) -> Kept:
@@ -69,11 +63,3 @@ def _kept(secret: Json) -> Kept:
         return replace(kept, published=published, since=float(since))
     except ValueError:
         return kept
-
-
-def _bundles(configuration: Json) -> Sequence[str]:
-    hooks = configuration.get("webhooks") or ()
-    return understood(
-        "reading the CA bundle",
-        lambda: [decoded(one["clientConfig"].get("caBundle")) for one in hooks],
-    )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from . import issue
-from .values import Facts, Kept, Pair
+from .issue import Facts, Kept, Pair
 
 RENEW: Final = 1 / 3  # of its time, from which on a certificate is made anew
 KNOWN: Final = 300.0  # seconds for which API servers have known an authority before it signs
@@ -39,12 +39,11 @@ def served(kept: Kept) -> Facts | None:
 
 def _with_authority(kept: Kept, now: float) -> Kept:
     known = issue.facts(kept.bundle)
-    good = known and known[0].left(now) > RENEW and issue.belongs(kept.authority_key, known[0])
-    if good:
+    if known and known[0].left(now) > RENEW and issue.belongs(kept.authority_key, known[0]):
         return kept
     made = issue.authority(AUTHORITY_NAME, now)
     old = "".join(one.pem for one in known if one.until > now)
-    return kept.with_authority(made, old)
+    return replace(kept, bundle=made.certificate + old, authority_key=made.key)
 
 
 def _noted(kept: Kept, newest: Facts, configured: Sequence[str], now: float) -> Kept:
@@ -67,8 +66,8 @@ def _with_pair(kept: Kept, newest: Facts, names: Sequence[str], now: float) -> K
         wanted = current.left(now) <= RENEW or not by_newest or set(current.names) != set(names)
         if not wanted or not (by_newest or may_sign):
             return kept
-    made_by = Pair(newest.pem, kept.authority_key)
-    return kept.with_pair(issue.serving(made_by, names, now))
+    made = issue.serving(Pair(newest.pem, kept.authority_key), names, now)
+    return replace(kept, chain=made.certificate, key=made.key)
 
 
 def _without_old(kept: Kept, newest: Facts, now: float) -> Kept:

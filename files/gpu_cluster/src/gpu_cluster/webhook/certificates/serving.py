@@ -1,21 +1,25 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The TLS context of the server, whose certificate is replaced while it serves."""
+"""The TLS context of the server, whose certificate is replaced while it serves, and one that somebody else renews."""
 
 from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 from typing import Final
 
 from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin.tools import bounded
 
 from .. import metrics
 from . import issue
-from .values import Pair
+from .issue import Pair
 
 NAME: Final = "webhook-certificate"
+LONGEST: Final = 256 << 10
+HINT: Final = "let cert-manager issue it, and mount its Secret; it is looked for again"
 
 
 class Serving:
@@ -65,3 +69,21 @@ def _context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+class Files:
+    """The pair of two files that somebody else keeps, such as cert-manager in a Secret that is mounted."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate, self._key = certificate, key
+
+    def look(self, _now: float) -> Pair:
+        """Return what is to be served. NodeError: it can't be read."""
+        try:
+            return Pair(
+                *(bounded.read_text(one, LONGEST) for one in (self._certificate, self._key))
+            )
+        except (OSError, UnicodeDecodeError) as error:
+            raise NodeError(
+                "the serving certificate can't be read", cause=str(error), hint=HINT
+            ) from error
