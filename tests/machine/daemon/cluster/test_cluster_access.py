@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,3 +154,9 @@ def test_a_pods_own_access_is_used_and_its_token_renewed(
         node.read()
     assert node.read()
     node.close()
+
+
+def test_the_kubernetes_client_is_loaded_when_something_is_asked() -> None:
+    services = "gpu_plugin.daemon, gpu_plugin.dra.service, gpu_plugin.labels.service"
+    code = f"import sys, {services}; sys.exit('kubernetes' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,11 +69,11 @@ def test_claims_of_one_container_are_known_by_its_pod() -> None:
     asked: list[str] = []
 
     class Access:
-        def ask(self, _doing: str, _method: str, path: str) -> Any:
+        def ask(self, _doing: str, _method: str, path: str, look: Callable[[Any], Any]) -> Any:
             asked.append(path)
             if len(asked) > 1:
                 raise ApiError("x", "no right", status=403)
-            return pod
+            return look(pod)
 
     access: Any = Access()
     api = ClaimApi(access, "n")

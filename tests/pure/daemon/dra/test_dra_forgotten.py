@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin.cluster.errors import ApiError, understood
 from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import UNRELATED, ClaimApi
 from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
@@ -118,10 +118,10 @@ class Answering:
     def __init__(self, answer: Any) -> None:
         self._answer = answer
 
-    def ask(self, *_words: str, **_more: str) -> Any:
+    def ask(self, *_words: str, look: Callable[[Any], Any], **_more: str) -> Any:
         if isinstance(self._answer, Exception):
             raise self._answer
-        return self._answer
+        return understood("reading", lambda: look(self._answer))
 
 
 def api(answer: Any) -> ClaimApi:

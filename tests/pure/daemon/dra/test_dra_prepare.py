@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Scene:
         self.asked.append("intact")
         return self.there(uid)
 
-    def ask(self, doing: str, *_words: str, **_more: str) -> Any:
+    def ask(self, doing: str, *_words: str, look: Callable[[Any], Any], **_more: str) -> Any:
         """Answer as the API."""
         self.asked.append(doing)
         result: dict[str, Any] = {
@@ -66,10 +67,8 @@ class Scene:
         }
         result = {**result, "shareID": UID, "consumedCapacity": SHARE}
         meta = {"namespace": "ns", "name": "c", "uid": UID}
-        return {
-            "metadata": meta,
-            "status": {"allocation": {"devices": {"results": [result]}}},
-        }
+        status = {"allocation": {"devices": {"results": [result]}}}
+        return look({"metadata": meta, "status": status})
 
     def of(self, name: str) -> Any:
         """Return an enforcement that has nothing to do."""
@@ -124,7 +123,7 @@ def test_a_claim_is_written_down_by_what_holds_when_the_api_has_answered(tmp_pat
     scene: Any = Scene(tmp_path)
     answer = scene.ask
 
-    def late(doing: str, *words: str, **more: str) -> Any:
+    def late(doing: str, *words: str, **more: Any) -> Any:
         scene.preparer.snapshot = Snapshot(Config(), scene.preparer.snapshot.inventory)
         return answer(doing, *words, **more)
 

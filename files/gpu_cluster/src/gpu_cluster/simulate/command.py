@@ -15,8 +15,7 @@ from typing import Any, Final
 from gpu_plugin._shared._base.dra import versions
 from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
 from gpu_plugin._shared._base.errors import InputError, NodeError, damaged
-from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.version import version
+from gpu_plugin.cluster.access import Access, version
 
 from ..hami import mutation, published, settings
 from . import answer, inventory, nodes, objects, pods

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from typing import Any, Final
 
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError
+from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, if_there
 
 from ..hami.template import Template, name_in
 from ..lists import METADATA, items
@@ -109,13 +109,8 @@ class Templates:
         return sum(self._delete(meta) for meta in unused[: limits.MOST_REMOVED])
 
     def _get(self, doing: str, namespace: str, name: str) -> Json | None:
-        try:
-            found: Json = self._access.ask(doing, "GET", _path(namespace, name), rights=RIGHTS)
-        except ApiError as error:
-            if error.status == MISSING:
-                return None
-            raise
-        return found
+        path = _path(namespace, name)
+        return if_there(lambda: self._access.ask(doing, "GET", path, rights=RIGHTS))
 
     def _create(self, doing: str, namespace: str, template: Template, now: float) -> None:
         metadata = {

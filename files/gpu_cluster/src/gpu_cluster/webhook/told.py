@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, understood
+from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, if_there, understood
 
 CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PATCH: Final = "application/json-patch+json"
@@ -87,12 +87,9 @@ class Told:
         return f"/api/v1/namespaces/{self._namespace}/secrets/{name}"
 
     def _found(self, doing: str, path: str, rights: str, hint: str) -> Json:
-        try:
-            found: Json = self._access.ask(doing, "GET", path, rights=rights)
-        except ApiError as error:
-            if error.status == MISSING:
-                raise ApiError(doing, "it is not there", status=MISSING, hint=hint) from error
-            raise
+        found: Json | None = if_there(lambda: self._access.ask(doing, "GET", path, rights=rights))
+        if found is None:
+            raise ApiError(doing, "it is not there", status=MISSING, hint=hint)
         return found
 
 

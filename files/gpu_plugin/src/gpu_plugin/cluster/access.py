@@ -12,25 +12,24 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
-
-import kubernetes.client as k8s
-import urllib3
-from kubernetes import config as access
-from kubernetes.config import exec_provider, kube_config
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__
+from .._shared._base.dra.versions import Version, parse
 from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
+from .._shared._base.text.json_data import MISREAD
 from .._shared._base.text.shown import cut
 from .._shared._cluster.trust import exposed
 from ..tools import files, logs
 from . import kubeconfig as kubeconfig_file
-from .errors import ApiError, TooLong
+from .errors import ApiError, TooLong, misread
 from .rate import Rate
 
-exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
+if TYPE_CHECKING:  # they are large, and only loaded when something is asked
+    import kubernetes.client as k8s
+    import urllib3
 
 CONNECT, ANSWER = TIMES = (5.0, 30.0)
 LONGEST: Final = 8 << 20  # of an answer, or of one event of a watch
@@ -82,13 +81,21 @@ class Access:
         kind: str = JSON,
         accept: str = JSON,
         rights: str = "",
+        look: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Return the JSON of an answer. ApiError; ``rights`` says what to do where they are missing."""
+        """Return the JSON of an answer, or what ``look`` makes of it. ApiError.
+
+        ``rights`` says what to do where they are missing.
+        """
         try:
             with self._send(method, path, body, query, kind, accept, TIMES, rights) as response:
-                return json.loads(_content(response, self._longest))
+                found = json.loads(_content(response, self._longest))
         except Exception as error:
             raise _failure(doing, error) from error
+        try:
+            return look(found) if look else found
+        except MISREAD as error:
+            raise misread(doing, error) from error
 
     def events(
         self, doing: str, path: str, query: Query, *, accept: str, seconds: float, rights: str = ""
@@ -165,6 +172,11 @@ class Access:
             return made
 
     def _made(self) -> k8s.ApiClient:
+        import kubernetes.client as k8s
+        from kubernetes import config as access
+        from kubernetes.config import exec_provider, kube_config
+
+        exec_provider.subprocess = kube_config.subprocess = kubeconfig_file.BOUNDED
         settings = k8s.Configuration()
         named: tuple[str, ...] = ()
         path = kubeconfig_file.find(self._kubeconfig)
@@ -220,6 +232,8 @@ def _bounded(data: bytearray, longest: int) -> None:
 
 def _refusal(response: urllib3.BaseHTTPResponse, rights: str) -> k8s.ApiException:
     """Return what an answer says that is none."""
+    import kubernetes.client as k8s
+
     error = k8s.ApiException(status=response.status, reason=response.reason)
     with contextlib.suppress(Exception):  # an answer of a proxy in between, such as a page
         error.body = str(json_data.loads(_content(response).decode())["message"])
@@ -234,11 +248,28 @@ def _failure(doing: str, error: Exception) -> ApiError:
         return error
     if isinstance(error, NodeError):
         return ApiError(doing, str(error))
+    if isinstance(error, OverflowError):
+        return TooLong(doing, str(error))
+    import kubernetes.client as k8s
+
     if isinstance(error, k8s.ApiException):
         status, hint = int(error.status or 0), getattr(error, "hint", "")
         text = " ".join(f"{status or ''} {error.reason}".split())
         return ApiError(doing, cut(text), status=status, hint=hint, told=error.body or "")
-    if isinstance(error, OverflowError):
-        return TooLong(doing, str(error))
     text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
     return ApiError(doing, cut(text))  # the client's libraries have many kinds
+
+
+def version(access: Access) -> Version | None:
+    """Return the version of Kubernetes that a server is of, None where it does not say one to this user. ApiError."""
+
+    def look(said: Any) -> Version | None:
+        return parse(str(said["gitVersion"]))
+
+    try:
+        found: Version | None = access.ask("asking for the version", "GET", "/version", look=look)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return None
+    return found

@@ -32,10 +32,25 @@ class TooLong(ApiError):
     """An answer is longer than is read: a smaller part of what it is about may not be."""
 
 
+def misread(doing: str, error: Exception) -> ApiError:
+    """Return the error of an answer that has another shape."""
+    cause = f"an answer was not understood: {error.__class__.__name__} {error}"
+    return ApiError(doing, cause)
+
+
 def understood(doing: str, look: Callable[[], T]) -> T:
     """Return what is in an answer. ApiError: it has another shape."""
     try:
         return look()
     except MISREAD as error:
-        cause = f"an answer was not understood: {error.__class__.__name__} {error}"
-        raise ApiError(doing, cause) from error
+        raise misread(doing, error) from error
+
+
+def if_there(ask: Callable[[], T]) -> T | None:
+    """Return an answer, None where there is no such object. ApiError."""
+    try:
+        return ask()
+    except ApiError as error:
+        if error.status != MISSING:
+            raise
+        return None

@@ -8,13 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..tools.chores import Backoff
+from .access import Access
 from .errors import GONE, ApiError, understood
-
-if TYPE_CHECKING:
-    from .access import Access
 
 SECONDS: Final = (300, 600)  # of one watch, as client-go's
 SHORTEST: Final = 30.0  # who ends watches sooner, such as a proxy, is asked less and less often

@@ -17,9 +17,8 @@ from typing import Any, Final
 from .._shared._base.dra import versions
 from .._shared._base.dra.names import DRIVER
 from ..cluster import watch
-from ..cluster.access import FORBIDDEN, Access
-from ..cluster.errors import MISSING, ApiError, understood
-from ..cluster.version import version
+from ..cluster.access import FORBIDDEN, Access, version
+from ..cluster.errors import MISSING, ApiError, if_there, understood
 
 GROUP: Final = "resource.k8s.io/v1"
 PATH: Final = f"/apis/{GROUP}/resourceslices"
@@ -41,14 +40,11 @@ class SliceApi:
 
     def all(self) -> tuple[list[Json], str]:
         """Return the slices, and the version from which a watch goes on."""
-        doing = "listing ResourceSlices"
-        try:
-            found = self._ask(doing, "GET", PATH, query=self._selected())
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
+        doing, query = "listing ResourceSlices", self._selected()
+        found = if_there(lambda: self._ask(doing, "GET", PATH, query=query))
+        if found is None:
             cause = f"it does not serve {GROUP}"
-            raise ApiError(doing, cause, status=MISSING, hint=TOO_OLD) from error
+            raise ApiError(doing, cause, status=MISSING, hint=TOO_OLD)
         return understood(
             doing, lambda: (list(found["items"] or []), str(found["metadata"]["resourceVersion"]))
         )
@@ -67,16 +63,14 @@ class SliceApi:
 
     def owner(self) -> Json:
         """Return the reference to the node, with which its slices are removed."""
-        doing = f"reading node {self._node}"
-        found = self._ask(doing, "GET", f"/api/v1/nodes/{self._node}")
-        uid = understood(doing, lambda: str(found["metadata"]["uid"]))
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": self._node,
-            "uid": uid,
-            "controller": True,
-        }
+        uid = self._ask(
+            f"reading node {self._node}",
+            "GET",
+            f"/api/v1/nodes/{self._node}",
+            look=lambda found: str(found["metadata"]["uid"]),
+        )
+        node = {"apiVersion": "v1", "kind": "Node", "name": self._node}
+        return {**node, "uid": uid, "controller": True}
 
     def unsafe(self) -> str:
         """Return why the server's version is not safe with our slices; empty where it is, or is not told.
@@ -135,8 +129,10 @@ class SliceApi:
         return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
 
     def _written(self, doing: str, method: str, path: str, body: Json, **more: Any) -> Json:
-        found = self._ask(doing, method, path, body, **more)
-        return understood(doing, lambda: {**found, "spec": dict(found["spec"])})
+        found: Json = self._ask(
+            doing, method, path, body, look=lambda one: {**one, "spec": dict(one["spec"])}, **more
+        )
+        return found
 
     def _ask(
         self, doing: str, method: str, path: str, body: Json | None = None, **more: Any

@@ -81,7 +81,7 @@ class NodeApi:
         """Change the node and return it as it is then. ApiError."""
         doing = f"labelling node {self._node}"
         query = {"fieldManager": "gpu-node-labels"}
-        found = self._access.ask(
+        node: NodeState = self._access.ask(
             doing,
             "PATCH",
             self._path,
@@ -90,8 +90,9 @@ class NodeApi:
             kind=MERGE,
             accept=METADATA,
             rights=NODE_RIGHTS,
+            look=_state,
         )
-        return understood(doing, lambda: _state(found))
+        return node
 
     def _named(self) -> dict[str, str]:
         return {"fieldSelector": f"metadata.name={self._node}"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..cluster.access import Access
-from ..cluster.errors import MISSING, ApiError, understood
+from ..cluster.errors import ApiError, if_there, understood
 from ..tools import logs
 from .api import NodeApi
 
@@ -35,7 +35,7 @@ class NodeFeature:
     def write(self, labels: Mapping[str, str]) -> bool:
         """Reconcile the object with these labels; tell whether it had others. ApiError."""
         doing = f"writing NodeFeature {self._namespace}/{self._name}"
-        found = self._if_there(doing, "GET")
+        found = if_there(lambda: self._ask(doing, "GET", self._path))
         meta: dict[str, Any] = {
             "name": self._name,
             "labels": {"nfd.node.kubernetes.io/node-name": self._node},
@@ -63,19 +63,11 @@ class NodeFeature:
 
     def remove(self) -> None:
         """Remove the object, if it is there. ApiError."""
-        self._if_there(f"removing NodeFeature {self._namespace}/{self._name}", "DELETE")
+        doing = f"removing NodeFeature {self._namespace}/{self._name}"
+        if_there(lambda: self._ask(doing, "DELETE", self._path))
 
     def _ask(self, doing: str, method: str, path: str, body: Any = None) -> Any:
         return self._access.ask(doing, method, path, body, rights=FEATURE_RIGHTS)
-
-    def _if_there(self, doing: str, method: str) -> Any:
-        """Return what the API answers, None where the object is missing."""
-        try:
-            return self._ask(doing, method, self._path)
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
-            return None
 
     def _owned_by(self, *, anew: bool) -> Owners | None:
         """Return with whom the object goes; None where it is not known, which leaves it as it is.
@@ -102,8 +94,8 @@ class NodeFeature:
         """Return the pod and its DaemonSet, as GPU Feature Discovery does; none for another pod."""
         doing = f"reading pod {self._namespace}/{self._pod}"
         path = f"/api/v1/namespaces/{self._namespace}/pods/{self._pod}"
-        pod = self._access.ask(doing, "GET", path, rights=POD_RIGHTS)
-        return understood(doing, lambda: _owners(pod))
+        owners: Owners = self._access.ask(doing, "GET", path, rights=POD_RIGHTS, look=_owners)
+        return owners
 
 
 def _owners(pod: Mapping[str, Any]) -> Owners:

@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._shared._base.errors import NodeError
+from ..cluster.access import Access
 from ..config.configuration import Config
 from ..tools import files, logs
+from .api import NodeApi
+from .feature import NodeFeature
 from .health.reporter import NAME, Reporter
 from .owned import change
 from .settings import FEATURE, FILE, OFF, Settings
-
-if TYPE_CHECKING:
-    from ..cluster.access import Access
-    from .api import NodeApi
-    from .feature import NodeFeature
 
 
 class FileOutput:
@@ -72,10 +69,6 @@ class Cluster:
 
 def connect(settings: Settings) -> Cluster:
     """Return what speaks with the API about the node."""
-    from ..cluster.access import Access  # brings the Kubernetes client in, which is large
-    from .api import NodeApi
-    from .feature import NodeFeature
-
     access, node = Access(settings.kubeconfig, settings.rate), settings.node
     feature = NodeFeature(access, node, settings.namespace, settings.pod)
     return Cluster(access, NodeApi(access, node), feature)

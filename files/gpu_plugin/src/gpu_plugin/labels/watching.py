@@ -8,15 +8,13 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..cluster.errors import GONE, ApiError
 from ..cluster.watch import SECONDS, follow
 from ..tools.chores import Backoff
+from .api import NodeApi
 from .owned import NodeState
-
-if TYPE_CHECKING:
-    from .api import NodeApi
 
 LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
 JITTER: Final = 0.5

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -29,7 +28,7 @@ from ..._shared._base.errors import InputError, NodeError
 from ..._shared._base.text.json_data import is_whole
 from ..._shared._base.text.shown import cut, shown
 from ...cluster.access import FORBIDDEN, Access
-from ...cluster.errors import MISSING, ApiError, understood
+from ...cluster.errors import MISSING, ApiError
 from ...model.quantity import parse as parse_quantity
 from ..values import Claim, Result
 
@@ -94,8 +93,7 @@ class ClaimApi:
             doing = f"reading the pod {claim.namespace}/{name}"
             path = POD.format(quote(claim.namespace), quote(name))
             with contextlib.suppress(ApiError):
-                pod = self._access.ask(doing, "GET", path)
-                for together in understood(doing, partial(_together, pod)):
+                for together in self._access.ask(doing, "GET", path, look=_together):
                     found |= together if claim.name in together else set()
         return frozenset(found - {claim.name})
 
@@ -103,13 +101,13 @@ class ClaimApi:
         doing = f"reading the claim {namespace}/{name}"
         path = PATH.format(quote(namespace, safe=""), quote(name, safe=""))
         try:
-            found = self._access.ask(doing, "GET", path, rights=RIGHTS)
+            found: T = self._access.ask(doing, "GET", path, rights=RIGHTS, look=look)
         except ApiError as error:
             if error.status == MISSING:
                 cause = "there is no such claim any more"
                 raise ApiError(doing, cause, status=MISSING) from error
             raise
-        return understood(doing, lambda: look(found))
+        return found
 
 
 def _is(found: Json, held: PreparedClaim) -> bool:

@@ -9,8 +9,9 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ...cluster.access import Access
 from ...cluster.errors import MISSING, ApiError
 from ...cluster.rate import Rate
 from ...tools import logs
@@ -20,9 +21,6 @@ from ..owned import METADATA
 from . import condition as conditions
 from . import events
 from .faults import Faults, faults
-
-if TYPE_CHECKING:
-    from ...cluster.access import Access
 
 NAME: Final = "node-health.json"
 GRACE: Final = 60.0  # seconds that a plugin may take to start again
