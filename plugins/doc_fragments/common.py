@@ -125,6 +125,14 @@ options:
         V(uncordoned) removes.
     type: str
     default: ""
+  quarantine:
+    description:
+      - With O(state=cordoned), whether the node is set aside until somebody releases it. O(reason) is kept in the
+        annotation C(gpu.node/quarantined), and a node that has it stays cordoned with O(state=uncordoned).
+      - With O(state=uncordoned), whether that ends. A node of which a change has failed stays cordoned.
+    type: bool
+    default: false
+    version_added: 0.2.0
   pods:
     description:
       - Which pods are evicted. V(gpu) means those that asked for a resource of C(nvidia.com/), by limits or requests of

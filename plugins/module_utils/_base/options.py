@@ -154,6 +154,12 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         "on_allocated": "gpu_nodes_on_allocated",
         "stop_services": "gpu_nodes_stop_services",
     },
+    "quarantine": {
+        "gpus": "quarantine_gpus",
+        "node": "quarantine_node",
+        "reason": "quarantine_reason",
+        "ticket": "quarantine_ticket",
+    },
     "repair": {
         "reboot": "repair_reboot",
         "window": "repair_window",

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
+from .._base.gpu import NvmlError
 from .._base.packages.apt import unmet
 from .._base.packages.presets import DRIVER_PRESETS
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
@@ -24,7 +25,9 @@ from .._node.gpu_record import ACTION as GPUS
 from .._node.gpu_record import PATH as GPU_RECORD
 from .._node.gpu_record import dump
 from .._node.machine import facts as nodeinfo
+from .._node.machine.quarantine import answering
 from .._node.machine.recorded import Additions, named, package_manager
+from .._node.quarantine import Seen
 from . import adoption
 from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
@@ -307,10 +310,18 @@ class DriverCapability:
     def _record_gpus(self, params: Params) -> None:
         host = self._node.host
         if params:
-            text = dump(params["gpus"], nodeinfo.machine(host))
+            text = dump(params["gpus"], nodeinfo.machine(host), self._seen())
             host.write(GPU_RECORD, text, mode=0o644)
         else:
             host.remove(GPU_RECORD)
+
+    @staticmethod
+    def _seen() -> t.Collection[Seen]:
+        """Return what NVML says of the GPUs, nothing where it does not answer yet."""
+        try:
+            return answering().values()
+        except NvmlError:
+            return ()
 
     def _remove(self, params: Params) -> None:
         """Remove what was added, by whichever source."""

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs that a node had at its last bring-up, by their PCI addresses: one that falls off the bus is missed."""
+"""The GPUs that a node had at its last bring-up, by their PCI addresses: one that falls off the bus is missed.
+
+What NVML said of them then is kept beside it, by which one that does not answer any more can be named.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from .._base.errors import readable
 from .._base.steps import Step
 from .._base.text import json_data
 from .._base.text.shown import counted
+from .quarantine import Seen
 
 PATH = "/var/lib/gpu-node/gpus.json"
 ACTION = "gpus"
@@ -81,6 +85,20 @@ def load(text: t.Optional[str], machine: str) -> Addresses:
         return tuple(found) if data["machine"] == machine else ()
 
 
-def dump(addresses: t.Iterable[str], machine: str) -> str:
-    """Return the record's text."""
-    return json.dumps({"machine": machine, "gpus": sorted(addresses)}, indent=1) + "\n"
+def identities(text: t.Optional[str], machine: str) -> t.Tuple[Seen, ...]:
+    """Return what NVML said of those GPUs, as far as it answered. NodeError: the record is damaged."""
+    there = load(text, machine)
+    told = json_data.table(json_data.table_in(text).get("devices"))
+    found = {pci: json_data.table(told.get(pci)) for pci in there}
+    seen = (
+        Seen(json_data.text(one.get("uuid")), json_data.text(one.get("serial")), pci)
+        for pci, one in found.items()
+    )
+    return tuple(one for one in seen if one.uuid)
+
+
+def dump(addresses: t.Iterable[str], machine: str, seen: t.Iterable[Seen] = ()) -> str:
+    """Return the record's text, with what NVML says of those that answer."""
+    data = {"machine": machine, "gpus": sorted(addresses)}
+    devices = {one.pci: {"uuid": one.uuid, "serial": one.serial} for one in seen}
+    return json.dumps({**data, "devices": devices}, indent=1) + "\n"

@@ -21,6 +21,7 @@ MODULES = {module: table for table in tables.tables() for module in table.module
 # What a role does not give to its module, and why.
 WITHOUT = {
     "cdi": {"compare": "it is for looking at a node by hand"},
+    "quarantine": {"by": "a role has an operator's word"},
     "device_plugin": {
         "digest": "set by the action plugin",
         "payload": "set by the action plugin",

@@ -26,8 +26,12 @@ import os, runpy, sys
 from {PACKAGE.removesuffix("s")}_utils._base.services import mig
 from {PACKAGE.removesuffix("s")}_utils._cdi import capability as cdi
 from {PACKAGE.removesuffix("s")}_utils._mig import before
-from {PACKAGE.removesuffix("s")}_utils._node.users.machine import services
+from {PACKAGE.removesuffix("s")}_utils._node import quarantine
 before.PATH = sys.argv.pop(1)
+quarantine.PATH = os.path.dirname(before.PATH) + "/quarantine.json"
+from {PACKAGE.removesuffix("s")}_utils._node.machine import quarantine as locked
+locked.LOCK = os.path.dirname(before.PATH) + "/quarantine.lock"
+from {PACKAGE.removesuffix("s")}_utils._node.users.machine import services
 services.RECORD = os.path.dirname(before.PATH) + "/stopped-services.json"
 mig.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)

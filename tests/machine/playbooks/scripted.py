@@ -66,8 +66,12 @@ def answer(name, args, check, node, folder):
         changed = node.get(name) != kept
         node[name] = kept
         return {"changed": changed}
+    if name == "quarantine":
+        said = {"reason": args.get("reason", ""), "ticket": args.get("ticket", "")}
+        return {"quarantine": {"node": said if args["state"] == "present" else None}}
     if name == "drain" and not check:
         node[name] = [args["state"], args.get("failure", "")]
+        node["reason"] = args.get("reason", "")
         node["drains"] = args.get("pods") or node.get("drains")
     return {}
 
@@ -83,7 +87,8 @@ def main():
     path = os.environ.get("SCENE") or os.path.join(os.environ["SCENES"], args["node"], "node.json")
     with open(path) as stream:
         node = json.load(stream)
-    words = " ".join(filter(None, [name, args.get("state", ""), "check" if check else ""]))
+    mine = "quarantine" if args.get("quarantine") else ""
+    words = " ".join(filter(None, [name, args.get("state", ""), mine, "check" if check else ""]))
     node.setdefault("log", []).append(words)
     folder = os.path.dirname(path)
     failure = node.get("fails", {}).get(words)

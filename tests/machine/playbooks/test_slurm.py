@@ -112,6 +112,39 @@ def test_only_what_was_drained_by_us_is_resumed(run: Run) -> None:
     assert said.count("stays drained in Slurm") == 2
 
 
+FENCE = {"__slurm_owner": "gpu.node quarantine", "__slurm_waits": False}
+FENCED = "gpu.node quarantine: XID 79"
+
+
+def test_a_node_in_quarantine_is_drained_under_its_own_name_and_not_waited_for(run: Run) -> None:
+    made, said = run(
+        "drain",
+        {
+            "idle": {"states": ["IDLE"]},
+            "busy": {"states": ["ALLOCATED"]},
+            "failed": {"states": ["IDLE+DRAIN"], "reason": OURS},
+            "theirs": {"states": ["IDLE+DRAIN"], "reason": "bad memory"},
+            "fenced": {"states": ["IDLE+DRAIN"], "reason": FENCED},
+        },
+        **FENCE,
+    )
+    assert said.count("failed=0") == 5, said
+    drained = {name for name, states in made.items() if states == ["DRAIN"]}
+    assert drained == {"idle", "busy", "failed"}
+
+
+def test_only_its_release_gives_back_what_is_in_quarantine(run: Run) -> None:
+    scene = {
+        "fenced": {"states": ["IDLE+DRAIN"], "reason": FENCED},
+        "drained": {"states": ["IDLE+DRAIN"], "reason": OURS},
+    }
+    made, said = run("resume", scene)
+    assert made == {"fenced": [], "drained": ["RESUME"]}, said
+    assert "fenced.example.com stays drained in Slurm" in said
+    made, said = run("resume", scene, **FENCE)
+    assert made == {"fenced": ["RESUME"], "drained": []}, said
+
+
 @pytest.mark.parametrize("hook", ["drain", "resume"])
 def test_a_node_that_slurm_does_not_know_is_said(run: Run, hook: str) -> None:
     scene = {"idle": {"states": ["IDLE"]}}

@@ -56,6 +56,7 @@ class DrainCapability:
         self._api = connect(params["kubeconfig"], params["context"])
         self._note = f"{_now()} {who()}: {_text(params['reason'])}"
         self._failure = _text(params["failure"]) if params["state"] == CORDONED else ""
+        self._quarantine: bool = params["quarantine"]
         self._evictions = Evictions(self._api, self._triage, params["grace_period"])
         self._seconds = params["timeout"] * (1 + params["retries"])
         self._daemonsets: t.Dict[t.Tuple[str, podding.Owner], str] = {}
@@ -163,11 +164,25 @@ class DrainCapability:
         steps = tuple(filter(None, (self._change_of_node(state.node), self._drain_of(state.pods))))
         before = _shown(state.node, state.pods)
         after = _shown(state.node, Triage())
-        after["unschedulable"] = self._wants_cordon or (
-            state.node.unschedulable and not state.node.ours
-        )
-        after["failed"] = (self._failure or before["failed"]) if self._wants_cordon else ""
+        after.update(self._after(state.node))
         return Plan(steps, before, after, warnings=tuple(self._warnings(state)))
+
+    def _after(self, node: Node) -> t.Dict[str, t.Any]:
+        """Return what of a node is as wanted then."""
+        if self._wants_cordon:
+            reason = _text(self._params["reason"]) if self._quarantine else ""
+            failed, quarantined = self._failure, reason
+            return {
+                "unschedulable": True,
+                "failed": failed or _why(node.failed, " "),
+                "quarantined": quarantined or _why(node.quarantined, ": "),
+            }
+        stays = bool(node.stays(quarantine=self._quarantine))
+        return {
+            "unschedulable": node.unschedulable and stays,
+            "failed": _why(node.failed, " ") if self._quarantine else "",
+            "quarantined": "" if self._quarantine else _why(node.quarantined, ": "),
+        }
 
     @property
     def _wants_cordon(self) -> bool:
@@ -175,17 +190,18 @@ class DrainCapability:
 
     def _patch(self, node: Node) -> t.Dict[str, t.Any]:
         if self._wants_cordon:
-            return nodes.cordon(node, self._note, self._failure, _now())
-        return nodes.uncordon(node)
+            return nodes.cordon(
+                node, self._note, self._failure, _now(), quarantine=self._quarantine
+            )
+        return nodes.uncordon(node, quarantine=self._quarantine)
 
     def _change_of_node(self, node: Node) -> t.Optional[Step]:
         patch = self._patch(node)
         if not patch:
             return None
         if "spec" not in patch:
-            doing = (
-                "keep the failure in an annotation" if self._failure else "remove our annotations"
-            )
+            kept = "failure" if self._failure else "reason" if self._wants_cordon else ""
+            doing = f"keep the {kept} in an annotation" if kept else "remove our annotations"
             return Step("annotate", f"{doing} of node {node.name}")
         word = "cordon" if self._wants_cordon else "uncordon"
         return Step(word, f"{word} node {node.name}")
@@ -202,11 +218,9 @@ class DrainCapability:
     def _warnings(self, state: State) -> t.Iterator[str]:
         node = state.node
         yield from self._api.warnings
-        if not self._wants_cordon and node.unschedulable and not node.ours:
-            yield (
-                f"node {node.name} stays cordoned, since this module did not cordon it:"
-                f" kubectl uncordon {node.name} gives it back"
-            )
+        stays = "" if self._wants_cordon else node.stays(quarantine=self._quarantine)
+        if stays and node.unschedulable:
+            yield f"node {node.name} stays cordoned, since {stays}"
         if state.pods.holders:
             named = ", ".join(f"{pod} ({_how(pod)})" for pod in state.pods.holders)
             yield (
@@ -293,6 +307,8 @@ def _check(params: t.Mapping[str, t.Any]) -> None:
         raise InputError.of(
             "failure", params["failure"], f"nothing, since state is {params['state']}"
         )
+    if params["quarantine"] and params["state"] == DRAINED:
+        raise InputError.of("quarantine", True, "false with state drained, or state cordoned")
 
 
 def _now() -> str:
@@ -303,6 +319,11 @@ def _text(value: str) -> str:
     return cut(printable(masked_text(" ".join(value.split()))), LONGEST)
 
 
+def _why(annotation: str, mark: str) -> str:
+    """Return the reason in an annotation, without when and by whom it was written."""
+    return annotation.partition(mark)[2]
+
+
 def _how(pod: Pod) -> str:
     return ", ".join(pod.gpus) or "by its runtime class, its environment or its program"
 
@@ -310,6 +331,7 @@ def _how(pod: Pod) -> str:
 def _shown(node: Node, pods: Triage) -> t.Dict[str, t.Any]:
     return {
         "unschedulable": node.unschedulable,
-        "failed": node.failed.partition(" ")[2],
+        "failed": _why(node.failed, " "),
+        "quarantined": _why(node.quarantined, ": "),
         "pods": [str(pod) for pod in pods.to_go],
     }

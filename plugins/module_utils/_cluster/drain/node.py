@@ -12,12 +12,13 @@ import typing as t
 from ..pods import Json
 
 CORDONED, FAILED = "gpu.node/cordoned", "gpu.node/failed"
+QUARANTINED = "gpu.node/quarantined"
 MANAGER = "gpu-node-drain"  # under which the API server notes what is ours
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A node; ``cordoned`` and ``failed`` are our annotations, empty where it has none.
+    """A node; ``cordoned``, ``failed`` and ``quarantined`` are our annotations, empty where it has none.
 
     ``managers`` are those by whom it was made unschedulable, as far as the API server knows.
     """
@@ -27,6 +28,7 @@ class Node:
     unschedulable: bool = False
     cordoned: str = ""
     failed: str = ""
+    quarantined: str = ""
     managers: t.FrozenSet[str] = frozenset()
 
     @property
@@ -39,6 +41,17 @@ class Node:
         by_us = not self.managers or MANAGER in self.managers
         return self.unschedulable and bool(self.cordoned) and by_us
 
+    def stays(self, *, quarantine: bool) -> str:
+        """Return why it is not given back, empty where it is. ``quarantine``: that is what ends."""
+        if self.quarantined and not quarantine:
+            why = self.quarantined.partition(": ")[2]
+            return f"it is in quarantine ({why}), and gpu.node.release gives it back"
+        if self.failed and quarantine:
+            return f"a change of it has failed: {self.failed.partition(' ')[2]}"
+        if self.unschedulable and not self.ours:
+            return f"this module did not cordon it: kubectl uncordon {self.name} gives it back"
+        return ""
+
 
 def read(found: Json) -> Node:
     """Return the node in an answer. KeyError, TypeError: it is none."""
@@ -50,6 +63,7 @@ def read(found: Json) -> Node:
         unschedulable=bool(spec.get("unschedulable")),
         cordoned=str(annotations.get(CORDONED) or ""),
         failed=str(annotations.get(FAILED) or ""),
+        quarantined=str(annotations.get(QUARANTINED) or ""),
         managers=frozenset(_managers(meta.get("managedFields") or ())),
     )
 
@@ -69,8 +83,10 @@ def near(name: str, names: t.Sequence[str]) -> t.List[str]:
     return list(dict.fromkeys(same + alike))[:3]
 
 
-def cordon(node: Node, note: str, failure: str = "", when: str = "") -> t.Dict[str, t.Any]:
-    """Return the patch that cordons a node and keeps a failure, empty where it is so already.
+def cordon(
+    node: Node, note: str, failure: str = "", when: str = "", *, quarantine: bool = False
+) -> t.Dict[str, t.Any]:
+    """Return the patch that cordons a node and keeps a failure or its quarantine, empty where it is so already.
 
     What somebody else has cordoned does not become ours.
     """
@@ -79,13 +95,23 @@ def cordon(node: Node, note: str, failure: str = "", when: str = "") -> t.Dict[s
         annotations[CORDONED] = note
     if failure and node.failed.partition(" ")[2] != failure:
         annotations[FAILED] = f"{when} {failure}"
+    if quarantine and node.quarantined.partition(": ")[2] != note.partition(": ")[2]:
+        annotations[QUARANTINED] = note
     return _patch(node, annotations, None if node.unschedulable else True)
 
 
-def uncordon(node: Node) -> t.Dict[str, t.Any]:
-    """Return the patch that gives back what we have cordoned, empty where there is nothing of ours."""
-    there = ((CORDONED, node.cordoned), (FAILED, node.failed))
-    return _patch(node, {key: None for key, value in there if value}, False if node.ours else None)
+def uncordon(node: Node, *, quarantine: bool = False) -> t.Dict[str, t.Any]:
+    """Return the patch that gives back what we have cordoned, empty where there is nothing of ours.
+
+    What is in quarantine stays cordoned until that ends, and what ends it leaves a failure as it is.
+    """
+    there = {CORDONED: node.cordoned, FAILED: node.failed}
+    if quarantine:
+        there = {QUARANTINED: node.quarantined, **({} if node.failed else there)}
+    elif node.quarantined:
+        there = {FAILED: node.failed}
+    back = node.ours and not node.stays(quarantine=quarantine)
+    return _patch(node, {key: None for key, one in there.items() if one}, False if back else None)
 
 
 def _patch(

@@ -19,6 +19,7 @@ SPEC: t.Dict[str, t.Any] = {
         "context": {"type": "str", "default": ""},
         "reason": {"type": "str", "default": "maintenance"},
         "failure": {"type": "str", "default": ""},
+        "quarantine": {"type": "bool", "default": False},
         "pods": {"type": "str", "choices": ["all", "gpu"], "default": "gpu"},
         "bare_pods": {"type": "str", "choices": ["refuse", "delete"], "default": "refuse"},
         "emptydir": {"type": "str", "choices": ["refuse", "delete"], "default": "refuse"},

@@ -73,6 +73,12 @@ def brand(handle: t.Any) -> t.Optional[int]:
     return None if found is None else int(found)
 
 
+@doing("reading the GPU's serial number")
+def serial(handle: t.Any) -> str:
+    """Return the serial number of the board of the GPU with this handle, empty where it has none."""
+    return or_none(NOT_THERE, told, pynvml.nvmlDeviceGetSerial, handle) or ""
+
+
 class Xid(t.NamedTuple):
     """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
 

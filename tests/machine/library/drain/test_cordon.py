@@ -114,3 +114,65 @@ def test_check_mode_changes_nothing(cluster: Cluster, drain: Drain, state: str) 
     before = len(cluster.changes())
     assert drain(state=state, check=True)["changed"]
     assert len(cluster.changes()) == before
+
+
+def test_a_node_in_quarantine_stays_cordoned_through_other_changes_until_that_ends(
+    cluster: Cluster, drain: Drain
+) -> None:
+    done = drain(state="cordoned", quarantine=True, reason="XID 79 twice (ticket OPS-1)")
+    assert (done["changed"], done["cordoned_by_us"]) == (True, True)
+    kept = cluster.annotations()["gpu.node/quarantined"]
+    assert kept.endswith(": XID 79 twice (ticket OPS-1)")
+    again = drain(state="cordoned", quarantine=True, reason="XID 79 twice (ticket OPS-1)")
+    assert not again["changed"]
+    drain(state="drained")
+    drain(state="cordoned", failure="no driver")
+    other = drain(state="uncordoned")
+    assert cluster.cordoned()
+    assert "stays cordoned, since it is in quarantine (XID 79 twice" in other["warnings"][0]
+    assert set(cluster.annotations()) == {"gpu.node/quarantined", "gpu.node/cordoned"}
+    assert not drain(state="uncordoned")["changed"]
+    back = drain(state="uncordoned", quarantine=True)
+    assert 'quarantined: ""' in back["diff"]["after"]
+    assert "quarantined: XID 79 twice (ticket OPS-1)" in back["diff"]["before"]
+    assert not cluster.cordoned()
+    assert cluster.annotations() == {}
+    assert not drain(state="uncordoned", quarantine=True)["changed"]
+
+
+def test_another_reason_takes_the_place_of_the_one_before(cluster: Cluster, drain: Drain) -> None:
+    for reason in ("first", "second"):
+        assert drain(state="cordoned", quarantine=True, reason=reason)["changed"]
+        assert cluster.annotations()["gpu.node/quarantined"].endswith(f": {reason}")
+
+
+def test_what_somebody_else_cordoned_stays_so_after_the_quarantine(
+    cluster: Cluster, drain: Drain
+) -> None:
+    cluster.patch_node("node-1", {"spec": {"unschedulable": True}}, "kubectl-cordon")
+    drain(state="cordoned", quarantine=True)
+    assert set(cluster.annotations()) == {"gpu.node/quarantined"}
+    back = drain(state="uncordoned", quarantine=True)
+    assert cluster.cordoned()
+    assert "kubectl uncordon node-1 gives it back" in back["warnings"][0]
+    assert cluster.annotations() == {}
+
+
+def test_the_end_of_a_quarantine_gives_no_node_back_of_which_a_change_has_failed(
+    cluster: Cluster, drain: Drain
+) -> None:
+    drain(state="cordoned", failure="no driver")
+    drain(state="cordoned", quarantine=True)
+    back = drain(state="uncordoned", quarantine=True)
+    assert cluster.cordoned()
+    assert back["warnings"] == [
+        "node node-1 stays cordoned, since a change of it has failed: no driver"
+    ]
+    assert set(cluster.annotations()) == {"gpu.node/failed", "gpu.node/cordoned"}
+    drain(state="uncordoned")
+    assert not cluster.cordoned()
+
+
+def test_a_drain_is_no_quarantine(drain: Drain) -> None:
+    refused = drain(state="drained", quarantine=True)
+    assert "quarantine: True is not valid: expected false with state drained" in refused["msg"]

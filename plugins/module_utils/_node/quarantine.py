@@ -1,0 +1,196 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What of a node is in quarantine: GPUs by their UUIDs, or all of it, each with who set it aside and why.
+
+One file says it, which only gpu.node.quarantine writes; all others read it.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._base.errors import NodeError, readable
+from .._base.text import json_data, strict
+from .._base.text.shown import shown
+
+PATH = "/var/lib/gpu-node/quarantine.json"
+VERSION = 1
+MOST_GPUS = 128
+OPERATOR, REPAIR = "operator", "repair"
+WORDS: t.Mapping[str, str] = {OPERATOR: "an operator", REPAIR: "gpu.node.repair"}
+DAMAGED = (
+    "restore it from a backup, or move it away and run gpu.node.quarantine again for what is to be set aside; until "
+    "then the services go by what they have read last, which `gpu-plugin status` shows"
+)
+FULL = "release those that are not in the node any more (gpu.node.release)"
+
+
+class Quarantined(t.NamedTuple):
+    """Why a GPU or a node is set aside: by whom, and since when in seconds since 1970.
+
+    ``serial`` and ``pci`` are the GPU's when it was set aside, empty where they were not known, and of a node.
+    """
+
+    by: str
+    reason: str
+    ticket: str = ""
+    since: float = 0.0
+    serial: str = ""
+    pci: str = ""
+
+    @property
+    def why(self) -> str:
+        """Return the reason with the ticket."""
+        return f"{self.reason} (ticket {self.ticket})" if self.ticket else self.reason
+
+    def __str__(self) -> str:
+        """Say it for people."""
+        return f"in quarantine since {strict.written(self.since)} by {WORDS[self.by]}: {self.why}"
+
+
+class Quarantine(t.NamedTuple):
+    """All that is in quarantine: GPUs by their UUIDs, and the node, None where it is not."""
+
+    gpus: t.Mapping[str, Quarantined] = {}
+    node: t.Optional[Quarantined] = None
+
+    def of(self, uuid: str) -> t.Optional[Quarantined]:
+        """Return why a GPU is set aside, for itself or with its node; None where it is not."""
+        return self.gpus.get(uuid) or self.node
+
+
+class Seen(t.NamedTuple):
+    """A GPU that answers: its UUID, serial number (empty where it has none) and PCI address."""
+
+    uuid: str
+    serial: str
+    pci: str
+
+
+EMPTY = Quarantine()
+OF_GPU = Quarantined._fields
+OF_NODE = OF_GPU[:4]
+
+
+def fence(before: Quarantine, uuid: str, entry: Quarantined) -> Quarantine:
+    """Return it with a GPU; what a repair says changes nothing that an operator has said.
+
+    It began when it was first set aside. NodeError: there are too many.
+    """
+    known = before.gpus.get(uuid)
+    if known is None and len(before.gpus) >= MOST_GPUS:
+        raise NodeError(f"{PATH} has {MOST_GPUS} GPUs, and takes no more", hint=FULL)
+    return before._replace(gpus={**before.gpus, uuid: _joined(known, _bounded(entry))})
+
+
+def fence_node(before: Quarantine, entry: Quarantined) -> Quarantine:
+    """Return it with the node, as for a GPU."""
+    return before._replace(node=_joined(before.node, _bounded(entry)))
+
+
+def release(before: Quarantine, uuid: str, by: str) -> Quarantine:
+    """Return it without a GPU. A repair ends nothing that an operator has begun."""
+    known = before.gpus.get(uuid)
+    if known is None or not _may(by, known):
+        return before
+    return before._replace(gpus={one: entry for one, entry in before.gpus.items() if one != uuid})
+
+
+def release_node(before: Quarantine, by: str) -> Quarantine:
+    """Return it without the node, as for a GPU."""
+    if before.node is None or not _may(by, before.node):
+        return before
+    return before._replace(node=None)
+
+
+def elsewhere(found: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[str, ...]:
+    """Say which of the GPUs in quarantine are in another slot, and which others are where one was."""
+    there = {one.uuid: one.pci for one in seen}
+    moved = (
+        f"{uuid} is at {there[uuid]}, and was at {entry.pci} when it was set aside: it stays in quarantine, "
+        "which is the GPU's and not the slot's"
+        for uuid, entry in found.gpus.items()
+        if entry.pci and there.get(uuid, entry.pci) != entry.pci
+    )
+    gone = {
+        one.pci: (uuid, one.serial)
+        for uuid, one in found.gpus.items()
+        if one.pci and uuid not in there
+    }
+    replaced = (
+        f"{_named(one.uuid, one.serial)} is at {one.pci}, where {_named(*gone[one.pci])} was "
+        "when it was set aside, and is not in quarantine. Next step: where that was taken out for good, run "
+        "gpu.node.release for it"
+        for one in seen
+        if one.pci in gone and one.uuid not in found.gpus
+    )
+    return (*moved, *replaced)
+
+
+def _named(uuid: str, serial: str) -> str:
+    return f"{uuid} (serial number {serial})" if serial else uuid
+
+
+def parse(text: t.Optional[str]) -> Quarantine:
+    """Return what a file says, nothing where there is none. NodeError: it can't be understood."""
+    if text is None:
+        return EMPTY
+    with readable(PATH, DAMAGED):
+        data = strict.keys("it", json_data.loads(text), "version", "gpus", "node")
+        strict.version(data["version"], VERSION)
+        gpus = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
+        node = data["node"]
+        return Quarantine(
+            {uuid: _read(f"gpus.{uuid}", one, OF_GPU) for uuid, one in gpus.items()},
+            None if node is None else _read("node", node, OF_NODE),
+        )
+
+
+def dump(found: Quarantine) -> str:
+    """Return the file's text."""
+    return json.dumps(data_of(found), indent=1) + "\n"
+
+
+def data_of(found: Quarantine) -> t.Dict[str, t.Any]:
+    """Return the same as data."""
+    return {
+        "version": VERSION,
+        "gpus": {uuid: _data(one, OF_GPU) for uuid, one in found.gpus.items()},
+        "node": None if found.node is None else _data(found.node, OF_NODE),
+    }
+
+
+def _data(entry: Quarantined, fields: t.Sequence[str]) -> t.Dict[str, t.Any]:
+    data = {**entry._asdict(), "since": strict.written(entry.since)}
+    return {name: data[name] for name in fields}
+
+
+def _read(name: str, data: object, fields: t.Sequence[str]) -> Quarantined:
+    found = strict.keys(name, data, *fields)
+    if found["by"] not in list(WORDS):
+        raise ValueError(f"{name}.by: {shown(found['by'])} is not known")
+    if not found["reason"]:
+        raise ValueError(f"{name}.reason: expected why it is set aside")
+    texts = {key: strict.text(f"{name}.{key}", found[key]) for key in fields if key != "since"}
+    return Quarantined(since=strict.time(f"{name}.since", found["since"]), **texts)
+
+
+def _may(by: str, entry: Quarantined) -> bool:
+    return by == OPERATOR or entry.by != OPERATOR
+
+
+def _joined(known: t.Optional[Quarantined], entry: Quarantined) -> Quarantined:
+    """Return what is to be said of what may be in quarantine already."""
+    if known is None:
+        return entry
+    if not _may(entry.by, known):
+        return known
+    at = {"serial": entry.serial or known.serial, "pci": entry.pci or known.pci}
+    return entry._replace(since=known.since, **at)
+
+
+def _bounded(entry: Quarantined) -> Quarantined:
+    texts = {name: strict.bounded(getattr(entry, name)) for name in OF_GPU if name != "since"}
+    return entry._replace(since=strict.second(entry.since), **texts)
