@@ -33,10 +33,16 @@ PRIVILEGED = (
     "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
     "nvmlDeviceGetGpuInstanceRemainingCapacity",
     "nvmlDeviceGetGpuInstances",
+    "nvmlDeviceResetGpuLockedClocks",
+    "nvmlDeviceResetMemoryLockedClocks",
+    "nvmlDeviceSetAccountingMode",
     "nvmlDeviceSetComputeMode",
     "nvmlDeviceSetEccMode",
+    "nvmlDeviceSetGpuLockedClocks",
+    "nvmlDeviceSetMemoryLockedClocks",
     "nvmlDeviceSetMigMode",
     "nvmlDeviceSetPersistenceMode",
+    "nvmlDeviceSetPowerManagementLimit",
     "nvmlGpuInstanceCreateComputeInstance",
     "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
     "nvmlGpuInstanceDestroy",
@@ -62,6 +68,7 @@ NUMBERS = {
     "nvmlDeviceGetHandleByIndex": (0, 0, 3),
     "nvmlDeviceGetHandleByIndex_v2": (0, 0, 3),
     "nvmlDeviceGetMaxClockInfo": (1, 0, 4),
+    "nvmlDeviceGetMaxCustomerBoostClock": (1, 0, 4),
     "nvmlDeviceGetMemoryAffinity": (1, 1, 0),
     "nvmlDeviceGetMemoryErrorCounter": (1, 0, 2),
     "nvmlDeviceGetNvLinkCapability": (2, 0, 6),
@@ -72,14 +79,19 @@ NUMBERS = {
     "nvmlDeviceGetNvLinkState": (1, 0, 18),
     "nvmlDeviceGetNvLinkVersion": (1, 0, 18),
     "nvmlDeviceGetP2PStatus": (2, 0, 5),
+    "nvmlDeviceGetSupportedGraphicsClocks": (1, 2619, 1),
     "nvmlDeviceGetTemperature": (1, 0, 1),
     "nvmlDeviceGetTopologyNearestGpus": (1, 50, 7),
     "nvmlDeviceGetTotalEccErrors": (2, 0, 2),
     "nvmlDeviceRegisterEvents": (1, 8, 1 << 40),
+    "nvmlDeviceSetAccountingMode": (1, 0, 2),
     "nvmlDeviceSetComputeMode": (1, 0, 4),
     "nvmlDeviceSetEccMode": (1, 0, 2),
+    "nvmlDeviceSetGpuLockedClocks": (1, 0, 2000),
+    "nvmlDeviceSetMemoryLockedClocks": (1, 0, 2000),
     "nvmlDeviceSetMigMode": (1, 1, 2),
     "nvmlDeviceSetPersistenceMode": (1, 0, 2),
+    "nvmlDeviceSetPowerManagementLimit": (1, 700000, 1),
     "nvmlGpuInstanceCreateComputeInstance": (1, 0, 99),
     "nvmlGpuInstanceCreateComputeInstanceWithPlacement": (1, 0, 99),
     "nvmlGpuInstanceGetComputeInstancePossiblePlacements": (1, 0, 99),
@@ -109,6 +121,10 @@ DIFFERS: dict[str, set[int]] = {
         codes.INSUFFICIENT_SIZE
     },  # as of all others that fill a buffer
     "nvmlDeviceGetGpuFabricInfoV": {codes.INVALID_ARGUMENT},  # nothing is documented but success
+    "nvmlDeviceResetGpuLockedClocks": {codes.NO_PERMISSION},  # which "requires root"
+    "nvmlDeviceResetMemoryLockedClocks": {codes.NO_PERMISSION},
+    "nvmlDeviceSetPowerManagementLimit": {codes.NO_PERMISSION},
+    "nvmlDeviceSetPowerManagementLimit_v2": {codes.NO_PERMISSION, codes.ARGUMENT_VERSION_MISMATCH},
     "nvmlEventSetFree": {codes.INVALID_ARGUMENT},
     "nvmlDeviceGetGpuInstanceProfileInfoV": {codes.ARGUMENT_VERSION_MISMATCH},
     "nvmlGpuInstanceGetComputeInstanceProfileInfoV": {codes.ARGUMENT_VERSION_MISMATCH},
@@ -221,8 +237,11 @@ def invalid_where_missing(one: Asked) -> Iterator[str]:
 
 
 def invalid_out_of_range(one: Asked) -> Iterator[str]:
-    """It says so of each number that has a range; of a process: "if process doesn't exists"."""
-    missing = one.name == "nvmlSystemGetProcessName"
+    """It says so of each number that has a range; of a process, or a clock that is looked up, that there is none."""
+    missing = one.name in (
+        "nvmlSystemGetProcessName",
+        "nvmlDeviceGetSupportedGraphicsClocks",
+    )
     yield from one.but("number", codes.NOT_FOUND if missing else codes.INVALID_ARGUMENT)
 
 
@@ -291,7 +310,9 @@ def test_each_simulated_function_is_in_the_table() -> None:
     assert api.__all__  # importing it has registered them
     public = {name for name in FUNCTIONS if name.startswith("nvml")}
     assert public - {"nvmlInitWithFlags"} == set(HEADER)
-    assert all(codes.NO_PERMISSION in HEADER[name][1] for name in PRIVILEGED)
+    assert all(
+        codes.NO_PERMISSION in HEADER[name][1] | DIFFERS.get(name, set()) for name in PRIVILEGED
+    )
 
 
 def test_each_function_gives_the_errors_that_the_header_documents() -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "catalog"
-AMPERE, HOPPER = 7, 9
+VOLTA, AMPERE, HOPPER = 5, 7, 9
+STEP_MHZ = 15
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ class CiProfile:
 
 @dataclass(frozen=True)
 class Product:
-    """A GPU model. ``architecture`` is NVML's number."""
+    """A GPU model. ``architecture`` is NVML's number.
+
+    ``graphics_mhz`` are the lowest and the highest clock, in steps of STEP_MHZ, ``memory_mhz`` all that there are.
+    """
 
     key: str
     name: str
@@ -54,7 +58,10 @@ class Product:
     pci_class: int
     memory_mib: int
     compute_capability: tuple[int, int]
+    power_minimum_watts: int
     power_limit_watts: int
+    graphics_mhz: list[int]
+    memory_mhz: list[int]
     nvlinks: int
     memory_slices: int
     compute_slices: int

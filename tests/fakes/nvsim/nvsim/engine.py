@@ -153,9 +153,13 @@ class Engine:
         )
 
     def reset(self, gpu: Gpu) -> None:
-        """Reset a GPU: instances go, MIG mode that was pending comes into force. One that died stays lost."""
+        """Reset a GPU: instances go, MIG mode that was pending comes into force. One that died stays lost.
+
+        What a reset does to limits and clocks NVIDIA does not document: here they are gone.
+        """
         gpu.driver.gis.clear()
-        gpu.driver.compute_mode = 0
+        gpu.driver.compute_mode = gpu.driver.power_limit = 0
+        gpu.driver.graphics_lock = gpu.driver.memory_lock = None
         gpu.driver.channel_pending = gpu.driver.tpc_pending = False
         gpu.driver.mig_current = gpu.driver.mig_pending
         gpu.driver.ecc = gpu.board.ecc_mode

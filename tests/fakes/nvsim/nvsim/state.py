@@ -72,6 +72,10 @@ class DriverGpu:
     gis: list[Gi] = field(default_factory=list)
     persistence: int = 0
     compute_mode: int = 0
+    accounting: int = 0
+    power_limit: int = 0  # in milliwatts, 0 for the board's own
+    graphics_lock: tuple[int, int] | None = None  # in MHz, from and to
+    memory_lock: tuple[int, int] | None = None
     ecc: int = 1
     lost: bool = False
     reset_required: bool = False
@@ -197,4 +201,6 @@ class Store:
 
 def _driver_gpu(data: dict[str, Any]) -> DriverGpu:
     gis = [Gi(**{**gi, "cis": [Ci(**ci) for ci in gi["cis"]]}) for gi in data.pop("gis")]
+    for lock in ("graphics_lock", "memory_lock"):
+        data[lock] = tuple(data[lock]) if data.get(lock) else None
     return DriverGpu(**data, gis=gis)

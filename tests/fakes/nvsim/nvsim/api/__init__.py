@@ -5,9 +5,22 @@
 
 from __future__ import annotations
 
-from . import compute, device, events, faults, limits, mig, modes, processes, system, topology
+from . import (
+    clocks,
+    compute,
+    device,
+    events,
+    faults,
+    limits,
+    mig,
+    modes,
+    processes,
+    system,
+    topology,
+)
 
 __all__ = [
+    "clocks",
     "compute",
     "device",
     "events",

@@ -14,6 +14,7 @@ import pynvml
 from ..call import Call, api
 from ..codes import ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, NvError
 from ..state import Gpu
+from .clocks import power_field
 from .faults import recovery_field
 from .topology import links_of
 
@@ -185,33 +186,10 @@ def energy(call: Call) -> None:
     call.put_number(1, int((time.time() - gpu.driver.began) * MILLIWATTS), "Q")
 
 
-@api(
-    "nvmlDeviceGetPowerManagementLimit",
-    "nvmlDeviceGetEnforcedPowerLimit",
-    "nvmlDeviceGetPowerManagementDefaultLimit",
-)
-def power_limit(call: Call) -> None:
-    call.put_number(1, call.gpu().product.power_limit_watts * 1000)
-
-
-@api("nvmlDeviceGetPowerManagementLimitConstraints")
-def power_limits(call: Call) -> None:
-    limit = call.gpu().product.power_limit_watts * 1000
-    call.put_number(1, limit // 2)
-    call.put_number(2, limit)
-
-
 @api("nvmlDeviceGetPerformanceState", "nvmlDeviceGetPowerState")
 def performance_state(call: Call) -> None:
     call.gpu()
     call.put_number(1, 0)
-
-
-@api("nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetApplicationsClock")
-def clock(call: Call) -> None:
-    call.gpu()
-    call.below(1, pynvml.NVML_CLOCK_COUNT)
-    call.put_number(2, 1410)
 
 
 @api("nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetCurrentClocksEventReasons")
@@ -279,6 +257,8 @@ def field_values(call: Call) -> None:
             links = links_of(call, gpu, to_switches=value.fieldId == NVLINKS_TO_SWITCHES)
             value.nvmlReturn, value.value.uiVal = SUCCESS, links
         asked = recovery_field(call, gpu, value.fieldId)
+        if asked is None and not value.scopeId:
+            asked = power_field(gpu, value.fieldId)
         if asked is not None:
             value.nvmlReturn, value.value.uiVal = SUCCESS, asked
         answers.append(bytes(value))

@@ -52,7 +52,17 @@ def _set(call: Call, name: str, most: int) -> None:
     call.engine.changed()
 
 
-@api("nvmlDeviceGetAccountingMode", "nvmlDeviceGetDisplayMode", "nvmlDeviceGetDisplayActive")
+@api("nvmlDeviceGetAccountingMode")
+def get_accounting(call: Call) -> None:
+    call.put_number(1, call.gpu().driver.accounting)
+
+
+@api("nvmlDeviceSetAccountingMode")
+def set_accounting(call: Call) -> None:
+    _set(call, "accounting", 1)
+
+
+@api("nvmlDeviceGetDisplayMode", "nvmlDeviceGetDisplayActive")
 def off(call: Call) -> None:
     call.gpu()
     call.put_number(1, 0)
