@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a runtime goes through NVIDIA's, without which some strategies of the device plugin give containers nothing."""
+"""Whether a runtime goes through NVIDIA's, without which some strategies of the device plugin give nothing."""
 
 from __future__ import annotations
 
