@@ -10,6 +10,7 @@ import hashlib
 import posixpath
 import time
 import typing as t
+from functools import partial
 
 from .._base import visible_devices
 from .._base.dra.names import UNIT as DRA_UNIT
@@ -24,18 +25,16 @@ from .._machine.units import failure, systemctl
 from .._node.machine.facts import environment
 from .._node.machine.mps import mps_daemons
 from .._node.machine.recorded import existing
-from .machine import dra, instance_lock, registration
-from .machine.checking import check_config
-from .machine.environment import complete, damage, replacing
-from .machine.packages import VENV, Packages
-from .machine.python import find, missing, wheels
-from .machine.release import checked, fill, linked, publish, retract
+from . import held, registration
+from .failures import of_check_config
+from .machine import dra, status
+from .machine.python import VENV, Packages, find, missing, wheels
+from .machine.release import checked, complete, damage, fill, linked, publish, replacing, retract
 from .machine.rollback import Rollback, tries
 from .machine.status import STATUS, told
 from .plan import LABELS_UNIT, UNIT, Observed, Service, plan, serving
 from .python import Missing
-from .registration import KUBELET, warning
-from .registration import missing as missing_registration
+from .registration import KUBELET
 from .resources import count
 from .state import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
 
@@ -72,6 +71,16 @@ class DevicePluginCapability:
         self._first: t.Optional[Observed] = None
         self._tries = False
         self._labels_left = ""
+        # What is done by one call, with the parameters of its step.
+        self._calls: t.Mapping[str, t.Callable[..., t.Any]] = {
+            "python": self._packages.install,
+            "purge": self._packages.purge,
+            "link": host.symlink,
+            "links": partial(publish, host, self._prefix, self._desired.digest),
+            "pause": lambda unit: dra.stop(host, unit, "stop"),
+            "stop": lambda unit: dra.stop(host, unit, "disable", "--now"),
+            "wait_dra": partial(dra.wait, host, self._service, params["wait_timeout"]),
+        }
 
     # --- observe ---
 
@@ -88,7 +97,9 @@ class DevicePluginCapability:
         can_make = [python, "-c", "import ensurepip, venv"]
         observed = Observed(
             python=python,
-            missing=self._missing() if needed and not python else Missing(),
+            missing=missing(host, desired.python, self._timeout)
+            if needed and not python
+            else Missing(),
             ensurepip=not python or host.run(can_make, check=False).rc == 0,
             apt=host.which("apt-get") is not None,
             current=current,
@@ -106,7 +117,7 @@ class DevicePluginCapability:
             manager=self._service(mps.UNIT),
             mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
             removal=packages.removal() if desired.state == "absent" else None,
-            pod=instance_lock.pod(host),
+            pod=status.pod(host),
             **dra.observe(host, desired, self._service),
         )
         self._first = self._first or observed
@@ -119,8 +130,8 @@ class DevicePluginCapability:
 
     def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
         """Return the files that a deployment writes; a link to a configuration is none."""
-        units = (UNIT, mps.UNIT, LABELS_UNIT)
-        paths = [*self._choices(), SETTINGS, *dra.FILES, *(f"{UNITS}/{unit}" for unit in units)]
+        units = [f"{UNITS}/{unit}" for unit in (UNIT, mps.UNIT, LABELS_UNIT)]
+        paths = [*self._choices(), SETTINGS, *dra.FILES, *units]
         paths += [CONFIG] if link is None else []
         return existing(self._host, paths)
 
@@ -131,9 +142,6 @@ class DevicePluginCapability:
 
     def _release(self, digest: str) -> str:
         return f"{self._prefix}/releases/{digest}"
-
-    def _missing(self) -> Missing:
-        return missing(self._host, self._desired.python, self._timeout)
 
     @staticmethod
     def _devices() -> t.Optional[t.FrozenSet[str]]:
@@ -196,16 +204,11 @@ class DevicePluginCapability:
         """Carry out one step."""
         if self._tries and self._first is not None:
             self._rollback.remember(self._first)
-        getattr(self, f"_do_{step.action}")(**step.params)
+        work = self._calls.get(step.action) or getattr(self, f"_do_{step.action}")
+        work(**step.params)
 
     def _do_venv_package(self) -> None:
         self._packages.install("debian", VENV)
-
-    def _do_python(self, family: str, package: str) -> None:
-        self._packages.install(family, package)
-
-    def _do_purge(self, packages: t.Sequence[str]) -> None:
-        self._packages.purge(packages)
 
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun again."""
@@ -215,15 +218,11 @@ class DevicePluginCapability:
             fill(host, release, python, payload, self._index_url)
             if self._desired.state == "started":  # before anything that is in use changes
                 path = self._desired.config_file
-                text = self._desired.configs[path]
-                check_config(host, f"{release}/bin/gpu-plugin", self._desired, path, text)
+                self._check(path, self._desired.configs[path], release)
             host.remove(f"{release}/payload")
             complete(host, release)
-        self._do_links()
+        publish(host, self._prefix, self._desired.digest)
         self._prune()
-
-    def _do_links(self) -> None:
-        publish(self._host, self._prefix, self._desired.digest)
 
     def _prune(self) -> None:
         """Remove old releases, but none that runs or may be put back."""
@@ -236,10 +235,21 @@ class DevicePluginCapability:
         for name in others[max(0, self._params["keep_releases"] - len(spared)) :]:
             host.remove(f"{folder}/{name}")
 
-    def _check(self, path: str, text: str) -> t.Tuple[str, ...]:
-        node = path == self._desired.config_file  # the others are for another day
-        program = f"{self._prefix}/bin/gpu-plugin"
-        return check_config(self._host, program, self._desired, path, text, node=node)
+    def _check(self, path: str, text: str, release: str = "") -> t.Tuple[str, ...]:
+        """Let the parser of a release judge a configuration; return which devices would wait for whom.
+
+        That of the release in use judges the one in force by the node's devices too. NodeError: it is refused.
+        """
+        ours = path == self._desired.config_file  # the others are for another day
+        argv = [f"{release or self._prefix}/bin/gpu-plugin", "check-config", "-"]
+        if ours and not release:
+            argv.insert(2, "--node")
+        done = self._host.run(argv, check=False, stdin=text)
+        if done.rc:
+            where = "config" if ours else f"configs: {posixpath.basename(path)}"
+            cause = of_check_config(done.err or done.out, "standard input")
+            raise NodeError(f"{where}: the device plugin refuses it", cause=cause, key=where)
+        return held.expected(done.out)
 
     def _do_config(self, path: str, text: str) -> None:
         host = self._host
@@ -247,9 +257,6 @@ class DevicePluginCapability:
         if path == CONFIG and host.readlink(path) is not None:
             host.remove(path)  # what it leads to is another configuration
         host.write(path, text, mode=0o644)
-
-    def _do_link(self, target: str, path: str) -> None:
-        self._host.symlink(target, path)
 
     def _do_file(self, path: str, text: str) -> None:
         if path == SETTINGS and env_variables(text).get("GPU_LABELS_OUTPUT") == "file":
@@ -279,10 +286,7 @@ class DevicePluginCapability:
         elif done.rc:
             raise failure(self._host, unit, f"{unit} does not start")
         elif unit == DRA_UNIT:
-            self._do_wait_dra()
-
-    def _do_wait_dra(self) -> None:
-        dra.wait(self._host, self._service, self._params["wait_timeout"])
+            self._calls["wait_dra"]()
 
     def _do_wait(self) -> None:
         try:
@@ -306,19 +310,18 @@ class DevicePluginCapability:
             observed = self.observe()
 
     def _do_registration(self) -> None:
-        registration.wait(self.observe, self._await_news, self._params["wait_timeout"])
+        """Wait until a kubelet has registered all resources. NodeError: none has in time."""
+        start, timeout = time.monotonic(), self._params["wait_timeout"]
+        while cause := _unregistered(self.observe()):
+            if time.monotonic() - start >= timeout:
+                raise registration.failure(cause, timeout)
+            self._await_news()
 
     def _await_news(self) -> None:
         """Wait for the daemon to say something else, for a second at most."""
         before, deadline = self._host.mtime(STATUS), time.monotonic() + LOOK_AGAIN_SECONDS
         while self._host.mtime(STATUS) == before and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
-
-    def _do_pause(self, unit: str) -> None:
-        dra.stop(self._host, unit, "stop")
-
-    def _do_stop(self, unit: str) -> None:
-        dra.stop(self._host, unit, "disable", "--now")
 
     def _do_unlabel(self, settings: str) -> None:
         """Remove our labels. A node that has left its cluster can't, and goes on without."""
@@ -361,6 +364,10 @@ class DevicePluginCapability:
             for name, one in state.status.get("resources", {}).items()
         }
         left = {"labels_left": self._labels_left} if self._labels_left else {}
-        cause = missing_registration(state.status, listens=state.kubelet)
-        told = {"registration_missing": warning(cause) if cause else ""}
+        cause = _unregistered(state)
+        told = {"registration_missing": registration.warning(cause) if cause else ""}
         return {"release": state.current or None, "resources": resources, **told, **left}
+
+
+def _unregistered(state: Observed) -> str:
+    return registration.missing(state.status, listens=state.kubelet)

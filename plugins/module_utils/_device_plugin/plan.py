@@ -114,17 +114,13 @@ def serving(observed: Observed) -> str:
         why = f" ({problem})" if problem else ""
         return f"the kubelet has not accepted {', '.join(late)}{why}"
     asked = held.open_question(status) if observed.kubelet else ""
-    return asked or _sharing(status)
-
-
-def _sharing(status: t.Mapping[str, t.Any]) -> str:
-    """Return why devices are not shared by MPS yet. Clients are not waited for: they may take days."""
-    late = [
+    shared = [
         f"{device}: {one['problem']}"
         for device, one in sorted(status.get("mps", {}).items())
-        if one["problem"] and not one["waits_for_clients"]
+        if one["problem"]
+        and not one["waits_for_clients"]  # for whom nobody waits: they may take days
     ]
-    return f"MPS is not ready: {'; '.join(late)}" if late else ""
+    return asked or (f"MPS is not ready: {'; '.join(shared)}" if shared else "")
 
 
 def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
@@ -144,17 +140,15 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
         "service": service if f"{UNITS}/{UNIT}" in observed.files else "absent",
         "mps": [one.device for one in observed.mps],
     }
-    warnings = _warnings(observed) if desired.state == "started" and not steps else ()
+    warnings: t.Tuple[str, ...] = ()
+    if desired.state == "started" and not steps:
+        cause = registration.missing(observed.status, listens=observed.kubelet)
+        told = [registration.warning(cause)] if cause else []
+        warnings = (*told, *held.warnings(observed.status))
     if observed.removal and observed.removal.kept:
         users = ", ".join(observed.removal.users) or "others"
         warnings = (f"{', '.join(observed.removal.kept)} stays, as {users} needs it",)
     return Plan(tuple(steps), before, _after(before, steps, desired), warnings=warnings)
-
-
-def _warnings(observed: Observed) -> t.Tuple[str, ...]:
-    cause = registration.missing(observed.status, listens=observed.kubelet)
-    told = (registration.warning(cause),) if cause else ()
-    return (*told, *held.warnings(observed.status))
 
 
 def _after(
@@ -208,7 +202,7 @@ def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.L
     elif status and status.get("config_sha256") != observed.config_digest:
         why = "it runs on another configuration"
     manager = _manager(observed, desired)
-    files = _write(_units(desired, UNIT), observed)
+    files = _write(_unit(desired, UNIT), observed)
     daemon = _service(UNIT, observed.daemon, desired, files, why)
     if not any(step.action == "restart" for step in daemon):
         late = serving(observed)
@@ -242,7 +236,7 @@ def _dra(observed: Observed, desired: Desired, why: str) -> t.List[Step]:
     if observed.moves and observed.dra.active:
         why = CHANGES
     settings = {DRA_SETTINGS: desired.dra_settings} if desired.dra_settings else {}
-    files = _write({**settings, **_units(desired, DRA_UNIT)}, observed)
+    files = _write({**settings, **_unit(desired, DRA_UNIT)}, observed)
     files += [] if settings else _remove_file(observed, DRA_SETTINGS)
     steps = _service(DRA_UNIT, observed.dra, desired, files, why)
     if observed.dra_late and not steps:
@@ -255,7 +249,7 @@ def _manager(observed: Observed, desired: Desired) -> t.List[Step]:
 
     Where none runs the device plugin starts it as soon as there is something to share.
     """
-    steps, unit = _write(_units(desired, mps_units.UNIT), observed), mps_units.UNIT
+    steps, unit = _write(_unit(desired, mps_units.UNIT), observed), mps_units.UNIT
     if observed.manager.active and (steps or observed.manager.release != desired.digest):
         why = CHANGES if steps else "it runs from another release"
         steps.append(Step("restart", f"restart {unit}: {why}", {"unit": unit}))
@@ -293,12 +287,12 @@ def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[S
     if before.get(OUTPUT, "") not in ("", settings[OUTPUT]):
         summary = "remove the labels of the earlier output"
         steps.append(Step("unlabel", summary, {"settings": old}))
-    files = _write({SETTINGS: desired.labels, **_units(desired, LABELS_UNIT)}, observed)
+    files = _write({SETTINGS: desired.labels, **_unit(desired, LABELS_UNIT)}, observed)
     return steps + _service(LABELS_UNIT, observed.labels, desired, files, why)
 
 
-def _units(desired: Desired, *names: str) -> t.Dict[str, str]:
-    return {f"{UNITS}/{name}": desired.units.get(name, "") for name in names}
+def _unit(desired: Desired, name: str) -> t.Dict[str, str]:
+    return {f"{UNITS}/{name}": desired.units.get(name, "")}
 
 
 def _write(
@@ -354,16 +348,12 @@ def _absent(observed: Observed, prefix: str) -> t.List[Step]:
         paths.append(CONFIG)
     if observed.current or observed.releases:
         paths.append(prefix)
-    return steps + [_remove(path) for path in paths] + _purge(observed)
-
-
-def _purge(observed: Observed) -> t.List[Step]:
-    """Return what removes the packages that were installed for environments, once there is none."""
-    if observed.removal is None:
-        return []
-    names = observed.removal.packages
-    summary = f"remove {', '.join(names)}" if names else "forget the packages that were installed"
-    return [Step("purge", summary, {"packages": names})]
+    steps += [_remove(path) for path in paths]
+    if observed.removal is not None:  # of packages that were installed for environments
+        names = observed.removal.packages
+        some = f"remove {', '.join(names)}" if names else "forget the packages that were installed"
+        steps.append(Step("purge", some, {"packages": names}))
+    return steps
 
 
 def _unlabel(observed: Observed) -> t.List[Step]:

@@ -70,15 +70,11 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
     more = {name: params[name] for name in ("python", "install_python", "require_kubelet")}
     digest, units = params["digest"] or "", params["units"] or {}
-    more["dra_settings"] = _dra_settings(params["dra"])
+    given = {"KUBECONFIG": params["dra"]["kubeconfig"], "NODE_NAME": params["dra"]["node_name"]}
+    lines = [_line(name, text) for name, text in given.items() if text]
+    more["dra_settings"] = f"{HEADER}{''.join(lines)}" if lines else ""
     more["owners"] = dra.owners(params["allocation"], params["dra"]["devices"])
     return Desired(params["state"], digest, configs, units, asked, **more)
-
-
-def _dra_settings(asked: t.Mapping[str, t.Any]) -> str:
-    named = {"KUBECONFIG": asked["kubeconfig"], "NODE_NAME": asked["node_name"]}
-    lines = [_line(name, text) for name, text in named.items() if text]
-    return f"{HEADER}{''.join(lines)}" if lines else ""
 
 
 def _text(config: t.Mapping[str, t.Any]) -> str:

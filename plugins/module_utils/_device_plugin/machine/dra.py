@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import time
 import typing as t
@@ -15,7 +16,7 @@ from ..._base.errors import NodeError
 from ..._base.gpu import NvmlError
 from ..._base.text.json_data import table_in
 from ..._machine.host import Host
-from ..._machine.nvml.real import Nvml, open_nvml
+from ..._machine.nvml.real import open_nvml
 from ..._machine.units import systemctl
 from ..._node.users import handover
 from ..._node.users.allocated import Devices
@@ -56,23 +57,14 @@ def observe(
 
 def _held(host: Host, wanted: Owners) -> t.Tuple[str, ...]:
     """Return who has a device of another owner than is wanted. NodeError: that is not known."""
-    given = allocated.observe(
-        host
-    )  # claims too whose pods are gone, until their devices are given back
-    return handover.held(given, _devices() if given else (), wanted)
-
-
-def _devices() -> t.Tuple[Devices, ...]:
-    """Return the GPUs with what can be given out of them; none where NVML cannot be asked."""
-    try:
-        with open_nvml() as nvml:
-            return tuple(_of(nvml, gpu) for gpu in nvml.gpus()[0])
-    except NvmlError:
-        return ()
-
-
-def _of(nvml: Nvml, gpu: t.Any) -> Devices:
-    return Devices(gpu, tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
+    # Claims too whose pods are gone, until their devices are given back.
+    given, node = allocated.observe(host), []
+    if given:
+        with contextlib.suppress(NvmlError), open_nvml() as nvml:  # none where it cannot be asked
+            for gpu in nvml.gpus()[0]:
+                parts = (tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
+                node.append(Devices(gpu, *parts))
+    return handover.held(given, node, wanted)
 
 
 def status(host: Host) -> t.Mapping[str, t.Any]:

@@ -9,6 +9,8 @@ And what it takes: the address of a package index, with a password in it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 import typing as t
@@ -17,9 +19,14 @@ from urllib.parse import unquote, urlsplit
 from ..._base.boot import PROGRAM
 from ..._base.errors import InputError, NodeError
 from ..._base.space import ENVIRONMENT
+from ..._base.text import json_data
 from ..._machine.host import Host
 from ..._machine.room import Room
 from ..failures import UNTRUSTED, is_full, of_pip
+
+COMPLETE = ".complete"
+INTERPRETER = "bin/python3"
+SETTINGS = "pyvenv.cfg"  # by which an interpreter knows that it is of an environment
 
 # Of the Kubernetes client's two thousand files, those that are never loaded.
 UNUSED = "/kubernetes/(aio|client/(api|models))/"
@@ -103,8 +110,12 @@ def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
         pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
         index_url = None
     listed = f"{release}/payload/package/requirements.txt"
+    # No configuration but ours: pip reads no file where that is the null device, and takes an empty variable for none.
+    # The address may hold a password: other users can read a process's command line, but not its environment.
+    env = {name: "" for name in os.environ if name.startswith("PIP_")}
+    env.update(PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL=index_url or "")
     try:
-        _installed(host, [*pip, "--requirement", listed], _environment(index_url))
+        _installed(host, [*pip, "--requirement", listed], env)
     except NodeError as error:
         error.cause, error.hint = of_pip(masked(error.cause, index_url or ""))
         raise
@@ -122,16 +133,6 @@ def _installed(host: Host, argv: t.Sequence[str], env: t.Mapping[str, str]) -> N
         if UNTRUSTED not in error.cause:
             raise
         host.run(argv, env=env)
-
-
-def _environment(index_url: t.Optional[str]) -> t.Dict[str, str]:
-    """Return what leaves pip without any configuration but ours.
-
-    It reads no file where the name of its file is that of the null device, and takes an empty variable for none. The
-    address may hold a password: other users can read a process's command line, but not its environment.
-    """
-    found = {name: "" for name in os.environ if name.startswith("PIP_")}
-    return {**found, "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": index_url or ""}
 
 
 def masked(text: str, url: str) -> str:
@@ -162,3 +163,49 @@ def checked(url: t.Optional[str]) -> t.Optional[str]:
 
 def _userinfo(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[0]
+
+
+def complete(host: Host, release: str) -> None:
+    """Write down what a release has, which makes it one that can be used."""
+    host.write(f"{release}/{COMPLETE}", json.dumps(_measured(host, release)) + "\n", mode=0o644)
+
+
+def damage(host: Host, release: str) -> str:
+    """Return what is wrong with a release, empty where nothing is. Files are told by sizes and times."""
+    try:
+        made = json_data.loads(host.read(f"{release}/{COMPLETE}") or "")
+    except ValueError:
+        return "it was not finished"
+    found = _measured(host, release)
+    if not isinstance(made, dict) or made.get("python") != found["python"]:
+        return f"it was made for another Python than {found['python'] or 'there is'}"
+    return "" if made == found else "its files are others than it was made of"
+
+
+@contextlib.contextmanager
+def replacing(host: Host, release: str) -> t.Iterator[None]:
+    """Make a release in a with statement, in place of one that is damaged; it comes back where that fails."""
+    aside = f"{release}.damaged"
+    there = host.exists(f"{release}/{COMPLETE}")
+    host.remove(aside)
+    if there:
+        host.move(release, aside)
+    host.remove(release)
+    try:
+        yield
+    except BaseException:
+        host.remove(release)
+        if there:
+            host.move(aside, release)
+        raise
+    host.remove(aside)
+
+
+def _measured(host: Host, release: str) -> t.Dict[str, str]:
+    sizes = {**host.sizes(f"{release}/lib"), **host.sizes(f"{release}/bin")}
+    lines = "".join(f"{path}\0{size} {at}\n" for path, (size, at) in sorted(sizes.items()))
+    lines += host.read(f"{release}/{SETTINGS}") or ""
+    return {
+        "python": host.leads_to(f"{release}/{INTERPRETER}"),
+        "files": hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest(),
+    }

@@ -11,6 +11,7 @@ from ..._base.boot import PROGRAM
 from ..._base.text.json_data import table_in
 from ..._machine.host import Completed, Host
 from ..._node.users.allocated import ROOTS, SOCKET
+from ..instance_lock import LOCK, is_pod
 
 STATUS = "/run/gpu-node/status.json"
 PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not hang the play
@@ -31,3 +32,11 @@ def told(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
     """Return what the daemon's status file has, by the properties of its unit: nothing of another process."""
     status = table_in(host.read(STATUS))
     return status if str(status.get("pid")) == service.get("MainPID") else {}
+
+
+def pod(host: Host) -> str:
+    """Return the words for the pod that serves, empty where none does."""
+    if host.lock_holder(LOCK) is None:
+        return ""
+    text = host.read(LOCK) or ""
+    return text if is_pod(text) else ""

@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.environment import (
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.release import (
     complete,
 )
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed

@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import (
-    instance_lock as sole,
-)
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import status as sole
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.support.paths import REPOSITORY

@@ -12,7 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import environment
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import release
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.python import (
     SAY,
     wheels,
@@ -32,13 +32,13 @@ def deployed() -> AgentHost:
     machine.files[LIBRARY] = "x" * 100
     machine.files[f"{RELEASE}/pyvenv.cfg"] = "home = /usr/bin\n"
     machine.links[f"{RELEASE}/bin/python3"] = "/usr/bin/python3.13"
-    environment.complete(t.cast("t.Any", machine), RELEASE)
+    release.complete(t.cast("t.Any", machine), RELEASE)
     assert damage(machine) == ""
     return machine
 
 
 def damage(machine: AgentHost) -> str:
-    return environment.damage(t.cast("t.Any", machine), RELEASE)
+    return release.damage(t.cast("t.Any", machine), RELEASE)
 
 
 def gone(machine: AgentHost) -> None:

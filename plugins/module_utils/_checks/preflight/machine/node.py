@@ -17,7 +17,7 @@ from ...._base.visible_devices import by_handler_alone
 from ...._device_plugin import instance_lock as beside
 from ...._device_plugin import python as pythons
 from ...._device_plugin.machine import python
-from ...._device_plugin.machine.instance_lock import pod as pod_of
+from ...._device_plugin.machine.status import pod as pod_of
 from ...._device_plugin.state import CONFIG
 from ...._machine.host import Host
 from ...._machine.nvml.calls import pynvml
