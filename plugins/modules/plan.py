@@ -138,7 +138,7 @@ status:
     faults:
       description:
         - The GPUs and MIG instances that are unfit, each with C(gpu), C(gi), C(ci), C(kind), C(reason), C(xid),
-          C(since) in seconds since 1970, C(way_back) and C(clearable).
+          C(since) in seconds since 1970, C(way_back), C(clearable) and C(verdict).
       type: list
       elements: dict
     unreadable:

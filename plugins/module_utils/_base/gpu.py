@@ -154,34 +154,6 @@ class Process:
         return f"process {self.pid} ({', '.join(words)})"
 
 
-@dataclasses.dataclass(frozen=True)
-class Condition:
-    """A GPU's condition; None is what it does not tell.
-
-    ``uncorrected`` counts the memory errors since the last reset or load of the driver that could not
-    be corrected, ``recovery`` is NVML's number for what the driver asks for, 0 for nothing.
-    ``rows_failed``: a defective memory row could not be replaced; ``rows_pending``: one is replaced at
-    the next reset. ``energy`` is what it consumed since the driver initialised it, in millijoules;
-    ``persistent``: it stays initialised while no process uses it. ``compute_mode`` is NVML's number.
-    """
-
-    rows_failed: t.Optional[bool] = None
-    rows_pending: t.Optional[bool] = None
-    uncorrected: t.Optional[int] = None
-    recovery: t.Optional[int] = None
-    energy: t.Optional[int] = None
-    persistent: t.Optional[bool] = None
-    compute_mode: t.Optional[int] = None
-
-    @property
-    def contains_errors(self) -> bool:
-        """Tell whether the GPU confines an error of its memory to who used that memory.
-
-        Those that replace rows do; older ones retire pages, and want a reset first.
-        """
-        return self.rows_failed is not None
-
-
 class Rows(t.NamedTuple):
     """Memory rows that were replaced, by their errors, and whether any waits for a reset or could not be."""
 
@@ -213,6 +185,25 @@ class FaultSigns:
     repair_pending: t.Optional[bool] = None
     unrepairable: t.Optional[bool] = None
     fabric: t.Optional[Fabric] = None
+
+
+NOTHING_TOLD = FaultSigns()
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A GPU's condition; None is what it does not tell.
+
+    ``uncorrected`` counts the memory errors since the last reset or load of the driver that could not be corrected.
+    ``energy`` is what it consumed since the driver initialised it, in millijoules; ``persistent``: it stays initialised
+    while no process uses it. ``compute_mode`` is NVML's number.
+    """
+
+    signs: FaultSigns = NOTHING_TOLD
+    uncorrected: t.Optional[int] = None
+    energy: t.Optional[int] = None
+    persistent: t.Optional[bool] = None
+    compute_mode: t.Optional[int] = None
 
 
 class Links(t.NamedTuple):

@@ -26,9 +26,19 @@ class Action(enum.IntEnum):
     REPLACE = 8
 
     @property
-    def fences(self) -> bool:
-        """Whether the GPU gets no new work until it is done."""
+    def word(self) -> str:
+        """Its name, as users write and read it."""
+        return self.name.lower()
+
+    @property
+    def acts(self) -> bool:
+        """Whether there is something to do about the GPU or its node; who runs applications restarts them."""
         return self > Action.RESTART_APPLICATION
+
+    @property
+    def fences(self) -> bool:
+        """Whether the GPU gets no new work until it is done. Most jobs do without its fabric."""
+        return self > Action.RECOVER_FABRIC
 
     @property
     def resets(self) -> bool:
@@ -36,6 +46,17 @@ class Action(enum.IntEnum):
         return Action.DRAIN_THEN_RESET <= self <= Action.RESET_ALL
 
 
-NAMES: t.Mapping[str, Action] = {one.name.lower(): one for one in Action}
+STEPS: t.Mapping[Action, str] = {
+    Action.NONE: "nothing",
+    Action.RESTART_APPLICATION: "a restart of the application",
+    Action.RECOVER_FABRIC: "a recovery of the fabric, or of the IMEX domain",
+    Action.DRAIN_THEN_RESET: "no new work, and a reset of the GPU when what runs has ended",
+    Action.RESET: "a reset of the GPU",
+    Action.RESET_ALL: "a reset of several GPUs at once",
+    Action.REBOOT: "a reboot of the node",
+    Action.ASK: "a person who looks at it",
+    Action.REPLACE: "another GPU in its place",
+}
+NAMES: t.Mapping[str, Action] = {one.word: one for one in Action}
 # What concerns more than the GPU that it is found on.
 WIDE = frozenset({Action.RECOVER_FABRIC, Action.RESET_ALL, Action.REBOOT})

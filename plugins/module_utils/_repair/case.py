@@ -127,8 +127,8 @@ def begin(cases: Cases, uuid: str, found: Case) -> Cases:
     if not before.is_open:
         fresh = found._replace(stage=PLANNED, attempts=before.attempts, stopped=())
         return cases.with_case(uuid, fresh)
-    again = found.verdict.fences and before.stage not in STAGES[: STAGES.index(RESET)]
-    told = found if found.verdict.fences else before
+    again = found.verdict.acts and before.stage not in STAGES[: STAGES.index(RESET)]
+    told = found if found.verdict.acts else before
     case = before._replace(
         serial=found.serial or before.serial,
         pci=found.pci or before.pci,

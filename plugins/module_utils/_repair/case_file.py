@@ -66,12 +66,12 @@ def _data(case: Case) -> t.Dict[str, t.Any]:
     return {
         **{key: data[key] for key in ("serial", "pci", "stage", "evidence")},
         **case.boot._asdict(),
-        "verdict": case.verdict.name.lower(),
+        "verdict": case.verdict.word,
         "reasons": list(case.reasons),
         "since": written(case.since),
         "stopped": list(case.stopped),
         "attempts": [
-            {"action": one.action.name.lower(), "at": written(one.at), "result": one.result}
+            {"action": one.action.word, "at": written(one.at), "result": one.result}
             for one in case.attempts
         ],
     }

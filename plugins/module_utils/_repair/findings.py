@@ -23,6 +23,7 @@ RECOVERIES: t.Mapping[int, t.Tuple[Action, str]] = {
     6: (Action.RESET, "a reset of the GPU's bus"),
     7: (Action.REBOOT, "a reboot of the system"),
 }
+SPEAKS = 565  # the branch from which on a driver says by itself what it wants; those before can ask for a reset
 ANSWERS: t.Mapping[Answer, t.Tuple[Action, str]] = {
     Answer.RESET_REQUIRED: (Action.RESET, "NVML says that the GPU needs a reset"),
     Answer.LOST: (Action.REBOOT, "NVML says that the GPU is lost"),
@@ -58,7 +59,8 @@ def of_gpu(gpu: ObservedGpu, node: ObservedNode, table: Table) -> t.List[Reason]
     found = [*_presence(gpu), *_recovery(gpu.signs.recovery), *_memory(gpu.signs)]
     if gpu.signs.fabric is not None:
         found += _fabric(gpu.signs.fabric, node.fabric_manager)
-    branch = node.branch if gpu.signs.recovery in RECOVERIES else None
+    speaks = gpu.signs.recovery in RECOVERIES and not 0 < node.branch < SPEAKS
+    branch = node.branch if speaks else None
     return found + [_xid(one, table.xids.get(one.number), branch) for one in gpu.xids]
 
 
@@ -88,11 +90,13 @@ def _memory(signs: FaultSigns) -> t.Iterator[Reason]:
         yield Reason(Action.REPLACE, "its SRAM has more errors than NVIDIA allows")
     if signs.unrepairable:
         yield Reason(Action.REPLACE, "it has memory that cannot be repaired")
-    # Where the driver has a recovery action, it counts these as well.
-    waits = Action.NONE if signs.recovery in RECOVERIES else Action.DRAIN_THEN_RESET
     if signs.rows and signs.rows.pending:
-        yield Reason(waits, "a memory row is replaced at the next reset")
+        # Work is safe until then, new work too: nobody is given the page any more. XID 63, which fences nothing either,
+        # tells of the same. A driver with a recovery action asks for the reset by it where less is left than should be.
+        yield Reason(Action.NONE, "a memory row is replaced at the next reset")
     if signs.repair_pending:
+        # Where the driver has a recovery action, it counts this as well.
+        waits = Action.NONE if signs.recovery in RECOVERIES else Action.DRAIN_THEN_RESET
         yield Reason(waits, "channels or TPCs are repaired at the next reset")
 
 
@@ -128,7 +132,7 @@ def _xid(xid: Xid, row: t.Optional[Row], branch: t.Optional[int]) -> Reason:
         return unlisted if branch is None else Reason(Action.NONE, covered)
     repeated = 0 < row.times <= xid.times
     action = max(row.action, row.then if repeated else Action.NONE)
-    if action.fences and branch is not None and 0 < row.driver <= branch:
+    if action.acts and branch is not None and 0 < row.driver <= branch:
         return Reason(min(row.action, Action.RESTART_APPLICATION), covered)
     return Reason(action, text)
 

@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import typing as t
 
-from .._base.gpu import FaultSigns
+from .._base.gpu import NOTHING_TOLD, FaultSigns
 from .actions import Action
 
 
@@ -38,9 +38,6 @@ class SXid(t.NamedTuple):
     trunk: t.Optional[bool] = None
     at: float = 0.0
     times: int = 1
-
-
-NOTHING_TOLD = FaultSigns()
 
 
 class Attempt(t.NamedTuple):

@@ -44,6 +44,12 @@ def decide(
     return Verdict(_strongest(ordered), ordered, tuple(one for one, _spent in gpus_found))
 
 
+def asked(node: ObservedNode, gpu: ObservedGpu, table: t.Optional[Table] = None) -> GpuVerdict:
+    """Return what the signs of a GPU ask for by themselves, whatever the machine allows and whatever was tried."""
+    ordered = _ordered(findings.of_gpu(gpu, node, parse() if table is None else table))
+    return GpuVerdict(gpu.uuid, _strongest(ordered), ordered)
+
+
 def _gpu(
     node: ObservedNode, gpu: ObservedGpu, table: Table, times: t.Tuple[float, float]
 ) -> t.Tuple[GpuVerdict, bool]:

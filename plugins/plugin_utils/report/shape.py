@@ -89,6 +89,7 @@ class Fault(t.TypedDict):
     since: t.Optional[int]
     way_back: t.Optional[str]
     clearable: t.Optional[bool]
+    verdict: t.Optional[str]
     xid: t.Optional[int]
 
 

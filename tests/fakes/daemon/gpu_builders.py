@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from gpu_plugin._shared._base.gpu import Gpu, MigDevice
+from gpu_plugin._shared._base.gpu import Condition, FaultSigns, Gpu, MigDevice, Rows
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.server import Snapshot
 from gpu_plugin.model.devices import Device, Devices, Resources
@@ -58,6 +59,15 @@ def view(
     kind = Kind.LOST if lost else Kind.UNREADABLE
     why = Problem(kind, problem) if problem else None
     return GpuView(gpu(index, mig=enabled), devices, numa, why)
+
+
+def condition(*, failed: bool | None = None, pending: bool | None = None, **told: Any) -> Condition:
+    """What a GPU tells: signs of faults and other readings by their names, and whether memory rows failed or wait."""
+    rows = None
+    if failed is not None or pending is not None:
+        rows = Rows(0, 0, pending=bool(pending), failed=bool(failed))
+    signs = {key: told.pop(key) for key in list(told) if key in FaultSigns.__dataclass_fields__}
+    return Condition(FaultSigns(rows=rows, **signs), **told)
 
 
 def inventory(

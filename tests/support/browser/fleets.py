@@ -143,6 +143,7 @@ def fault(gpu_uuid: str, index: int, reason: str, xid: int | None) -> dict[str, 
         "since": 1795320000,
         "way_back": "a reset of the GPU or another load of the driver",
         "clearable": False,
+        "verdict": "reset",
         "xid": xid,
     }
 

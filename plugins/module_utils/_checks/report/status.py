@@ -24,7 +24,7 @@ Json = t.Dict[str, t.Any]
 XID = re.compile(r"\bXID (\d{1,5})\b", re.IGNORECASE)
 GPU_FIELDS = tuple(field.name for field in dataclasses.fields(Gpu))
 MIG_FIELDS = tuple(field.name for field in dataclasses.fields(MigDevice))
-FAULT = ("gpu", "index", "gi", "ci", "kind", "reason", "since", "way_back", "clearable")
+FAULT = ("gpu", "index", "gi", "ci", "kind", "reason", "since", "way_back", "clearable", "verdict")
 
 
 def driver(

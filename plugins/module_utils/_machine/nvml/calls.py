@@ -10,7 +10,7 @@ import ctypes
 import functools
 import typing as t
 
-from ..._base.gpu import UNKNOWN_ERROR, NvmlError
+from ..._base.gpu import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN_ERROR, NvmlError
 from .bindings import of_environment
 
 try:
@@ -21,6 +21,7 @@ except ImportError:  # where the environment has none either, open_nvml says so
 __all__ = ["pynvml"]  # of what others import, the one thing that is not defined here
 INVALID_ARGUMENT, VERSION_MISMATCH = 2, 25
 MOST_LISTED = 4096  # a driver that says that there is more is not believed
+T = t.TypeVar("T")
 F = t.TypeVar("F", bound=t.Callable[..., t.Any])
 # Is called when NVML has answered, in the thread that asked: a driver that answers slowly does not hang.
 HEARD: contextvars.ContextVar[t.Callable[[], None]] = contextvars.ContextVar(
@@ -58,6 +59,16 @@ def or_none(
         raise
     finally:
         HEARD.get()()
+
+
+def reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
+    """Return an answer, None where the GPU or the driver has none. pynvml's error: the GPU is lost or wants a reset."""
+    try:
+        return ask(*args)
+    except pynvml.NVMLError as error:
+        if error.value in (GPU_IS_LOST, RESET_REQUIRED):
+            raise
+        return None
 
 
 def told(ask: t.Callable[..., t.Any], *args: t.Any) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of their faults, and of how they can be reset. To be used while NVML is open.
+"""What GPUs tell of their condition, of faults, and of how they can be reset. To be used while NVML is open.
 
 Bindings and drivers that do not have a question yet tell nothing of it: the branches are those of NVML's change log.
 """
@@ -11,9 +11,8 @@ from __future__ import annotations
 import ctypes
 import typing as t
 
-from ..._base.gpu import NOT_SUPPORTED, Fabric, FaultSigns, Rows
-from .calls import INVALID_ARGUMENT, doing, or_none, pynvml, told
-from .readings import reported
+from ..._base.gpu import NOT_SUPPORTED, Condition, Fabric, FaultSigns, Rows
+from .calls import INVALID_ARGUMENT, doing, or_none, pynvml, reported, told
 
 # Fields' numbers, which older bindings have no names for: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of 565 and later, and
 # NVML_FI_DEV_RESET_STATUS and _DRAIN_AND_RESET_STATUS of the branches before, from 550 on.
@@ -34,6 +33,24 @@ def named(handle: t.Any) -> t.Tuple[int, str]:
     """Return a GPU's index, and its board's serial number, empty where it has none."""
     index = int(pynvml.nvmlDeviceGetIndex(handle))
     return index, str(reported(told, pynvml.nvmlDeviceGetSerial, handle) or "")
+
+
+@doing("reading the GPU's condition")
+def condition(handle: t.Any) -> Condition:
+    """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
+    persistence = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
+    return Condition(
+        fault_signs(handle),
+        uncorrected=reported(
+            pynvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            pynvml.NVML_VOLATILE_ECC,
+        ),
+        energy=reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+        persistent=None if persistence is None else bool(persistence),
+        compute_mode=reported(pynvml.nvmlDeviceGetComputeMode, handle),
+    )
 
 
 @doing("reading the signs of a GPU's faults")
@@ -85,11 +102,13 @@ def _filled(name: str, kind: str, handle: t.Any) -> t.Any:
 
 
 def _recovery(handle: t.Any) -> t.Optional[int]:
-    """Return what the driver asks for; before 565, which can say little, None where that is nothing."""
+    """Return what the driver asks for; a branch before 565 can ask for no more than two of it."""
     fields = pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY, RESET, DRAIN_AND_RESET])
     asked, reset, drain = (None if one.nvmlReturn else int(one.value.uiVal) for one in fields)
     if asked is not None:
         return asked
     if reset:
         return ASKS_RESET
-    return ASKS_DRAIN_AND_RESET if drain else None
+    if drain:
+        return ASKS_DRAIN_AND_RESET
+    return None if reset is None else 0

@@ -10,60 +10,11 @@ import ctypes
 import typing as t
 from uuid import UUID
 
-from ..._base.gpu import (
-    FUNCTION_NOT_FOUND,
-    GPU_IS_LOST,
-    NOT_SUPPORTED,
-    RESET_REQUIRED,
-    TIMEOUT,
-    Condition,
-    Gpu,
-    Links,
-    MigDevice,
-)
+from ..._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, Gpu, Links, MigDevice
 from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text, told
 
-T = t.TypeVar("T")
 COMPLETED = 3  # the state of a fabric
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
-
-
-@doing("reading the GPU's condition")
-def condition(handle: t.Any) -> Condition:
-    """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
-    rows = reported(pynvml.nvmlDeviceGetRemappedRows, handle)
-    persistence = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
-    return Condition(
-        rows_failed=None if rows is None else bool(rows[3]),
-        rows_pending=None if rows is None else bool(rows[2]),
-        uncorrected=reported(
-            pynvml.nvmlDeviceGetTotalEccErrors,
-            handle,
-            pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
-            pynvml.NVML_VOLATILE_ECC,
-        ),
-        recovery=reported(_recovery, handle),
-        energy=reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
-        persistent=None if persistence is None else bool(persistence),
-        compute_mode=reported(pynvml.nvmlDeviceGetComputeMode, handle),
-    )
-
-
-def reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
-    """Return an answer, None where the GPU or the driver has none."""
-    try:
-        return ask(*args)
-    except pynvml.NVMLError as error:
-        if error.value in (GPU_IS_LOST, RESET_REQUIRED):
-            raise
-        return None
-
-
-def _recovery(handle: t.Any) -> int:
-    (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-    if field.nvmlReturn:
-        raise pynvml.NVMLError(field.nvmlReturn)
-    return int(field.value.uiVal)
 
 
 @doing("reading the GPU's brand")

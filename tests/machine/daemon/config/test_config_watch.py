@@ -60,7 +60,7 @@ def test_a_changed_file_is_applied_and_a_bad_one_is_not(make_node: MakeNode) -> 
 def test_many_changes_end_with_the_last(make_node: MakeNode) -> None:
     node = make_node(1)
     node.start_kubelet()
-    node.start_daemon()
+    node.start_daemon("", DP_ENABLE_HEALTHCHECKS="94")
     node.wait(GPU, 1)
     for number in range(100):
         shared(node, 2 + number % 7)

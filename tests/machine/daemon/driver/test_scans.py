@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LOOK = """
 import collections, dataclasses, json, pynvml
-from gpu_plugin._shared._machine.nvml.readings import condition
+from gpu_plugin._shared._machine.nvml.faults import condition
 from gpu_plugin._shared._machine.nvml.real import open_nvml
 
 asked = collections.Counter()
@@ -53,6 +53,10 @@ CHANGES = {
     "nvmlDeviceGetMigMode",
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetRemappedRows",
+    "nvmlDeviceGetSramEccErrorStatus",
+    "nvmlDeviceGetRepairStatus",
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1",
+    "nvmlDeviceGetGpuFabricInfoV",
     "nvmlDeviceGetTotalEccErrors",
     "nvmlDeviceGetFieldValues",
     "nvmlDeviceGetComputeMode",

@@ -32,7 +32,7 @@ BRIEF = ("--recovery-period", "0.05")
 def node(make_node: MakeNode) -> Node:
     """A node that serves two GPUs."""
     one = make_node(2)
-    one.serve(2, "", *BRIEF)
+    one.serve(2, "", *BRIEF, DP_ENABLE_HEALTHCHECKS="94")
     return one
 
 
@@ -41,7 +41,7 @@ def sick(node: Node, count: int) -> bool:
 
 
 def passes(faults: Rounds, node: Node) -> None:
-    """An XID that the GPU copes with, until it is over."""
+    """An XID that counts since the user wants it to, until it is over."""
     said = unhealthy(node)
     node.sim.ctl("xid", gpu="0", number=94)
     faults.recovers(lambda: faults.shows(lambda: unhealthy(node) > said))

@@ -72,7 +72,7 @@ def test_a_bad_configuration_is_written(node: Node, rounds: MakeRounds) -> None:
 @pytest.fixture
 def full(small_run: Node) -> Node:
     """A node that serves, and whose /run has room for a few files only."""
-    small_run.serve(2, GOOD, "--recovery-period", "0.05")
+    small_run.serve(2, GOOD, "--recovery-period", "0.05", DP_ENABLE_HEALTHCHECKS="94")
     small_run.registered()
     return small_run
 

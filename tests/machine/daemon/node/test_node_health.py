@@ -23,9 +23,9 @@ BACK = "device is healthy again"
 WITH_RECOVERY = "580.178.04"  # a driver that says what it wants done
 
 
-def test_a_fault_that_the_gpu_coped_with_passes_by_itself(make_node: MakeNode) -> None:
+def test_a_fault_that_the_user_wants_to_count_passes_by_itself(make_node: MakeNode) -> None:
     node = make_node(2)
-    node.serve(2)
+    node.serve(2, DP_ENABLE_HEALTHCHECKS="94")
     node.sim.ctl("xid", gpu="0", number=94)
     eventually(lambda: BACK in node.logged())
     node.wait(GPU, 2)
@@ -50,7 +50,10 @@ def test_the_state_names_what_is_unfit(make_node: MakeNode) -> None:
         "way_back": "another load of the driver; or a reset of the GPU and then"
         f" `gpu-plugin health clear {uuid}`, since nothing shows a reset here",
         "clearable": True,
+        "verdict": "reset",
     }
+    wanted = {"index": "1", "verdict": "reset", "next_step": "a reset of the GPU"}
+    assert node.status()["verdicts"] == {uuid: {"reason": one["reason"], **wanted}}
 
 
 def test_an_xid_of_a_changed_recovery_action_makes_the_driver_be_asked(
@@ -62,7 +65,10 @@ def test_an_xid_of_a_changed_recovery_action_makes_the_driver_be_asked(
     node.sim.ctl("xid", gpu="0", number=137)
     node.sim.ctl("recovery", gpu="1", action=1)
     (one,) = eventually(lambda: node.status().get("health"))
-    assert (one["index"], one["reason"]) == ("1", "the driver asks for a reset of the GPU")
+    assert (one["index"], one["reason"]) == (
+        "1",
+        "the driver asks for a reset of the GPU (recovery action 1)",
+    )
     node.wait(GPU, 1)
 
 
@@ -73,7 +79,7 @@ def test_a_fault_of_a_mig_instance_leaves_the_others(make_node: MakeNode) -> Non
     node.start_daemon("flags: {migStrategy: mixed}", "--recovery-period", "600")
     node.wait(MIG, 3)
     hit = node.sim.ctl("status")["gpus"][0]["mig_devices"][1]
-    node.sim.ctl("xid", gpu="0", number=94, gi=hit["gi"], ci=hit["ci"])
+    node.sim.ctl("xid", gpu="0", number=198, gi=hit["gi"], ci=hit["ci"])
     node.wait(MIG, 2)
     assert node.health(MIG)[hit["uuid"]] == "Unhealthy"
     node.sim.ctl("xid", gpu="0", number=95, gi=hit["gi"], ci=hit["ci"])
@@ -132,7 +138,7 @@ def test_a_defect_from_before_the_daemons_time_is_known(make_node: MakeNode) -> 
     worn = node.uuids()[1]
     eventually(lambda: GPU in node.status()["resources"])
     assert node.problems(GPU) == {
-        worn: "XID 64 (a memory row could not be replaced). Way back: another GPU in its place:"
+        worn: "a memory row could not be replaced. Verdict: replace. Way back: another GPU in its place:"
         " no reset repairs it"
     }
 
@@ -157,15 +163,15 @@ def test_what_a_gpu_tells_of_its_memory(make_node: MakeNode) -> None:
     node = make_node(2, driver=WITH_RECOVERY)
     node.serve(2)
     node.sim.ctl("ecc", gpu="0", errors=1, pending="on")  # a row is replaced at the next reset
-    eventually(lambda: BACK in node.logged())
-    node.wait(GPU, 2)
-    assert "1 memory errors since its last reset" in node.logged()
+    eventually(lambda: "replaces a memory row" in node.logged())
+    unchanged(node.resources, {GPU: 2}, node.looks)
     assert node.logged().count("replaces a memory row at its next reset") == 1
     node.sim.ctl("recovery", gpu="1", action=1)
     node.wait(GPU, 1)
     problems = eventually(lambda: node.problems(GPU))
     (problem,) = problems.values()
-    assert problem.startswith("the driver asks for a reset of the GPU. Way back: ")
+    asks = "the driver asks for a reset of the GPU (recovery action 1). Verdict: reset. Way back: "
+    assert problem.startswith(asks)
     node.sim.ctl("reset", gpu="1")
     node.wait(GPU, 2)
 

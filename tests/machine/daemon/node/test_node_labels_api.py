@@ -80,7 +80,7 @@ def test_a_bad_configuration_at_the_start_is_waited_for(labeller: Start) -> None
 
 
 UNFIT = {"gpu": "GPU-1", "index": "1", "gi": None, "ci": None, "kind": "fault", "reason": "XID 79"}
-UNFIT |= {"since": 1_700_000_000, "way_back": "a reset of the GPU or another load of the driver"}
+UNFIT |= {"since": 1_700_000_000, "verdict": "reboot", "way_back": "a reboot of the node"}
 
 
 def test_a_gpu_that_turns_sick_becomes_an_event_and_a_condition(labeller: Start) -> None:
@@ -94,7 +94,7 @@ def test_a_gpu_that_turns_sick_becomes_an_event_and_a_condition(labeller: Start)
     eventually(lambda: one.api.events)
     (event,) = one.api.events
     assert (event["reason"], event["type"]) == ("GPUUnhealthy", "Warning")
-    assert event["message"].startswith("GPU 1 (GPU-1): XID 79. Way back: a reset of the GPU")
+    assert event["message"].startswith("GPU 1 (GPU-1): XID 79. Verdict: reboot. Way back: a reboot")
     eventually(lambda: one.api.conditions()["GPUHealthy"]["status"] == "False")
     assert one.end() == 0
     one.start(FAST, "--node-condition=true")

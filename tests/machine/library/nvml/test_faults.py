@@ -61,7 +61,7 @@ of = pytest.mark.parametrize
     ("machine", "wanted"),
     [
         (("h100-80", "525.147.05"), FaultSigns(None, WELL, False)),
-        (("h100-80", VERSION), FaultSigns(None, WELL, False)),
+        (("h100-80", VERSION), FaultSigns(0, WELL, False)),
         (("h100-80", "565.57.01"), FaultSigns(0, WELL, False)),
         (("a100-80", "580.178.04"), FaultSigns(0, WELL, False, False)),
         (("b200", "595.91.07"), FaultSigns(0, WELL, False, False, False)),

@@ -5,18 +5,9 @@
 
 from __future__ import annotations
 
+from gpu_plugin._shared._repair.state import Xid
 from gpu_plugin.config.xids import overrides
-from gpu_plugin.model.xids import (
-    APPLICATION,
-    ASK_DRIVER,
-    COPED,
-    INFORMATION,
-    WHOLE,
-    Action,
-    Overrides,
-    action,
-    describe,
-)
+from gpu_plugin.model.xids import Effect, Overrides, asks_driver, effect
 
 # "Resolution Bucket (Immediate Action)" of docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 CATALOG = {
@@ -34,9 +25,6 @@ CATALOG = {
     "UPDATE_SWFW": "78",
     "CHECK_UVM": "159",
 }
-# Where this plugin is of another opinion; model/xids.py says why.
-STRICTER = {32, 63, 92, 94, 121}
-MILDER = {109}
 
 
 def numbers(text: str) -> set[int]:
@@ -47,51 +35,51 @@ def numbers(text: str) -> set[int]:
     return found
 
 
-def usual(number: int) -> Action:
-    return action(number, Overrides())
+def usual(number: int, branch: int = 0) -> Effect:
+    return effect(Xid(number), Overrides(), branch, speaks=branch > 0)[0]
 
 
 def test_what_wants_nothing_done_to_the_gpu_leaves_it() -> None:
     for bucket in ("RESTART_APP", "IGNORE", "XID_154", "WORKFLOW_XID_45"):
         for number in numbers(CATALOG[bucket]):
-            wanted = Action.DEGRADE if number in STRICTER else Action.IGNORE
-            assert usual(number) is wanted, number
+            assert usual(number) is Effect.IGNORE, number
 
 
-def test_what_wants_more_than_another_try_waits_for_a_reset() -> None:
+def test_what_wants_more_than_another_try_waits_for_it_to_be_done() -> None:
     for bucket in (
         *("RESET_GPU", "RESTART_BM", "CHECK_MECHANICALS", "RESTART_VM", "WORKFLOW_XID_48"),
-        *("CHECK_UVM", "WORKFLOW_NVLINK_ERR", "UPDATE_SWFW"),
+        *("CHECK_UVM", "WORKFLOW_NVLINK_ERR", "UPDATE_SWFW", "WORKFLOW_NVLINK5_ERR"),
     ):
-        for number in numbers(CATALOG[bucket]) - MILDER:
-            assert usual(number) is Action.FATAL, number
+        for number in numbers(CATALOG[bucket]):
+            assert usual(number) is Effect.FATAL, number
 
 
-def test_an_unknown_xid_waits_for_a_reset_unless_the_user_says_otherwise() -> None:
-    for number in (1, 47, 78, 173, 199, 5000, 9999):
-        assert usual(number) is Action.FATAL, number
-        assert action(number, overrides(str(number), "")) is Action.IGNORE, number
+def test_an_unknown_xid_waits_for_a_person_unless_the_user_or_the_driver_says_otherwise() -> None:
+    for number in (1, 47, 173, 199, 5000, 9999):
+        assert usual(number) is Effect.FATAL, number
+        assert usual(number, 580) is Effect.IGNORE, number
+        assert effect(Xid(number), overrides(str(number), ""))[0] is Effect.IGNORE, number
 
 
-def test_what_nvidias_plugin_ignores_is_ignored() -> None:
-    assert {usual(number) for number in (13, 31, 43, 45, 68, 109)} == {Action.IGNORE}
+def test_where_the_driver_knows_more_it_is_asked_and_believed() -> None:
+    nvlink5 = numbers(CATALOG["WORKFLOW_NVLINK5_ERR"])
+    for number in (*nvlink5, 48, 64, 74, 95, 109, 154):
+        assert asks_driver(number), number
+        assert usual(number, 580) is Effect.IGNORE, number
+    assert (usual(109, 565), usual(109, 570)) == (Effect.FATAL, Effect.IGNORE)
+    for number in (13, 31, 43, 45, 79, 119):
+        assert not asks_driver(number), number
+    for number in (46, 79, 119, 140):
+        assert usual(number, 580) is Effect.FATAL, number
 
 
-def test_where_the_driver_knows_more_it_is_asked() -> None:
-    assert numbers(CATALOG["WORKFLOW_NVLINK5_ERR"]) - {149} < ASK_DRIVER
-    assert usual(149) is Action.FATAL  # the one of them of which all rows are fatal
-    assert {109, 154} < ASK_DRIVER
-    assert {usual(number) for number in ASK_DRIVER} == {Action.IGNORE}
-
-
-def test_an_xid_is_in_one_class() -> None:
-    classes = [APPLICATION, INFORMATION, COPED.keys(), WHOLE.keys()]
-    for one in classes:
-        for other in classes:
-            assert one is other or not set(one) & set(other)
+def test_what_the_user_names_counts_whatever_else_is_said_of_it() -> None:
+    for number, wanted in ((31, Effect.DEGRADE), (48, Effect.FATAL), (79, Effect.FATAL)):
+        for enabled in (str(number), "all"):
+            said = effect(Xid(number), overrides("all", enabled), 580, speaks=True)
+            assert said[0] is wanted, number
 
 
 def test_what_makes_a_gpu_unfit_is_described() -> None:
-    told = numbers(CATALOG["RESET_GPU"]) - MILDER | STRICTER | {48, 54, 74, 79, 149}
-    for number in told:
-        assert describe(number).startswith(f"XID {number} ("), number
+    for number in numbers(CATALOG["RESET_GPU"]) | {48, 54, 74, 79, 149}:
+        assert effect(Xid(number), Overrides())[1].text.startswith(f"XID {number} ("), number

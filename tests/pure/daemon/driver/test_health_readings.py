@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base.gpu import Condition
+from gpu_plugin._shared._base.gpu import Condition, Fabric, FaultSigns, Rows
+from gpu_plugin._shared._repair.actions import NAMES, STEPS
+from gpu_plugin._shared._repair.findings import RECOVERIES
+from gpu_plugin._shared._repair.state import ObservedGpu, ObservedNode, Xid
+from gpu_plugin._shared._repair.verdict import asked
 from gpu_plugin.advertise.devices import left_out
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.driver.health import Health
 from gpu_plugin.driver.memory import HealthFile
 from gpu_plugin.model.inventory import Inventory, judged
-from gpu_plugin.model.xids import RECOVERIES
 from gpu_plugin.tools.chores import Chore
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.daemon.gpu_builders import inventory, view
+from tests.fakes.daemon.gpu_builders import condition, inventory, view
 
 QUIET = 10.0
 FINE = inventory(view(0), view(1, "1g.10gb", "1g.10gb"))
@@ -32,7 +35,7 @@ LOST = inventory(view(0, problem="lost", lost=True), view(1, "1g.10gb", "1g.10gb
 def told(**reading: Any) -> Inventory:
     """The GPUs, the first of which tells this of its condition."""
     return inventory(
-        replace(view(0), condition=Condition(**reading)), view(1, "1g.10gb", "1g.10gb")
+        replace(view(0), condition=condition(**reading)), view(1, "1g.10gb", "1g.10gb")
     )
 
 
@@ -93,7 +96,9 @@ def test_what_a_gpu_does_not_tell_is_no_fault(node: Node) -> None:
 
 
 def test_errors_that_were_confined_pass_and_others_want_a_reset(node: Node) -> None:
-    confined = {"rows_failed": False, "rows_pending": False}
+    confined = {"failed": False, "pending": False}
+    assert node.fit(told(uncorrected=1, **confined))
+    node.health.overrides = overrides("", "94")
     assert node.problems(told(uncorrected=2, **confined))[0] == (
         "2 memory errors since its last reset. Way back: it passes by itself after 10 seconds"
         " without another fault"
@@ -112,15 +117,30 @@ def test_errors_of_a_gpu_that_retires_pages_want_a_reset(node: Node) -> None:
 
 
 def test_errors_that_an_xid_told_of_are_not_counted_against_the_whole_gpu(node: Node) -> None:
+    node.health.overrides = overrides("", "94")
     node.health.xid("GPU-1", 94, 7, 0)
-    errors = replace(FINE.gpus[1], condition=Condition(rows_failed=False, uncorrected=1))
+    errors = replace(FINE.gpus[1], condition=condition(failed=False, uncorrected=1))
     assert list(node.health.judge(inventory(view(0), errors), (0, 7, 8))) == [("GPU-1", 7, 0)]
 
 
-@pytest.mark.parametrize("action", sorted(RECOVERIES))
+def test_errors_of_a_gpu_in_mig_mode_which_tells_nothing_of_rows_are_confined_too(
+    node: Node,
+) -> None:
+    errors = replace(FINE.gpus[1], condition=condition(uncorrected=1))
+    assert node.fit(inventory(view(0), errors))
+
+
+NUMBERS = {1: "reset", 2: "reboot", 3: "drain_then_reset", 4: "drain_then_reset", 6: "reset"}
+NUMBERS |= {7: "reboot", 8: "ask", 99: "ask"}
+
+
+@pytest.mark.parametrize("action", NUMBERS)
 def test_what_the_driver_asks_for_has_to_be_done_first(node: Node, action: int) -> None:
+    verdict = NUMBERS[action]
+    asked = RECOVERIES.get(action, (None, "what this version does not know"))[1]
     assert node.problems(told(recovery=action))[0] == (
-        f"{RECOVERIES[action]}. Way back: what the driver asks for: it says itself when that is done"
+        f"the driver asks for {asked} (recovery action {action}). Verdict: {verdict}. Way back: "
+        f"{STEPS[NAMES[verdict]]}: the driver says itself when that is done"
     )
     assert not node.fit(told(recovery=action), after=1e6)
     assert not node.fit(told(recovery=None), after=1e6)
@@ -128,9 +148,62 @@ def test_what_the_driver_asks_for_has_to_be_done_first(node: Node, action: int) 
     assert node.fit(told(recovery=0), after=QUIET)
 
 
-def test_other_requests_do_not_concern_the_gpu(node: Node) -> None:
-    for action in (0, 5, 99):
+def test_what_concerns_its_links_to_others_alone_leaves_a_gpu_in_use(node: Node) -> None:
+    for action in (0, 5):
         assert node.fit(told(recovery=action)), action
+    for fabric in (
+        Fabric(9),
+        Fabric(3, status=9),
+        Fabric(3, health=1 << 4),
+        Fabric(3, health=5 << 8),
+    ):
+        assert node.fit(told(fabric=fabric)), fabric
+
+
+@pytest.mark.parametrize("sign", ["sram_exceeded", "unrepairable", "failed"])
+def test_memory_that_is_worn_out_wants_another_gpu(node: Node, sign: str) -> None:
+    worn = told(recovery=0, **{sign: True})
+    assert node.problems(worn)[0].endswith(
+        "Verdict: replace. Way back: another GPU in its place: no reset repairs it"
+    )
+    assert not node.fit(told(recovery=0), after=1e6)  # it is silent of that, as with MIG instances
+    assert not node.fit(told(recovery=0, **{sign: False}))
+    assert node.fit(told(recovery=0, **{sign: False}), after=QUIET)
+
+
+def test_a_driver_that_changes_its_mind_is_told_as_it_is_now(node: Node) -> None:
+    for action in (2, 1, 4):
+        (problem, *_others) = node.problems(told(recovery=action))
+        assert f"(recovery action {action}). Verdict: {NUMBERS[action]}." in problem
+    node.health.xid("GPU-0", 79)
+    assert "Verdict: reboot." in node.problems(told(recovery=4))[0]
+
+
+SIGNS = st.builds(
+    FaultSigns,
+    recovery=st.none() | st.integers(0, 9),
+    rows=st.none() | st.builds(Rows, st.just(0), st.just(0), st.booleans(), st.booleans()),
+    sram_exceeded=st.none() | st.booleans(),
+    repair_pending=st.none() | st.booleans(),
+    unrepairable=st.none() | st.booleans(),
+)
+
+
+@given(SIGNS, st.integers(1, 200), st.sampled_from([550, 565, 580, 595]))
+def test_a_gpu_is_unhealthy_where_a_repair_would_fence_it_and_for_the_same_reason(
+    signs: FaultSigns, number: int, branch: int
+) -> None:
+    now = inventory(replace(view(0), condition=Condition(signs)))
+    now = replace(now, driver_version=f"{branch}.1")
+    health = Health(QUIET, Clock())
+    health.see(now)
+    health.xid("GPU-0", number)
+    found = health.judge(now, 1)
+    xid = ObservedGpu("GPU-0", signs=signs, xids=(Xid(number),))
+    verdict = asked(ObservedNode(branch), xid)
+    assert bool(found) is verdict.action.fences
+    strongest = {(one.action, one.text) for one in verdict.reasons if one.action is verdict.action}
+    assert {(one.verdict, one.reason) for one in found.values()} <= strongest
 
 
 def test_a_driver_that_asks_for_nothing_excuses_no_xid(node: Node) -> None:
@@ -139,7 +212,7 @@ def test_a_driver_that_asks_for_nothing_excuses_no_xid(node: Node) -> None:
 
 
 def test_a_row_that_waits_for_a_reset_is_a_note_and_no_fault(node: Node) -> None:
-    waits = told(rows_failed=False, rows_pending=True)
+    waits = told(failed=False, pending=True)
     assert node.fit(waits)
     (note,) = left_out(waits, "mixed")
     assert note.startswith("GPU 0 (GPU-0) replaces a memory row at its next reset")
@@ -151,11 +224,10 @@ def test_a_row_that_waits_for_a_reset_is_a_note_and_no_fault(node: Node) -> None
     [
         ("all", {"uncorrected": 1}, True),
         ("all", {"recovery": 1}, True),
-        ("all", {"rows_failed": True}, True),
+        ("all", {"failed": True}, True),
         ("48", {"uncorrected": 1}, True),
-        ("48", {"uncorrected": 1, "rows_failed": False}, False),
-        ("94", {"uncorrected": 1, "rows_failed": False}, True),
-        ("64", {"rows_failed": True}, True),
+        ("", {"uncorrected": 1, "failed": False}, True),
+        ("64", {"failed": True}, True),
         ("48,94", {"recovery": 1}, False),
     ],
 )
@@ -186,6 +258,7 @@ def test_a_fault_of_an_instance_outlives_the_process(node: Node) -> None:
 
 
 def test_a_quiet_time_goes_on_in_the_next_process(node: Node) -> None:
+    node.health.overrides = overrides("", "94")
     node.health.xid("GPU-0", 94)
     assert not node.fit(after=QUIET - 1)
     node.start()
@@ -252,7 +325,8 @@ def test_a_lost_gpu_that_is_back_was_reset_in_between(node: Node) -> None:
 
 
 def test_errors_that_were_judged_are_not_judged_again(node: Node) -> None:
-    old = told(uncorrected=2, rows_failed=False)
+    node.health.overrides = overrides("", "94")
+    old = told(uncorrected=2, failed=False)
     node.problems(old)
     assert node.fit(old, after=QUIET)
     node.start()
@@ -299,7 +373,7 @@ def test_a_file_that_can_not_be_written_is_said_once(
 ) -> None:
     (node.folder / "health.json").unlink()
     (node.folder / "health.json").mkdir()
-    node.health.xid("GPU-0", 94)
+    node.health.xid("GPU-0", 48)
     for _time in range(3):
         node.fit(after=QUIET)
     assert capsys.readouterr().err.count("can't be kept") == 1
@@ -319,7 +393,17 @@ def test_nothing_new_is_not_written_again(node: Node) -> None:
             st.lists(inner, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    ["faults", "away", "errors", "asked", "signs", "energy", "place", "action"]
+                    [
+                        "faults",
+                        "away",
+                        "errors",
+                        "asked",
+                        "often",
+                        "signs",
+                        "energy",
+                        "place",
+                        "action",
+                    ]
                 ),
                 inner,
             )
@@ -332,5 +416,25 @@ def test_no_memory_breaks_the_health(memory: Any) -> None:
     try:
         health.recall(memory, None)
     except ValueError:
-        assert health.memory() == {"faults": [], "away": [], "errors": {}, "asked": [], "signs": {}}
+        nothing = {"faults": [], "away": [], "errors": {}, "asked": {}, "often": [], "signs": {}}
+        assert health.memory() == nothing
     json.dumps(health.memory())
+
+
+def test_what_an_earlier_version_kept_of_faults_is_understood(node: Node) -> None:
+    fault = {"place": ["GPU-0", None, None], "reason": "XID 48 (x)", "action": "fatal"}
+    fault |= {"strikes": 1, "quiet_since": None, "over_since": None, "since": 5, "xid": 48}
+    old = {"faults": [fault], "away": [], "errors": {}, "asked": ["GPU-0"], "signs": {}}
+    node.health.recall(old, (0, *node.load))
+    assert "Verdict: reset." in node.problems(told(recovery=1))[0]
+    assert not node.fit(told(recovery=0))
+    assert node.fit(told(recovery=0), after=QUIET)
+
+
+def test_how_often_there_was_an_xid_is_known_to_the_next_process(node: Node) -> None:
+    for _each in range(3):
+        node.health.xid("GPU-0", 94)
+        assert node.fit(after=QUIET)
+        node.start()
+    node.health.xid("GPU-0", 94)
+    assert not node.fit(after=1e6)

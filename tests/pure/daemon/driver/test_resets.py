@@ -9,18 +9,17 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.driver.health import Health
 from gpu_plugin.model.inventory import GpuView, Problem
 
-from tests.fakes.daemon.gpu_builders import inventory, view
+from tests.fakes.daemon.gpu_builders import condition, inventory, view
 
 QUIET = 10.0
 ON = {"persistent": True}
 
 
 def told(entries: tuple[int | None, ...] = (7, 8), **reading: Any) -> GpuView:
-    return replace(view(0), condition=Condition(**reading), entries=entries)
+    return replace(view(0), condition=condition(**reading), entries=entries)
 
 
 class Node:
@@ -55,8 +54,8 @@ class Node:
 SHOWN = {
     "its energy counter began again": (told(energy=10**9, **ON), told(energy=5000, **ON)),
     "no memory row waits for a reset any more": (
-        told(rows_failed=False, rows_pending=True),
-        told(rows_failed=False, rows_pending=False),
+        told(failed=False, pending=True),
+        told(failed=False, pending=False),
     ),
     "it was taken off the bus or from the driver, and given back": (told(), told((7, 9))),
 }
@@ -82,7 +81,7 @@ def test_what_shows_no_reset_excuses_nothing() -> None:
         # Without persistence mode the driver initialises a GPU again that nobody had open.
         (told(energy=10**9, persistent=False), told(energy=5000, persistent=False)),
         (told(energy=10**9, persistent=None), told(energy=5000, persistent=None)),
-        (told(rows_failed=False, rows_pending=True), told()),
+        (told(failed=False, pending=True), told()),
         (told((7, None)), told((7, 9))),
         (told((7, 8)), told((None, None))),
         (told((7, 8)), told(())),
@@ -130,11 +129,11 @@ def test_the_reason_says_what_brings_it_back_on_this_driver() -> None:
     for now, way_back in (
         (told(energy=10**9, **ON), "which the plugin notices"),
         (told(uncorrected=1), "which the plugin notices"),
-        (told(rows_failed=False, rows_pending=True), "which the plugin notices"),
+        (told(failed=False, pending=True), "which the plugin notices"),
         (told(), "`gpu-plugin health clear GPU-0`"),
         (told(energy=10**9, persistent=False), "`gpu-plugin health clear GPU-0`"),
-        (told(rows_failed=True), "another GPU in its place: no reset repairs it"),
-        (told(recovery=1), "what the driver asks for: it says itself when that is done"),
+        (told(failed=True), "another GPU in its place: no reset repairs it"),
+        (told(recovery=1), "a reset of the GPU: the driver says itself when that is done"),
     ):
         (problem,) = Node(now).look(now)
         assert way_back in problem.recovery, now
@@ -145,9 +144,9 @@ def test_an_operators_word_is_enough_but_for_what_the_gpu_still_says() -> None:
     assert node.health.clear("GPU-0") == ["XID 48 (a memory error that could not be corrected)"]
     assert node.look(told()) == []
     assert node.health.clear("GPU-0") == []
-    worn = Node(told(rows_failed=True))
+    worn = Node(told(failed=True))
     assert worn.health.clear("GPU-0")
-    assert worn.look(told(rows_failed=True))
+    assert worn.look(told(failed=True))
 
 
 def test_of_a_mig_instance_its_destruction_is_a_way_too() -> None:

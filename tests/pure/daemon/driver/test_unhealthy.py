@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from gpu_plugin._shared._repair.actions import Action
+from gpu_plugin.config.xids import overrides
 from gpu_plugin.driver.health import Health
-from gpu_plugin.driver.unhealthy import Onsets, Unhealthy, unhealthy
-from gpu_plugin.model.inventory import Inventory
+from gpu_plugin.driver.unhealthy import Onsets, Unhealthy, unhealthy, verdicts
+from gpu_plugin.model.inventory import Inventory, Kind, Problem, judged
 
-from tests.fakes.daemon.gpu_builders import inventory, view
+from tests.fakes.daemon.gpu_builders import condition, inventory, view
 
 QUIET = 10.0
 FINE = inventory(view(0), view(1, "1g.10gb", "1g.10gb"))
@@ -33,6 +35,7 @@ class Node:
 
 def test_each_fault_has_its_place_and_its_time() -> None:
     node = Node()
+    node.health.overrides = overrides("", "94")
     node.health.xid("GPU-1", 94, 7, 0)
     node.now = 105
     node.health.xid("GPU-0", 48)
@@ -49,6 +52,7 @@ def test_each_fault_has_its_place_and_its_time() -> None:
         "way_back": "another load of the driver; or a reset of the GPU and then"
         " `gpu-plugin health clear GPU-0`, since nothing shows a reset here",
         "clearable": True,
+        "verdict": "reset",
     }
     assert (part.gpu, part.gi, part.ci, part.since) == ("GPU-1", 7, 0, 1_000_000_100)
     assert part.way_back == "it passes by itself after 10 seconds without another fault"
@@ -91,16 +95,16 @@ def test_no_reset_is_promised_for_a_gpu_that_is_off_the_bus() -> None:
     node.health.xid("GPU-0", 79)
     node.health.xid("GPU-0", 48)
     assert [one.way_back for one in node.unhealthy()] == [reboot]
-    for code, way_back in ((15, reboot), (16, "a reset of the GPU")):
+    for verdict, way_back in ((Action.REBOOT, reboot), (Action.RESET, "a reset of the GPU")):
         node = Node()
         lost = view(0, problem="it can't be read", lost=True)
         assert lost.problem
-        lost = replace(lost, problem=replace(lost.problem, code=code))
+        lost = replace(lost, problem=replace(lost.problem, verdict=verdict))
         (one,) = node.unhealthy(inventory(lost))
-        assert one.way_back.startswith(way_back), code
+        assert one.way_back.startswith(way_back), verdict
         node.health.recall(node.health.memory(), 1)
         (one,) = node.unhealthy(inventory(lost))
-        assert one.way_back.startswith(way_back), code
+        assert one.way_back.startswith(way_back), verdict
 
 
 def test_what_is_hung_or_unreadable_counts_from_its_beginning() -> None:
@@ -121,3 +125,31 @@ def test_a_fault_of_a_gpu_that_hangs_is_named_beside_it() -> None:
     node.health.xid("GPU-0", 48)
     kinds = [one.kind for one in node.unhealthy(replace(FINE, hung=frozenset({"GPU-0"})))]
     assert kinds == ["fault", "hung"]
+
+
+def test_what_is_to_be_done_about_each_gpu_is_the_strongest_of_it() -> None:
+    sick = replace(view(0), condition=condition(recovery=4, sram_exceeded=True))
+    told = replace(view(1), condition=condition(recovery=5))
+    fine = replace(view(2), condition=condition(recovery=0, pending=True))
+    parted = replace(view(3, "1g.10gb", "1g.10gb"), condition=condition(recovery=0))
+    lost = view(4, problem="it can't be read", lost=True)
+    assert lost.problem
+    lost = replace(lost, problem=replace(lost.problem, verdict=Action.RESET))
+    now = replace(inventory(sick, told, fine, parted, lost), hung=frozenset({"GPU-2"}))
+    faults = {
+        ("GPU-3", 7, 0): Problem(Kind.FAULT, "XID 198", verdict=Action.ASK),
+        ("GPU-3", 8, None): Problem(Kind.FAULT, "XID 94", verdict=Action.DRAIN_THEN_RESET),
+    }
+    assert [
+        (one.gpu.uuid, action, text) for one, action, text in verdicts(judged(now, faults))
+    ] == [
+        ("GPU-0", Action.REPLACE, "its SRAM has more errors than NVIDIA allows"),
+        (
+            "GPU-1",
+            Action.RECOVER_FABRIC,
+            "the driver asks for a recovery of the IMEX domain (recovery action 5)",
+        ),
+        ("GPU-2", Action.REBOOT, "NVML has not answered for it for 60 seconds"),
+        ("GPU-3", Action.ASK, "XID 198"),
+        ("GPU-4", Action.RESET, "it can't be read"),
+    ]

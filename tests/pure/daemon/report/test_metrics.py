@@ -64,11 +64,38 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
     plain = dict.fromkeys(("driver_version", "config_problem"), None)
     empty: dict[str, Any] = {"resources": {}, "chores": {}, "vanished": ()}
     found = {**plain, **empty, "version": "1", "config_sha256": "", "state": "", "devices": rows}
-    found |= {"config_fallback": False, "gpu_uuids": [], "slow": []}
+    found |= {
+        "config_fallback": False,
+        "gpu_uuids": [],
+        "gpu_indices": [],
+        "slow": [],
+        "verdicts": {},
+    }
     (health,) = (
         one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name
     )
     assert len(health.samples) == MOST_SERIES
+
+
+def test_what_is_to_be_done_about_each_gpu_is_a_number() -> None:
+    state: dict[str, Any] = {
+        "resources": {},
+        "chores": {},
+        "vanished": (),
+        "devices": [],
+        "slow": (),
+    }
+    state |= dict.fromkeys(("version", "config_sha256", "state"), "")
+    state |= dict.fromkeys(("driver_version", "config_problem", "config_fallback"))
+    state |= {
+        "gpu_uuids": ["a", "b"],
+        "gpu_indices": ["0", "1"],
+        "verdicts": {"b": {"verdict": "reboot"}},
+    }
+    (found,) = (
+        one for one in Families(lambda: state, lambda: ()).collect() if "recovery" in one.name
+    )
+    assert {one.labels["index"]: one.value for one in found.samples} == {"0": 0, "1": 6}
 
 
 def test_a_duration_on_a_bound_belongs_below_it() -> None:

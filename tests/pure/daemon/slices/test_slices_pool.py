@@ -10,7 +10,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from gpu_plugin._shared._base.dra.names import pool_name
+from gpu_plugin._shared._repair.actions import NAMES
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.model import quantity
 from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Place, Problem
@@ -19,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.daemon import gpu_builders, mig_grids
-from tests.fakes.daemon.gpu_builders import gpu, inventory
+from tests.fakes.daemon.gpu_builders import condition, gpu, inventory
 from tests.fakes.daemon.mig_grids import GRIDS, every
 
 ALL = parse("gpuNode: {allocation: dra}")
@@ -261,6 +263,33 @@ def test_a_fault_is_tainted_with_its_xid() -> None:
         view(0), faults={whole: Problem(Kind.FAULT, "a memory row could not be replaced")}
     )
     assert found["gpu-0"]["taints"] == [{"key": "gpu.node/fault", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict"), [(1, "reset"), (2, "reboot"), (4, "drain_then_reset")]
+)
+def test_what_is_to_be_done_about_a_gpu_is_a_taint_too(number: int, verdict: str) -> None:
+    whole: Place = ("GPU-0", None, None)
+    asks = replace(view(0), condition=condition(recovery=number))
+    problem = Problem(Kind.FAULT, "the driver asks", verdict=NAMES[verdict])
+    key = "gpu.node/recovery-action"
+    assert devices(asks, faults={whole: problem})["gpu-0"]["taints"] == [
+        {"key": "gpu.node/fault", "effect": "NoSchedule"},
+        {"key": key, "value": verdict, "effect": "NoSchedule"},
+    ]
+    # As where the user has turned all checks off.
+    told = [{"key": key, "value": verdict, "effect": "None"}]
+    assert devices(asks)["gpu-0"]["taints"] == told
+
+
+def test_what_keeps_nobody_from_a_gpu_has_no_effect() -> None:
+    found = devices(
+        replace(view(0), condition=condition(recovery=5)),
+        replace(view(1), condition=condition(recovery=0, pending=True)),
+    )
+    taint = {"key": "gpu.node/recovery-action", "value": "recover_fabric", "effect": "None"}
+    assert found["gpu-0"]["taints"] == found["gpu-0-share"]["taints"] == [taint]
+    assert "taints" not in found["gpu-1"]
 
 
 def test_a_fault_of_an_instance_taints_that_one() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Fabric, FaultSigns, Rows
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
+from ansible_collections.gpu.node.plugins.module_utils._repair.actions import STEPS, Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.findings import RECOVERIES
 from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
     Answer,
@@ -24,7 +24,11 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
     Virtual,
     Xid,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import WINDOW, decide
+from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import (
+    WINDOW,
+    asked,
+    decide,
+)
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import parse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +81,7 @@ def test_faults_of_applications_and_information_fence_no_gpu(xids: tuple[int, ..
         (gpu(answer=Answer.LOST), Action.REBOOT),
         (gpu(answer=Answer.NEVER), Action.REBOOT),
         (gpu(answer=Answer.RESET_REQUIRED), Action.RESET),
-        (gpu(rows=Rows(0, 1, True, False)), Action.DRAIN_THEN_RESET),
+        (gpu(rows=Rows(0, 1, True, False)), Action.NONE),
         (gpu(63, rows=Rows(0, 1, True, False), recovery=0), Action.NONE),
         (gpu(repair_pending=True), Action.DRAIN_THEN_RESET),
         (gpu(rows=Rows(0, 9, False, True)), Action.REPLACE),
@@ -127,6 +131,26 @@ def test_a_recovery_action_that_nobody_knows_asks_a_person(number: int) -> None:
     found = of(gpu(recovery=number))
     assert found.action is Action.ASK
     assert str(number) in found.reasons[0].text
+
+
+def test_work_goes_on_beside_what_concerns_the_fabric_alone() -> None:
+    for one in (gpu(recovery=5), gpu(fabric=Fabric(3, status=9))):
+        found = of(one).action
+        assert (found.acts, found.fences) == (True, False), one
+    assert set(STEPS) == set(Action)
+
+
+def test_what_the_signs_ask_for_is_what_the_machine_may_allow_no_more_of() -> None:
+    guest = ObservedNode(580, Virtual.VGPU)
+    one = gpu(119, attempts=tried(Action.RESET))
+    assert (asked(guest, one).action, of(one, guest).action) == (Action.RESET, Action.ASK)
+    assert set(asked(guest, one).reasons) < set(of(one, guest).reasons)
+
+
+def test_a_driver_that_can_ask_for_resets_alone_covers_no_xid() -> None:
+    for branch, action in ((0, Action.NONE), (550, Action.ASK), (565, Action.NONE)):
+        node = dataclasses.replace(HGX, branch=branch)
+        assert of(gpu(4711, recovery=0), node).action is action, branch
 
 
 def test_an_xid_that_nobody_knows_asks_a_person_unless_the_driver_knows() -> None:

@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.findings import of_gpu
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
-    ObservedGpu,
-    ObservedNode,
-    Xid,
-)
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.known import TABLE
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import Row, parse
-from gpu_plugin.model.xids import COPED, IGNORED, WHOLE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,15 +87,3 @@ def test_whatever_is_written_is_a_list_or_refused(values: Any) -> None:
             parse(one)
         except InputError:
             continue
-
-
-def fences(number: int) -> bool:
-    gpu = ObservedGpu("GPU-a", "hopper", xids=(Xid(number),))
-    return any(one.action.fences for one in of_gpu(gpu, ObservedNode(), parse()))
-
-
-def test_it_fences_for_what_makes_a_gpu_unhealthy_and_nothing_else() -> None:
-    """The device plugin asks the driver of those that only the driver knows; here there is no driver to ask."""
-    driver = {number for number, row in parse().xids.items() if row.driver}
-    assert {one for one in WHOLE if not fences(one)} == set()
-    assert {one for one in IGNORED | COPED.keys() if fences(one)} <= driver

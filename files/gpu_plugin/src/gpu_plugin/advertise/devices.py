@@ -56,7 +56,7 @@ def left_out(inventory: Inventory, strategy: str, naming: Naming | None = None) 
         name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
         if view.gpu.uuid in inventory.slow - inventory.hung:
             notes.append(f"the driver is slow: {name} stays as it was when it answered last")
-        if view.condition.rows_pending:
+        if view.condition.signs.rows and view.condition.signs.rows.pending:
             notes.append(
                 f"{name} replaces a memory row at its next reset, and can be used until then"
             )

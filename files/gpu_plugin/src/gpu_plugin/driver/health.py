@@ -3,32 +3,36 @@
 
 """Which GPUs and MIG devices must not be used, and until when. Pure.
 
-A fault makes all unhealthy that is made of the GPU, or of the MIG instance that it concerns. What the GPU
-coped with passes when it stays quiet; all else needs a reset or another load of the driver first,
-since that a GPU answers is not enough. Each return to a fault doubles the recovery period, and what keeps
-coming back by itself is not let pass any more. What is known can be handed to the next process.
+What is to be done about a GPU says the verdict that gpu.node.repair goes by too: the driver's own recovery action
+first, then what the GPU tells of itself, then the list of XIDs. A fault whose verdict fences makes all unhealthy that
+is made of the GPU, or of the MIG instance that it concerns, until that is done: that a GPU answers is not enough. Then
+it has to stay quiet for a recovery period, which doubles with each return. XIDs that only the user wants to count pass
+by themselves, unless they keep coming back. What is known can be handed to the next process.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from .._shared._base.gpu import GPU_IS_LOST
+from .._shared._base.gpu import FaultSigns
+from .._shared._repair.actions import NAMES, STEPS
+from .._shared._repair.actions import Action as Verdict
+from .._shared._repair.findings import RECOVERIES
+from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
+from .._shared._repair.verdict import asked
 from ..model.inventory import Faults, GpuView, Inventory, Kind, Place, Problem
 from ..model.xids import (
     CONTAINED,
     NOT_CORRECTED,
-    OFF_THE_BUS,
-    RECOVERIES,
     ROW_NOT_REPLACED,
-    WHOLE,
-    Action,
+    Effect,
     Overrides,
-    action,
-    describe,
+    counts,
+    effect,
 )
 from .resets import Resets
 from .unhealthy import BY_ITSELF, Standing
@@ -42,30 +46,38 @@ UNSEEN_RESET: Final = (
     " since nothing shows a reset here"
 )
 REMADE: Final = "; or its MIG instance destroyed and made again"
-REBOOT: Final = "a reboot of the node, or another GPU in its place: no reset brings it back"
+REBOOT: Final = f"{STEPS[Verdict.REBOOT]}, or {STEPS[Verdict.REPLACE]}: no reset brings it back"
 GONE: Final = (
     "that the driver has the GPU again; of one that was taken out for good"
     " `gpu-plugin health clear {}` forgets this"
 )
-REPLACED: Final = "another GPU in its place: no reset repairs it"
-DONE: Final = "what the driver asks for: it says itself when that is done"
+REPLACED: Final = f"{STEPS[Verdict.REPLACE]}: no reset repairs it"
+DONE: Final = "{}: the driver says itself when that is done"
+FIRST: Final = "{}; it is fit again after {}"
 OF_MEMORY: Final = frozenset(
     {48, 63, 64, 92, 94, 95}
 )  # XIDs of which the ECC counters tell as well
-STRIKES: Final = 4  # faults in a row that it coped with, the last of which is fatal
+FRESH: Final = object()  # no driver was looked at yet
+STRIKES: Final = 4  # faults in a row that passed by themselves, the last of which is fatal
 
 
 @dataclass
 class _Fault:
-    """What is wrong at a place. ``quiet_since`` is None while a reset is waited for."""
+    """What is wrong at a place, and what is to be done. ``quiet_since`` is None while that is waited for."""
 
     reason: str
-    action: Action
+    action: Effect
     strikes: int
     quiet_since: float | None
     over_since: float | None = None
     since: int = 0  # seconds since 1970, for people
     xid: int = 0  # or the one that it counts as, where it is one
+    verdict: Verdict = Verdict.RESET
+
+    @property
+    def due(self) -> Verdict:
+        """What is to be done, nothing where it was."""
+        return self.verdict if self.quiet_since is None else Verdict.NONE
 
 
 class Health:
@@ -85,10 +97,16 @@ class Health:
         self._away: set[str] = set()  # the GPUs that are lost, or gone
         self._gone: set[str] = set()  # the GPUs of which nothing is to be seen
         self._errors: dict[str, int] = {}  # the errors that each GPU had reported
-        self._asked: set[str] = set()  # the GPUs for which the driver wants something done
-        self._worn: set[str] = set()  # the GPUs that no reset mends
+        self._asked: dict[
+            str, list[str]
+        ] = {}  # GPUs that ask for something, with all that they tell of then
+        self._often: dict[
+            str, dict[int, tuple[int, float]]
+        ] = {}  # XIDs since its last reset, and when
+        self._speaks: set[str] = set()  # the GPUs whose driver has a recovery action
+        self._branch = 0
         self._resets = Resets()
-        self._generation: object = None
+        self._generation: object = FRESH
 
     def xid(
         self,
@@ -102,21 +120,46 @@ class Health:
 
         Returns whether it makes something unhealthy that was fit before.
         """
-        what = action(number, self.overrides)
-        if what is Action.IGNORE:
+        if counts(number):
+            times, last = self._often.get(gpu_uuid, {}).get(number, (0, -math.inf))
+            now = self._clock()  # those that come together tell of one fault
+            times += now - last >= self._quiet
+            self._often.setdefault(gpu_uuid, {})[number] = times, now
+        what, found = self._effect(gpu_uuid, number)
+        if what is Effect.IGNORE:
             return False
-        place = (gpu_uuid, None, None) if number in WHOLE else (gpu_uuid, gi, ci)
-        return self._note(place, reason or describe(number), what, number)
+        wide = found.action > Verdict.DRAIN_THEN_RESET and found.action is not Verdict.ASK
+        place = (gpu_uuid, None, None) if wide else (gpu_uuid, gi, ci)
+        return self._note(place, found._replace(text=reason or found.text), what, number)
+
+    def effect(self, gpu_uuid: str, number: int) -> Effect:
+        """Return what follows from an XID that was taken note of."""
+        return self._effect(gpu_uuid, number)[0]
+
+    def _effect(self, uuid: str, number: int) -> tuple[Effect, Reason]:
+        times, _last = self._often.get(uuid, {}).get(number, (1, 0.0))
+        heard = Xid(number, times=times)
+        return effect(heard, self.overrides, self._branch, speaks=uuid in self._speaks)
+
+    def see(self, inventory: Inventory) -> None:
+        """Take note of whose driver says by itself what it wants, which counts for XIDs from now on."""
+        self._branch = _branch(inventory.driver_version)
+        self._speaks |= {
+            view.gpu.uuid for view in inventory.gpus if view.condition.signs.recovery in RECOVERIES
+        }
 
     def judge(self, inventory: Inventory, generation: object) -> Faults:
         """Return what is unhealthy after a look at the GPUs, and why. ``generation``: the driver's."""
-        if generation != self._generation:
-            self._generation = generation
+        before, self._generation = self._generation, generation
+        if before not in (FRESH, generation):
             self._away.clear()
             self._errors.clear()
             self._asked.clear()
+            self._often.clear()
+            self._speaks.clear()
             self._resets.clear()
             self._cured(lambda _place, _fault: True)
+        self.see(inventory)
         there = {view.gpu.uuid for view in inventory.gpus}
         self._gone = {place[0] for place in self._faults if place[0] not in there}
         self._away |= self._gone
@@ -125,14 +168,14 @@ class Health:
         self._pass()
         self._keep_signs(inventory)
         return {
-            one.place: Problem(Kind.FAULT, one.reason, recovery=one.way_back)
+            one.place: Problem(Kind.FAULT, one.reason, recovery=one.way_back, verdict=one.verdict)
             for one in self.standing()
         }
 
     def standing(self) -> list[Standing]:
         """Return the faults that make something unhealthy, as they were judged last."""
         return [
-            Standing(place, one.reason, one.since, *self._way_back(place, one))
+            Standing(place, one.reason, one.since, *self._way_back(place, one), one.due)
             for place, one in self._faults.items()
             if one.over_since is None
         ]
@@ -145,6 +188,7 @@ class Health:
         ours = [place for place in self._faults if place[0] == uuid]
         self._resets.forget(uuid)
         self._away.discard(uuid)
+        self._often.pop(uuid, None)
         return [self._faults.pop(place).reason for place in ours]
 
     def _way_back(self, place: Place, fault: _Fault) -> tuple[str, bool]:
@@ -152,18 +196,19 @@ class Health:
         uuid, gi, _ci = place
         if uuid in self._gone:
             return GONE.format(uuid), True
-        if uuid in self._worn and gi is None:
-            return REPLACED, False
         if uuid in self._asked and gi is None:
-            return DONE, False
+            step = STEPS[fault.verdict]
+            return REPLACED if fault.verdict is Verdict.REPLACE else DONE.format(step), False
         if fault.quiet_since is not None:
             text = f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
             return text, True
-        if fault.xid == OFF_THE_BUS:
+        if fault.verdict is Verdict.REBOOT:
             return REBOOT, uuid not in self._away
         counted = fault.xid in OF_MEMORY and self._errors.get(uuid)
         shows = uuid in self._away or self._resets.shows(uuid) or counted
         text = RESET if shows else UNSEEN_RESET.format(uuid)
+        if fault.verdict is not Verdict.RESET:
+            text = FIRST.format(STEPS[fault.verdict], text)
         return text + (REMADE if gi is not None else ""), uuid not in self._away
 
     # --- what outlives the process ---
@@ -172,12 +217,22 @@ class Health:
         """Return what is known, as JSON can hold it; times are the clock's."""
         return {
             "faults": [
-                {"place": place, **asdict(fault), "action": fault.action.value}
+                {
+                    "place": place,
+                    **asdict(fault),
+                    "action": fault.action.value,
+                    "verdict": fault.verdict.word,
+                }
                 for place, fault in self._faults.items()
             ],
             "away": sorted(self._away),
             "errors": dict(self._errors),
-            "asked": sorted(self._asked),
+            "asked": dict(sorted(self._asked.items())),
+            "often": [
+                [uuid, number, *one]
+                for uuid, found in self._often.items()
+                for number, one in found.items()
+            ],
             "signs": self._resets.memory(),
         }
 
@@ -189,32 +244,46 @@ class Health:
         """
         try:
             faults = dict(_recalled(one, self._clock(), self._wall()) for one in memory["faults"])
-            away, asked = (set(map(str, memory[name])) for name in ("away", "asked"))
+            away = set(map(str, memory["away"]))
+            # Versions before this one kept no more than which GPUs asked, and not how often there were XIDs.
+            before = memory["asked"]
+            asking = dict.fromkeys(before, ()) if isinstance(before, list) else dict(before)
+            asks = {str(uuid): list(map(str, told)) for uuid, told in asking.items()}
+            often: dict[str, dict[int, tuple[int, float]]] = {}
+            for uuid, number, times, last in memory.get("often", ()):
+                at = min(float(last), self._clock())
+                often.setdefault(str(uuid), {})[int(number)] = int(times), at
             errors = {str(uuid): int(count) for uuid, count in memory["errors"].items()}
             resets = Resets()
             resets.recall(memory.get("signs", {}))  # versions before this one did not keep them
         except (AttributeError, ArithmeticError, LookupError, TypeError) as error:
             raise ValueError(f"not a memory of faults: {error!r}") from error
-        self._faults, self._away, self._errors, self._asked = faults, away, errors, asked
-        self._resets = resets
+        self._faults, self._away, self._errors, self._asked = faults, away, errors, asks
+        self._often, self._resets = often, resets
         self._generation = generation
 
     # --- what happens to faults ---
 
-    def _note(self, place: Place, reason: str, what: Action, xid: int = 0) -> bool:
+    def _note(self, place: Place, found: Reason, what: Effect, xid: int = 0) -> bool:
         now = self._clock()
         before = self._faults.get(place)
         fresh = before is None or before.over_since is not None
         strikes = 1 if before is None else before.strikes + fresh
-        if what is Action.DEGRADE and strikes >= STRIKES:
-            what = Action.FATAL
-        if before is not None and not fresh and before.action is Action.FATAL:
-            what = Action.FATAL
-            if xid != OFF_THE_BUS or before.xid == OFF_THE_BUS:  # else it is graver than what was
-                reason, xid = before.reason, before.xid
-        quiet_since = now if what is Action.DEGRADE else None
+        if what is Effect.DEGRADE and strikes >= STRIKES:
+            what = Effect.FATAL
+        verdict = found.action if found.action.fences else Verdict.NONE
+        if what is Effect.FATAL:
+            verdict = verdict or Verdict.RESET
+        reason = found.text
+        if before is not None and not fresh and before.action is Effect.FATAL:
+            what = Effect.FATAL
+            # What the GPU tells of itself is as it is now; all else is kept unless it is graver than what was.
+            if verdict <= before.verdict and (xid or before.xid):
+                reason, xid, verdict = before.reason, before.xid, before.verdict
+        quiet_since = now if what is Effect.DEGRADE else None
         since = int(self._wall()) if before is None or fresh else before.since
-        self._faults[place] = _Fault(reason, what, strikes, quiet_since, since=since, xid=xid)
+        fault = _Fault(reason, what, strikes, quiet_since, since=since, xid=xid, verdict=verdict)
+        self._faults[place] = fault
         return fresh
 
     def _look(self, view: GpuView) -> None:
@@ -223,8 +292,8 @@ class Health:
         if view.problem and view.problem.kind is Kind.LOST:
             if uuid not in self._away:
                 self._away.add(uuid)
-                xid = OFF_THE_BUS if view.problem.code == GPU_IS_LOST else 0
-                self._note((uuid, None, None), view.problem.reason, Action.FATAL, xid)
+                lost = Reason(view.problem.verdict, view.problem.reason)
+                self._note((uuid, None, None), lost, Effect.FATAL)
             return
         if view.problem:
             return
@@ -240,13 +309,7 @@ class Health:
     def _weigh(self, view: GpuView) -> None:
         """Judge what a GPU reports of its condition. What it does not report changes nothing."""
         uuid, reported = view.gpu.uuid, view.condition
-        if reported.recovery is not None and self.overrides.disabled is not None:
-            if reason := RECOVERIES.get(reported.recovery):
-                self._asked.add(uuid)
-                self._note((uuid, None, None), reason, Action.FATAL)
-            elif uuid in self._asked:
-                self._asked.discard(uuid)
-                self._was_reset(uuid, "the driver asks for nothing any more")
+        self._ask(uuid, self._heeded(reported.signs))
         if reported.uncorrected is not None:
             before = self._errors.get(uuid, 0)
             self._errors[uuid] = reported.uncorrected
@@ -255,18 +318,37 @@ class Health:
                 before = 0
             unhealthy = (at[0] for at, fault in self._faults.items() if fault.over_since is None)
             if reported.uncorrected > before and uuid not in unhealthy:  # else an XID reported them
-                number = CONTAINED if reported.contains_errors else NOT_CORRECTED
+                # A GPU that replaces rows confines an error to who used that memory; older ones want a reset. In MIG
+                # mode, which only the former have, nothing is told of rows.
+                contained = reported.signs.rows is not None or view.gpu.mig_current
+                number = CONTAINED if contained else NOT_CORRECTED
                 reason = f"{reported.uncorrected} memory errors since its last reset"
                 self.xid(uuid, number, reason=reason)
-        self._worn.discard(uuid)
-        if reported.rows_failed:  # after all else, since no reset repairs it
-            self._worn.add(uuid)
-            self.xid(uuid, ROW_NOT_REPLACED)
+
+    def _heeded(self, signs: FaultSigns) -> FaultSigns:
+        """Return what the user wants to count. A GPU's fabric is for its links to others, which many jobs don't use."""
+        if self.overrides.disabled is None:
+            signs = FaultSigns(rows=signs.rows)
+        if self.overrides.ignores(ROW_NOT_REPLACED):
+            signs = replace(signs, rows=None)
+        return replace(signs, fabric=None)
+
+    def _ask(self, uuid: str, signs: FaultSigns) -> None:
+        """See whether a GPU or its driver asks for something, or does no longer."""
+        told = [name for name, value in vars(signs).items() if value is not None]
+        found = asked(ObservedNode(), ObservedGpu(uuid, signs=signs))
+        if found.action.fences:
+            self._asked[uuid] = told
+            self._note((uuid, None, None), found.reasons[0], Effect.FATAL)
+        elif uuid in self._asked and told and set(self._asked[uuid]) <= set(told):
+            del self._asked[uuid]  # by all that it told of then, and not since it is silent
+            self._was_reset(uuid, "the driver asks for nothing any more")
 
     def _was_reset(self, uuid: str, shown_by: str) -> None:
         if any(place[0] == uuid and one.quiet_since is None for place, one in self._faults.items()):
             self.told(uuid, shown_by)
         self._resets.forget(uuid)
+        self._often.pop(uuid, None)
         self._cured(lambda place, _fault: place[0] == uuid)
 
     def _keep_signs(self, inventory: Inventory) -> None:
@@ -302,6 +384,12 @@ class Health:
         return self._quiet * float(2 ** min(fault.strikes - 1, MOST_DOUBLINGS))
 
 
+def _branch(version: str) -> int:
+    """Return the branch of a driver, 0 where its version names none."""
+    first = version.partition(".")[0]
+    return int(first) if first.isascii() and first.isdigit() else 0
+
+
 def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, _Fault]:
     uuid, *instance = data["place"]
     gi, ci = (None if one is None else int(one) for one in instance)
@@ -309,8 +397,10 @@ def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, 
         None if data[name] is None else min(float(data[name]), now)
         for name in ("quiet_since", "over_since")
     )
-    what = Action(data["action"])
+    what = Effect(data["action"])
     since = int(data.get("since", wall))  # versions before this one did not keep it
     xid = int(data.get("xid", 0))  # nor this
-    fault = _Fault(str(data["reason"]), what, int(data["strikes"]), quiet, over, since, xid)
+    verdict = NAMES[data.get("verdict", Verdict.RESET.word)]  # nor this
+    strikes = int(data["strikes"])
+    fault = _Fault(str(data["reason"]), what, strikes, quiet, over, since, xid, verdict)
     return (str(uuid), gi, ci), fault

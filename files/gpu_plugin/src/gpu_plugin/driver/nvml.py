@@ -29,8 +29,12 @@ from .._shared._base.gpu import (
 )
 from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._machine.host import Host
-from .._shared._machine.nvml.readings import Xid, brand, condition
+from .._shared._machine.nvml.faults import condition
+from .._shared._machine.nvml.readings import Xid, brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
+from .._shared._repair.actions import Action
+from .._shared._repair.findings import ANSWERS
+from .._shared._repair.state import Answer
 from ..model.inventory import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking
@@ -38,7 +42,7 @@ from .connections import Connections
 from .events import Ears
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
-LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
+LOST: Final = {GPU_IS_LOST: Answer.LOST, RESET_REQUIRED: Answer.RESET_REQUIRED}
 
 
 class DriverReplaced(Exception):
@@ -273,7 +277,10 @@ def _mistaken(gpu: Gpu) -> NvmlError:
 
 def _problem(error: Exception, what: str = "") -> Problem:
     code = error.code if isinstance(error, NvmlError) else 0
-    return Problem(Kind.LOST if code in LOST else Kind.UNREADABLE, f"{what}{error}", code)
+    kind, verdict = Kind.UNREADABLE, Action.ASK
+    if code in LOST:
+        kind, verdict = Kind.LOST, ANSWERS[LOST[code]][0]
+    return Problem(kind, f"{what}{error}", code, verdict=verdict)
 
 
 def _inode(path: Path) -> int | None:

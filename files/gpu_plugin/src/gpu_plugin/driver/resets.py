@@ -55,7 +55,7 @@ class Resets:
         energy = view.condition.energy
         if before.energy is not None and energy is not None and energy < before.energy / FALL:
             return "its energy counter began again"
-        if before.pending and view.condition.rows_pending is False:
+        if before.pending and not now.pending and view.condition.signs.rows:
             return "no memory row waits for a reset any more"
         both = zip(before.entries, now.entries, strict=False)
         if any(old is not None and new is not None and old != new for old, new in both):
@@ -96,7 +96,8 @@ class Resets:
 def _readings(view: GpuView) -> _Readings:
     told = view.condition
     energy = told.energy if told.persistent else None
-    return _Readings(energy, bool(told.rows_pending), view.entries)
+    rows = told.signs.rows
+    return _Readings(energy, bool(rows and rows.pending), view.entries)
 
 
 def _recalled(data: Mapping[str, Any]) -> _Readings:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..model.inventory import GpuView, Inventory, Kind, Place
+from .._shared._repair.actions import STEPS, Action
+from ..model.inventory import GpuView, Inventory, Kind, Place, Problem
 
 BY_ITSELF: Final = "it passes by itself"
 WAYS_BACK: Final = {
-    Kind.LOST: "a reboot of the node, or a reset of the GPU where NVML says that it needs one",
+    Kind.LOST: f"{STEPS[Action.REBOOT]}, or {STEPS[Action.RESET]} where NVML says that it needs one",
     Kind.HUNG: f"{BY_ITSELF} as soon as NVML answers for it again",
     Kind.UNREADABLE: f"{BY_ITSELF} as soon as the GPU can be read again",
 }
@@ -24,7 +25,7 @@ class Unhealthy:
     """A GPU, or one of its MIG instances where ``gi`` is given, and why it must not be used.
 
     ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970. ``clearable``:
-    `gpu-plugin health clear` brings it back.
+    `gpu-plugin health clear` brings it back. ``verdict`` is what is to be done, by its name.
     """
 
     gpu: str
@@ -36,17 +37,19 @@ class Unhealthy:
     since: int
     way_back: str
     clearable: bool = False
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A fault that stands: why, since when, what brings the GPU back, and if an operator's word does."""
+    """A fault that stands: why, since when, what brings the GPU back, if an operator's word does, and the verdict."""
 
     place: Place
     reason: str
     since: int
     way_back: str
     clearable: bool
+    verdict: Action
 
 
 class Onsets:
@@ -61,13 +64,28 @@ class Onsets:
         return self._since
 
 
-def hindrances(inventory: Inventory) -> Iterator[tuple[GpuView, Kind, str]]:
+def hindrances(inventory: Inventory) -> Iterator[tuple[GpuView, Problem]]:
     """Return what keeps GPUs from being used besides faults."""
     for view in inventory.gpus:
         if view.problem:
-            yield view, view.problem.kind, view.problem.reason
+            yield view, view.problem
         elif view.gpu.uuid in inventory.hung:
-            yield view, inventory.no_answer.kind, inventory.no_answer.reason
+            yield view, inventory.no_answer
+
+
+def verdicts(judged: Inventory) -> Iterator[tuple[GpuView, Action, str]]:
+    """Return the GPUs about which something is to be done, with the strongest of it and why.
+
+    ``judged`` is the inventory with what makes GPUs unhealthy. What a GPU asks for is among it also where it keeps
+    nobody from using the GPU.
+    """
+    for view in judged.gpus:
+        found = [(one.action, one.text) for one in view.verdict.reasons]
+        problems = filter(None, (view.problem, *view.mig_problems.values()))
+        found += [(one.verdict, one.reason) for one in problems]
+        action, text = max(found, key=lambda one: one[0], default=(Action.NONE, ""))
+        if action:
+            yield view, action, text
 
 
 def unhealthy(
@@ -76,8 +94,8 @@ def unhealthy(
     """Return everything that is unhealthy, by GPU and instance. ``clock`` is the time since 1970."""
     indices = {view.gpu.uuid: str(view.gpu.index) for view in inventory.gpus}
     found = list(hindrances(inventory))
-    since = onsets.of(((view.gpu.uuid, kind) for view, kind, _text in found), clock)
-    kinds = {view.gpu.uuid: kind for view, kind, _text in found}
+    since = onsets.of(((view.gpu.uuid, one.kind) for view, one in found), clock)
+    kinds = {view.gpu.uuid: one.kind for view, one in found}
     rows = []
     noted = set()
     for one in standing:
@@ -86,13 +104,14 @@ def unhealthy(
         kind = Kind.LOST if lost else Kind.FAULT
         noted |= {(uuid, kind)}
         index = indices.get(uuid, "")
-        why = (kind.value, one.reason, one.since, one.way_back, one.clearable)
+        why = (kind.value, one.reason, one.since, one.way_back, one.clearable, one.verdict.word)
         rows.append(Unhealthy(uuid, index, gi, ci, *why))
-    for view, kind, text in found:
-        uuid = view.gpu.uuid
+    for view, problem in found:
+        uuid, kind = view.gpu.uuid, problem.kind
         if (uuid, kind) not in noted:
-            way, at = WAYS_BACK.get(kind, ""), since[uuid, kind]
-            rows.append(Unhealthy(uuid, indices[uuid], None, None, kind.value, text, at, way))
+            way = WAYS_BACK.get(kind, "")
+            told = (kind.value, problem.reason, since[uuid, kind], way, False, problem.verdict.word)
+            rows.append(Unhealthy(uuid, indices[uuid], None, None, *told))
     return tuple(sorted(rows, key=_order))
 
 

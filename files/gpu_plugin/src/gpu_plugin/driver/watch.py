@@ -15,10 +15,11 @@ from typing import Final
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._machine.nvml.readings import Xid
+from .._shared._repair.actions import STEPS
 from ..config.configuration import Config
-from ..model.inventory import Faults, Inventory, remember
+from ..model.inventory import Faults, Inventory, judged, remember
 from ..model.topology import Topology
-from ..model.xids import ASK_DRIVER, action
+from ..model.xids import asks_driver
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..tools import logs
 from ..tools.chores import Chore, Worker
@@ -26,7 +27,7 @@ from .asking import EVERY
 from .health import Health
 from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted
-from .unhealthy import Onsets, Unhealthy, unhealthy
+from .unhealthy import Onsets, Unhealthy, unhealthy, verdicts
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
@@ -141,6 +142,8 @@ class GpuWatch:
         if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
             self._begun, self._hurry = now, False
         before = (self.taken, self.inventory.slow, self.inventory.hung, self.topology)
+        if self._looks != self.taken:
+            self._health.see(self._found)
         self.taken, self.topology = self._looks, self._driver.connections.topology
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
@@ -161,6 +164,18 @@ class GpuWatch:
         """Return everything that is unhealthy, with since when and what brings it back."""
         return unhealthy(self.inventory, self._health.standing(), self._onsets, time.time())
 
+    def verdicts(self) -> dict[str, dict[str, str]]:
+        """Return by UUID what is to be done about GPUs, those alone about which something is, and why."""
+        return {
+            view.gpu.uuid: {
+                "index": str(view.gpu.index),
+                "verdict": action.word,
+                "reason": why,
+                "next_step": STEPS[action],
+            }
+            for view, action, why in verdicts(judged(self.inventory, self._faults))
+        }
+
     def _clear(self) -> bool:
         """Forget the faults that an operator wants cleared."""
         wanted = self._requests.run() or ()
@@ -171,12 +186,12 @@ class GpuWatch:
 
     def _note_xids(self) -> bool:
         noted = False
-        while not self._driver.xids.empty():  # nobody else takes any
+        while self.taken and not self._driver.xids.empty():  # nobody else takes any
             xid = self._driver.xids.get()
             noted |= self._health.xid(*xid)
-            self._hurry |= xid.number in ASK_DRIVER
+            self._hurry |= asks_driver(xid.number)
             self._xid_log.heard(xid)
-            follows = action(xid.number, self._health.overrides).value
+            follows = self._health.effect(xid.gpu_uuid, xid.number).value
             self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), follows)
         self._xid_log.tick()
         return noted

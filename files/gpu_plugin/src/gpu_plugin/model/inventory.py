@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 from .._shared._base.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
 from .._shared._device_plugin import held
+from .._shared._repair.actions import Action
+from .._shared._repair.findings import ANSWERS
+from .._shared._repair.state import Answer, GpuVerdict, ObservedGpu, ObservedNode
+from .._shared._repair.verdict import asked
 
 HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
 SLOW: Final = (
@@ -44,16 +49,19 @@ class Kind(Enum):
 class Problem:
     """What is wrong, its ``reason`` in words; ``code`` is NVML's where it is an error of it.
 
-    ``recovery`` is what mends it, where something does.
+    ``recovery`` is what mends it, where something does, and ``verdict`` what is to be done about the GPU.
     """
 
     kind: Kind
     reason: str
     code: int = 0
     recovery: str = ""
+    verdict: Action = Action.NONE
 
     def __str__(self) -> str:
-        return f"{self.reason}. Way back: {self.recovery}" if self.recovery else self.reason
+        verdict = f"Verdict: {self.verdict.word}" if self.verdict else ""
+        way = f"Way back: {self.recovery}" if self.recovery else ""
+        return ". ".join(filter(None, (self.reason, verdict, way)))
 
 
 Faults = Mapping[Place, Problem]  # what XIDs and GPUs reported
@@ -89,6 +97,11 @@ class GpuView:
     brand: int | None = None
     pcie_root: str = ""
 
+    @cached_property
+    def verdict(self) -> GpuVerdict:
+        """What the GPU and its driver ask for by what they tell now; XIDs are not among it."""
+        return asked(ObservedNode(), ObservedGpu(self.gpu.uuid, signs=self.condition.signs))
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -123,7 +136,8 @@ class Inventory:
     @property
     def no_answer(self) -> Problem:
         """What is wrong with those that are hung."""
-        return Problem(Kind.HUNG, f"NVML has not answered for it for {self.patience:g} seconds")
+        reason = f"NVML has not answered for it for {self.patience:g} seconds"
+        return Problem(Kind.HUNG, reason, verdict=ANSWERS[Answer.NEVER][0])
 
 
 def remember(before: Inventory | None, now: Inventory) -> Inventory:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import shown
+from .._shared._repair.actions import NAMES, Action
 from ..advertise.overview import NOTHING, aligned
 from ..driver.memory import FILE, ClearRequests, HealthFile
 from ..driver.unhealthy import Unhealthy
@@ -98,14 +99,15 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
     rows = []
     for one in health.standing():
         uuid, gi, ci = one.place
-        words = (Kind.FAULT.value, one.reason, one.since, one.way_back, one.clearable)
+        why = (one.reason, one.since, one.way_back, one.clearable, one.verdict.word)
+        words = (Kind.FAULT.value, *why)
         row = Unhealthy(uuid, named.get(uuid, ""), gi, ci, *words)
         rows.append({"state": "Unhealthy", **asdict(row)})
     return [*rows, *_healthy(named, {row["gpu"] for row in rows})]
 
 
 def _healthy(named: Mapping[str, str], unhealthy: set[str]) -> list[dict[str, Any]]:
-    blank = dict.fromkeys(("gi", "ci", "kind", "reason", "since", "way_back"))
+    blank = dict.fromkeys(("gi", "ci", "kind", "reason", "since", "way_back", "verdict"))
     return [
         {"state": "Healthy", "gpu": uuid, "index": index, **blank, "clearable": False}
         for uuid, index in named.items()
@@ -120,7 +122,9 @@ def _text(rows: Iterable[Row]) -> str:
     for row, line in zip(ordered, lines, strict=True):
         text.append(line)
         if row["reason"]:
-            text += [f"     {row['reason']}", f"     way back: {row['way_back']}"]
+            known = NAMES.get(str(row.get("verdict")), Action.NONE)
+            verdict = [f"     verdict: {known.word}"] if known else []
+            text += [f"     {row['reason']}", *verdict, f"     way back: {row['way_back']}"]
     return "\n".join(text)
 
 

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from .._shared._device_plugin.resources import HEALTHY, count
+from .._shared._repair.actions import NAMES, Action
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
 from .endpoint import TEXT, Page
@@ -55,6 +56,8 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     health = _gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
     slow = _gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
+    text = "What is to be done about a GPU, from 0 for nothing to 8 for another one in its place."
+    actions = _gauge("recovery_action", text, "uuid", "index")
     vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
     chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
     if state:
@@ -73,13 +76,16 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         for one in state["devices"][:MOST_SERIES]:
             labels = [one["uuid"], one["index"], one["reason"]]
             health.add_metric(labels, not one["reason"])
-        for uuid in state["gpu_uuids"]:
+        for uuid, index in zip(state["gpu_uuids"], state["gpu_indices"], strict=True):
             slow.add_metric([uuid], uuid in state["slow"])
+            verdict = state["verdicts"].get(uuid)
+            number = NAMES[verdict["verdict"]] if verdict else Action.NONE
+            actions.add_metric([uuid, index], number)
         vanished.add_metric([], len({one["device"] for one in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
-    yield from (devices, health, registered, slow, vanished, chores)
+    yield from (devices, health, registered, slow, actions, vanished, chores)
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

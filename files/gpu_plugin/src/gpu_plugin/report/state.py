@@ -36,7 +36,8 @@ def state(
     """Return it as JSON can hold it; the file has the process besides. ``chores`` are their errors.
 
     A resource's devices are by UUID: of thousands of shares of a few GPUs there would be too much to read.
-    ``health`` has an entry for each GPU or MIG instance that is unhealthy, whatever it is advertised as.
+    ``health`` has an entry for each GPU or MIG instance that is unhealthy, whatever it is advertised as; ``verdicts``
+    say what is to be done about GPUs, by UUID.
     """
     inventory, refusal, registered = gpus.inventory, advertised.refusal, kubelet.registered()
     absent = inventory.absent
@@ -63,6 +64,7 @@ def state(
         "mps": mps,
         "chores": chores,
         "health": [asdict(one) for one in gpus.unhealthy()],
+        "verdicts": gpus.verdicts(),
         "devices": [
             {"uuid": uuid, "index": index, "reason": reason}
             for those in advertised.resources.values()

@@ -4,7 +4,8 @@
 """Which devices the scheduler must give nobody, and why: taints, one key for each kind of problem. Pure.
 
 The effect is NoSchedule, as NVIDIA's driver has it: who uses a sick GPU is not ended by us. A cluster's
-administrator can end them with a DeviceTaintRule. The time that a taint was added is the API server's.
+administrator can end them with a DeviceTaintRule. The time that a taint was added is the API server's. What is to be
+done about the GPU is told by a key of its own, with the effect None where it keeps nobody from using the GPU.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from .._shared._base.dra.names import DRIVER, SHARE
+from .._shared._repair.actions import Action
 from ..model.inventory import Kind, Problem
 from .targets import Target
 
-EFFECT: Final = "NoSchedule"
+EFFECT, NO_EFFECT = "NoSchedule", "None"
+RECOVERY_ACTION: Final = "recovery-action"
 XID: Final = re.compile("XID ([0-9]{1,9})")
 KEYS: Final = {
     Kind.LOST: "gpu-lost",
@@ -32,8 +35,13 @@ UNENFORCED: Final = "unenforced"
 def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]]:
     """Return a device's taints. ``unenforced`` says why shares can't be enforced, by the GPU's UUID."""
     found = []
-    if problem := _problem(target):
+    problem, asks = _problem(target), target.view.verdict.action
+    if problem:
         found.append(_taint(problem))
+    verdict = problem.verdict if problem else asks if asks.acts else Action.NONE
+    if verdict:
+        key, effect = f"{DRIVER}/{RECOVERY_ACTION}", EFFECT if problem else NO_EFFECT
+        found.append({"key": key, "value": verdict.word, "effect": effect})
     if target.type == SHARE and unenforced.get(target.view.gpu.uuid):
         found.append({"key": f"{DRIVER}/{UNENFORCED}", "effect": EFFECT})
     return found

@@ -60,6 +60,10 @@ def describe(state: dict[str, Any]) -> str:
         lines.append(f"the kubelet does not know of all resources: {problem}")
     if slow := state.get("slow"):
         lines.append(f"the driver is slow, so these are as they were: {', '.join(slow)}")
+    lines += [
+        f"GPU {one['index']} ({uuid}): {one['reason']}. Verdict: {one['verdict']}, {one['next_step']}"
+        for uuid, one in state.get("verdicts", {}).items()
+    ]
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [
         f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"
