@@ -54,9 +54,7 @@ GONE: Final = (
 REPLACED: Final = f"{STEPS[Verdict.REPLACE]}: no reset repairs it"
 DONE: Final = "{}: the driver says itself when that is done"
 FIRST: Final = "{}; it is fit again after {}"
-OF_MEMORY: Final = frozenset(
-    {48, 63, 64, 92, 94, 95}
-)  # XIDs of which the ECC counters tell as well
+OF_MEMORY: Final = frozenset({48, 63, 64, 92, 94, 95})  # of which the ECC counters tell as well
 FRESH: Final = object()  # no driver was looked at yet
 STRIKES: Final = 4  # faults in a row that passed by themselves, the last of which is fatal
 
@@ -97,12 +95,10 @@ class Health:
         self._away: set[str] = set()  # the GPUs that are lost, or gone
         self._gone: set[str] = set()  # the GPUs of which nothing is to be seen
         self._errors: dict[str, int] = {}  # the errors that each GPU had reported
-        self._asked: dict[
-            str, list[str]
-        ] = {}  # GPUs that ask for something, with all that they tell of then
-        self._often: dict[
-            str, dict[int, tuple[int, float]]
-        ] = {}  # XIDs since its last reset, and when
+        # The GPUs that ask for something, with all that they told of then.
+        self._asked: dict[str, list[str]] = {}
+        # Which XIDs each GPU had how often since its last reset, and when last.
+        self._often: dict[str, dict[int, tuple[int, float]]] = {}
         self._speaks: set[str] = set()  # the GPUs whose driver has a recovery action
         self._branch = 0
         self._resets = Resets()
@@ -372,12 +368,9 @@ class Health:
             if fault.over_since is not None:
                 if now - fault.over_since >= FORGET * self._quiet:
                     del self._faults[place]
-            elif self._quiet_for_long(fault, now):
-                fault.over_since = now
-
-    def _quiet_for_long(self, fault: _Fault, now: float) -> bool:
-        since = fault.quiet_since
-        return since is not None and now - since >= self._recovery(fault)
+            elif fault.quiet_since is not None:
+                if now - fault.quiet_since >= self._recovery(fault):
+                    fault.over_since = now
 
     def _recovery(self, fault: _Fault) -> float:
         """Return how many seconds have to pass without a fault."""
