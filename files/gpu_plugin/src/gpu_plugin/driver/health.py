@@ -368,9 +368,8 @@ class Health:
             if fault.over_since is not None:
                 if now - fault.over_since >= FORGET * self._quiet:
                     del self._faults[place]
-            elif fault.quiet_since is not None:
-                if now - fault.quiet_since >= self._recovery(fault):
-                    fault.over_since = now
+            elif fault.quiet_since is not None and now - fault.quiet_since >= self._recovery(fault):
+                fault.over_since = now
 
     def _recovery(self, fault: _Fault) -> float:
         """Return how many seconds have to pass without a fault."""
