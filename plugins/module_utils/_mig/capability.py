@@ -19,7 +19,7 @@ from .._base.gpu import Gpu, NvmlError, Process
 from .._base.services import mig
 from .._base.steps import Plan, Step
 from .._machine.host import Host
-from .._machine.nvml.readings import condition
+from .._machine.nvml.faults import condition
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.own_files import OwnFiles
 from .._node.machine import boot, mps

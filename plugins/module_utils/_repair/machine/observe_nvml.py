@@ -12,6 +12,7 @@ import typing as t
 from ..._base.gpu import (
     GPU_IS_LOST,
     NOT_FOUND,
+    NOTHING_TOLD,
     RESET_REQUIRED,
     TIMEOUT,
     UNKNOWN_ERROR,
@@ -24,7 +25,7 @@ from ..._machine.nvml.readings import links
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, all_within, within
 from ..._node.users.allocated import Devices
-from ..state import NOTHING_TOLD, Answer, Virtual
+from ..state import Answer, Virtual
 
 HUNG = 60.0  # seconds without an answer after which a GPU counts as hung, as for the device plugin
 # The driver has a GPU that NVML does not find where it could not initialise it.
