@@ -81,7 +81,7 @@ class Host:
                 ended = subprocess.run(  # pylint: disable=ansible-bad-function
                     [program, *argv[1:]],
                     check=False,
-                    env={**os.environ, "PATH": self._path, "LC_ALL": "C", **(env or {})},
+                    env={**self.environment(), **(env or {})},
                     input=stdin or "",
                     capture_output=True,
                     text=True,
@@ -102,6 +102,10 @@ class Host:
                 rc=done.rc,
             )
         return done
+
+    def environment(self) -> t.Dict[str, str]:
+        """Return the environment of commands: this process's, with the system's folders and the C locale."""
+        return {**os.environ, "PATH": self._path, "LC_ALL": "C"}
 
     def which(self, name: str) -> t.Optional[str]:
         """Return the path of a program, or None."""

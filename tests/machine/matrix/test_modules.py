@@ -51,6 +51,7 @@ WORKED: dict[str, Callable[[Answer], bool]] = {
     "nvidia_driver": lambda answer: "firmware-nvidia-gsp" in said(answer),
     "container_runtime": lambda answer: answer["runtimes"][0]["name"] == "podman",
     "container_toolkit": lambda answer: "libnvidia-container" in said(answer),
+    "gpu_evidence": lambda answer: "with the kernel's log since" in said(answer),
     "dcgm": lambda answer: "nvidia-dcgm.service" in said(answer),
     "repair": lambda answer: (answer["next"], answer["gpus"]) == ("nothing", []),
     "quarantine": lambda answer: "set aside GPU 1 (GPU-" in said(answer),

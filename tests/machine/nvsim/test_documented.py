@@ -67,6 +67,7 @@ NUMBERS = {
     "nvmlDeviceGetGpuInstances": (1, 19, 77),
     "nvmlDeviceGetHandleByIndex": (0, 0, 3),
     "nvmlDeviceGetHandleByIndex_v2": (0, 0, 3),
+    "nvmlDeviceGetInforomVersion": (1, 0, 9),
     "nvmlDeviceGetMaxClockInfo": (1, 0, 4),
     "nvmlDeviceGetMaxCustomerBoostClock": (1, 0, 4),
     "nvmlDeviceGetMemoryAffinity": (1, 1, 0),

@@ -81,6 +81,27 @@ def part_number(call: Call) -> None:
     call.put_text(1, 2, "692-2G520-0200-000")
 
 
+# As nvidia-smi shows them of an H100: the objects OEM and ECC. There is none of power management.
+INFOROM = {0: "2.1", 1: "7.16"}
+OBJECTS = 4
+
+
+@api("nvmlDeviceGetInforomImageVersion")
+def inforom_image(call: Call) -> None:
+    call.gpu()
+    call.put_text(1, 2, "G520.0200.00.05")
+
+
+@api("nvmlDeviceGetInforomVersion")
+def inforom_version(call: Call) -> None:
+    call.gpu()
+    if call.u32(1) >= OBJECTS:
+        raise NvError(INVALID_ARGUMENT)
+    if call.u32(1) not in INFOROM:
+        raise NvError(NOT_SUPPORTED)
+    call.put_text(2, 3, INFOROM[call.u32(1)])
+
+
 @api("nvmlDeviceGetBrand")
 def brand(call: Call) -> None:
     call.gpu()
