@@ -14,13 +14,13 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Writes one archive with the kernel's log, C(nvidia-smi -q), DCGM's answers, C(nvidia-bug-report.sh), what names the
     board to its vendor, and what was tried for the GPU. Nothing else on the node is changed.
-  - Each part has limits of time and of size. A program that hangs is killed, with all that it has started. A part that
+  - Each file has limits of time and of size. A program that hangs is killed, with all that it has started. A file that
     is not there is told in RV(missing), and fails nothing.
   - The archive is root's alone, mode 0600. What looks like a credential is masked in it.
   - An archive of the same case and stage that was made since the node's boot is not made again.
 extends_documentation_fragment:
   - gpu.node.attributes
-  - gpu.node.evidence
+  - gpu.node.evidence.gpu_evidence
 """
 
 EXAMPLES = r"""
@@ -75,7 +75,7 @@ gpus:
   type: list
   elements: str
 contents:
-  description: Its parts.
+  description: Its files.
   returned: success
   type: list
   elements: dict
@@ -90,7 +90,7 @@ contents:
       description: What there is to say of it, such as that its program was killed and how much is left out.
       type: str
 missing:
-  description: The parts that are not in it.
+  description: The files that are not in it, and why.
   returned: success
   type: list
   elements: dict
