@@ -70,6 +70,7 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
         "gpu_indices": [],
         "slow": [],
         "verdicts": {},
+        "quarantine": {"gpus": {}, "node": None},
     }
     (health,) = (
         one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name

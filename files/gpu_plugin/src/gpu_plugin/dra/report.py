@@ -88,6 +88,8 @@ class Families(Collector):
                 (CORES, "cores_percent", "Cores of a GPU that are given as shares."),
             )
         ]
+        text = "1 for a GPU that somebody has set aside, else 0."
+        quarantined = _gauge("gpu_quarantined", text, "uuid", "index")
         failed = _gauge(
             "chore_failed", "Whether work beside serving failed the last time.", "chore"
         )
@@ -99,9 +101,12 @@ class Families(Collector):
             for uuid, gpu in state["gpus"].items():
                 for key, family in given:
                     family.add_metric([uuid, str(gpu["index"])], gpu[key])
+                aside = state["quarantine"]["node"] or uuid in state["quarantine"]["gpus"]
+                quarantined.add_metric([uuid, str(gpu["index"])], bool(aside))
             for name, error in state["chores"].items():
                 failed.add_metric([name], error is not None)
-        yield from (by_state, registered, *(family for _key, family in given), failed)
+        families = (family for _key, family in given)
+        yield from (by_state, registered, *families, quarantined, failed)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -17,6 +17,7 @@ from .. import __version__
 from .._shared._base.dra import names
 from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._base.gpu import Gpu
+from .._shared._node.quarantine import data_of
 from ..cluster.access import Access
 from ..cluster.rate import Rate
 from ..config.allocation import owner
@@ -285,6 +286,7 @@ class Service(Process):
             "enforcement_problems": self._enforcements.problems(one.uuid for one in ours),
             "published": asdict(standing),
             "claims": report.claims(held),
+            "quarantine": data_of(inventory.quarantine),
             "gpus": report.gpus({one.uuid: one.index for one in ours}, held),
             "chores": errors(self._chores),
         }

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from .._shared._node.quarantine import Quarantine
 from .._shared._repair.actions import STEPS, Action
-from ..model.inventory import GpuView, Inventory, Kind, Place, Problem
+from ..model.inventory import RELEASE, GpuView, Inventory, Kind, Place, Problem
 
 BY_ITSELF: Final = "it passes by itself"
 WAYS_BACK: Final = {
@@ -112,7 +113,15 @@ def unhealthy(
             way = WAYS_BACK.get(kind, "")
             told = (kind.value, problem.reason, since[uuid, kind], way, False, problem.verdict.word)
             rows.append(Unhealthy(uuid, indices[uuid], None, None, *told))
-    return tuple(sorted(rows, key=_order))
+    return tuple(sorted([*rows, *_set_aside(inventory.quarantine, indices)], key=_order))
+
+
+def _set_aside(found: Quarantine, indices: Mapping[str, str]) -> Iterator[Unhealthy]:
+    """Return what is in quarantine, also GPUs that are gone."""
+    for uuid in dict.fromkeys([*found.gpus, *(indices if found.node else ())]):
+        if entry := found.of(uuid):
+            why = (Kind.QUARANTINED.value, str(entry), int(entry.since), RELEASE)
+            yield Unhealthy(uuid, indices.get(uuid, ""), None, None, *why)
 
 
 def _order(one: Unhealthy) -> tuple[str, int, int, str]:

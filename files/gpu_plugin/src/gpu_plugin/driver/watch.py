@@ -27,6 +27,7 @@ from .asking import EVERY
 from .health import Health
 from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted
+from .quarantine import QuarantineWatch
 from .unhealthy import Onsets, Unhealthy, unhealthy, verdicts
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
@@ -107,11 +108,12 @@ class GpuWatch:
         health_file = HealthFile(folder / FILE, host_root)
         trouble = "what is known of the GPUs' health can't be kept"
         self._keep = Chore("health_file", trouble, health_file.write)
+        self._quarantine = QuarantineWatch(host_root, folder)
         trouble = "what an operator wants cleared can't be read"
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
         self.chores = (
             *(self._scan, self._connect, self._exchanged),
-            *(self._hear, self._keep, self._requests),
+            *(self._hear, self._keep, self._requests, self._quarantine.chore),
         )
         health_file.read(self._health, self._driver.load, self._driver.generation)
 
@@ -147,9 +149,11 @@ class GpuWatch:
         self.taken, self.topology = self._looks, self._driver.connections.topology
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
-        self.inventory = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
+        noted = self._quarantine.look()
+        now_found = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
+        self.inventory = replace(now_found, quarantine=self._quarantine.found)
         self._hear.run()
-        noted = self._note_xids() | self._clear()
+        noted |= self._note_xids() | self._clear()
         return noted or before != (self.taken, slow, hung, self.topology)
 
     def faults(self) -> Faults:

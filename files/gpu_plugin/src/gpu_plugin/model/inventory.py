@@ -13,6 +13,7 @@ from typing import Final
 
 from .._shared._base.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
 from .._shared._device_plugin import held
+from .._shared._node.quarantine import EMPTY, Quarantine
 from .._shared._repair.actions import Action
 from .._shared._repair.findings import ANSWERS
 from .._shared._repair.state import Answer, GpuVerdict, ObservedGpu, ObservedNode
@@ -22,6 +23,7 @@ HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a d
 SLOW: Final = (
     4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
 )
+RELEASE: Final = "gpu.node.release"
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 # A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
@@ -35,6 +37,7 @@ class Kind(Enum):
     HUNG = "hung"  # NVML has not answered for it for a long while
     UNREADABLE = "unreadable"
     LOST = "lost"  # off the bus, or in want of a reset
+    QUARANTINED = "quarantined"  # somebody has set it aside
     FAULT = "fault"  # an XID, or what the GPU says of its memory
     NO_CAPABILITY = "no_capability"
     UNSHARABLE = "unsharable"  # not as MPS is asked to
@@ -82,7 +85,7 @@ class GpuView:
     ``mig_problems`` are those of MIG devices by UUID. ``entries`` are the inodes of its entries in
     /proc and /sys, None for one that is not there. ``unnamed`` are the UUIDs of MIG devices of which
     NVML names no profile. ``brand`` is NVML's number, ``pcie_root`` is such as pci0000:16, empty where
-    sysfs does not tell.
+    sysfs does not tell. ``quarantined`` is why somebody has set it aside, empty where nobody has.
     """
 
     gpu: Gpu
@@ -96,6 +99,7 @@ class GpuView:
     layout: Layout = field(default_factory=Layout)
     brand: int | None = None
     pcie_root: str = ""
+    quarantined: str = ""
 
     @cached_property
     def verdict(self) -> GpuVerdict:
@@ -112,7 +116,7 @@ class Inventory:
     they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes long over
     those that are ``slow``, by UUID, and has not answered for those that are ``hung`` for ``patience`` seconds.
     ``generation`` differs after the driver was loaded again. ``cuda_version`` is the newest that the driver serves,
-    such as 12.4.
+    such as 12.4. ``quarantine`` is what somebody has set aside.
     """
 
     driver_version: str
@@ -127,6 +131,7 @@ class Inventory:
     patience: float = HUNG
     generation: tuple[int | None, ...] = ()
     cuda_version: str = ""
+    quarantine: Quarantine = EMPTY
 
     @property
     def mig_uuids(self) -> list[str]:
@@ -177,7 +182,17 @@ def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
 
 def judged(inventory: Inventory, faults: Faults) -> Inventory:
     """Return the inventory with what makes GPUs and MIG devices unhealthy."""
-    return replace(inventory, gpus=tuple(_judged(one, inventory, faults) for one in inventory.gpus))
+    found = (_judged(one, inventory, faults) for one in inventory.gpus)
+    return replace(inventory, gpus=tuple(_set_aside(one, inventory.quarantine) for one in found))
+
+
+def _set_aside(view: GpuView, quarantine: Quarantine) -> GpuView:
+    """Return a GPU with its quarantine, which is its problem where it has no other."""
+    entry = quarantine.of(view.gpu.uuid)
+    if entry is None:
+        return view
+    problem = Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE)
+    return replace(view, problem=view.problem or problem, quarantined=entry.why)
 
 
 def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:

@@ -58,6 +58,8 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     slow = _gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
     text = "What is to be done about a GPU, from 0 for nothing to 8 for another one in its place."
     actions = _gauge("recovery_action", text, "uuid", "index")
+    text = "1 for a GPU that somebody has set aside, else 0."
+    quarantined = _gauge("quarantined", text, "uuid", "index")
     vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
     chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
     if state:
@@ -81,11 +83,24 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             verdict = state["verdicts"].get(uuid)
             number = NAMES[verdict["verdict"]] if verdict else Action.NONE
             actions.add_metric([uuid, index], number)
+        for uuid, index in _with_gone(state):
+            quarantined.add_metric([uuid, index], _is_set_aside(state, uuid))
         vanished.add_metric([], len({one["device"] for one in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
-    yield from (devices, health, registered, slow, actions, vanished, chores)
+    yield from (devices, health, registered, slow, actions, quarantined, vanished, chores)
+
+
+def _with_gone(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return the GPUs with their indices, and those that are in quarantine and gone, which have none."""
+    there = dict(zip(state["gpu_uuids"], state["gpu_indices"], strict=True))
+    yield from {**dict.fromkeys(state["quarantine"]["gpus"], ""), **there}.items()
+
+
+def _is_set_aside(state: Mapping[str, Any], uuid: str) -> bool:
+    found = state["quarantine"]
+    return bool(found["node"]) or uuid in found["gpus"]
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

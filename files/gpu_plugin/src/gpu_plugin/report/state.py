@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._shared._device_plugin.resources import count
+from .._shared._node.quarantine import data_of
 from ..advertise.decide import Advertised
 from ..config.reload import InForce
 from ..driver.watch import GpuWatch
@@ -63,6 +64,7 @@ def state(
         "vanished": vanished,
         "mps": mps,
         "chores": chores,
+        "quarantine": data_of(inventory.quarantine),
         "health": [asdict(one) for one in gpus.unhealthy()],
         "verdicts": gpus.verdicts(),
         "devices": [

@@ -30,12 +30,15 @@ KEYS: Final = {
     Kind.NO_DRIVER: "no-driver",
 }
 UNENFORCED: Final = "unenforced"
+QUARANTINED: Final = "quarantined"
 
 
 def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]]:
     """Return a device's taints. ``unenforced`` says why shares can't be enforced, by the GPU's UUID."""
     found = []
     problem, asks = _problem(target), target.view.verdict.action
+    if target.view.quarantined:
+        found.append({"key": f"{DRIVER}/{QUARANTINED}", "effect": EFFECT})
     if problem:
         found.append(_taint(problem))
     verdict = problem.verdict if problem else asks if asks.acts else Action.NONE
@@ -55,10 +58,11 @@ def _taint(problem: Problem) -> dict[str, str]:
 
 
 def _problem(target: Target) -> Problem | None:
-    """Return what is wrong with a device: with all of its GPU, or with its part of it."""
+    """Return what is wrong with a device, with all of its GPU or with its part of it; a quarantine is not."""
     view, parts = target.view, target.view.mig_problems
-    if view.problem or not parts:
-        return view.problem
+    whole = view.problem if view.problem and view.problem.kind is not Kind.QUARANTINED else None
+    if whole or not parts:
+        return whole
     if target.profile is None:
         return next(iter(parts.values()))
     gis = {

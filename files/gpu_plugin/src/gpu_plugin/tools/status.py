@@ -64,6 +64,7 @@ def describe(state: dict[str, Any]) -> str:
         f"GPU {one['index']} ({uuid}): {one['reason']}. Verdict: {one['verdict']}, {one['next_step']}"
         for uuid, one in state.get("verdicts", {}).items()
     ]
+    lines += quarantined(state)
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [
         f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"
@@ -81,6 +82,18 @@ def describe(state: dict[str, Any]) -> str:
         stale = f", {len(cdi['missing'])} files are gone" if cdi["missing"] else ""
         lines.append(f"CDI specification: {len(cdi['devices'])} devices{stale}")
     return "\n".join(lines)
+
+
+def quarantined(state: dict[str, Any]) -> list[str]:
+    """Return what is in quarantine, a line each."""
+    found = state.get("quarantine") or {"gpus": {}, "node": None}  # earlier releases do not say it
+    named = {"the node": found["node"]} if found["node"] else {}
+    entries = {**named, **found["gpus"]}.items()
+    return [
+        f"in quarantine since {one['since']}: {name}: {one['reason']}"
+        + (f" (ticket {one['ticket']})" if one["ticket"] else "")
+        for name, one in entries
+    ]
 
 
 def describe_labels(labels: dict[str, Any]) -> str:

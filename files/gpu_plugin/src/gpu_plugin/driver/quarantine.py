@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Follows what gpu.node.quarantine has set aside on the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from .._shared._base.errors import NodeError, damaged
+from .._shared._node.quarantine import DAMAGED, EMPTY, PATH, Quarantine, data_of, dump, parse
+from ..tools import bounded, files, logs
+from ..tools.chores import Chore
+from ..tools.state import VERSION, StateFile, StateUnusable, read
+
+FILE: Final = "quarantine.json"
+
+
+class QuarantineWatch:
+    """``found`` is what is in quarantine. A file that can't be used changes nothing, also for the next process.
+
+    ``host_root`` is where the host's files are seen, ``folder`` is where the last good one is kept.
+    """
+
+    def __init__(self, host_root: Path, folder: Path) -> None:
+        self._path = host_root / PATH.lstrip("/")
+        self._kept = StateFile(folder / FILE)
+        self._seen: object = self  # no stamp of a file is equal to it
+        self._last = EMPTY
+        self.found = self._recall(folder / FILE)
+        trouble = "what is in quarantine can't be read, so that the last that could be stays"
+        self.chore = Chore("quarantine", trouble, self._read)
+
+    def look(self) -> bool:
+        """Read the file where it is another one. Returns whether something else is in quarantine than before."""
+        if files.stamp(self._path) != self._seen or self.chore.error:
+            self.chore.run()
+        before, self._last = self._last, self.found
+        return before != self.found
+
+    def _read(self) -> None:
+        stamp = files.stamp(self._path)
+        before, self.found = self.found, parse(self._text())
+        self._seen = stamp
+        if before != self.found:
+            logs.info("something else is in quarantine", **data_of(self.found))
+        self._kept.write({"quarantine": dump(self.found)})
+
+    def _text(self) -> str | None:
+        try:
+            return bounded.read_text(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except UnicodeDecodeError as error:
+            raise damaged(PATH, error, DAMAGED) from error
+
+    @staticmethod
+    def _recall(path: Path) -> Quarantine:
+        """Return what an earlier process has read last, nothing where there was none."""
+        try:
+            return parse((read(path, (VERSION,)) or {}).get("quarantine"))
+        except (NodeError, StateUnusable, TypeError) as error:
+            logs.warning("what was in quarantine is not known from before", cause=error)
+            return EMPTY
