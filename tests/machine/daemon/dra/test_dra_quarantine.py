@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.fakes.library.quarantined import WHY, put, set_aside
+from tests.fakes.daemon.quarantined import WHY, put, set_aside
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tests.fakes.daemon.quarantined import WHY, put, set_aside
 from tests.fakes.daemon.running import GPU, plugin_channel
 from tests.fakes.daemon.scraping import Metrics
-from tests.fakes.library.quarantined import WHY, put, set_aside
 from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:

@@ -92,6 +92,7 @@ def test_what_is_to_be_done_about_each_gpu_is_a_number() -> None:
         "gpu_uuids": ["a", "b"],
         "gpu_indices": ["0", "1"],
         "verdicts": {"b": {"verdict": "reboot"}},
+        "quarantine": {"gpus": {}, "node": None},
     }
     (found,) = (
         one for one in Families(lambda: state, lambda: ()).collect() if "recovery" in one.name
