@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .families.debian import DEBIAN
-from .families.rhel.family import RHEL
+from .families.rhel import RHEL
 from .families.suse import SUSE
 from .families.ubuntu import UBUNTU
 from .family import Family

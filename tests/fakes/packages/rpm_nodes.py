@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
     MODULE_FILE as STREAM_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE

@@ -10,7 +10,7 @@ import functools
 
 from ..._machine.packages.rpm import Dnf
 from ..branches import Version
-from ..families.rhel.streams import (
+from ..families.rhel import (
     MODULE,
     MODULE_FILE,
     RELEASES,
@@ -18,7 +18,7 @@ from ..families.rhel.streams import (
     parse_enabled,
     parse_info,
     stream_fits,
-    wanted,
+    wanted_stream,
     with_stream,
 )
 from ..state import Desired, Observed, Record, Streams
@@ -34,7 +34,7 @@ class ModuleStreams(Part):
         if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
             return observed
         enabled, info = self._enabled(), ""
-        version, of = wanted(observed, desired)
+        version, of = wanted_stream(observed, desired)
         if not of:
             return dataclasses.replace(observed, streams=Streams(enabled))
         there = observed.drivers(

@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Package
-from ansible_collections.gpu.node.plugins.module_utils._driver.families import suse
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import family as rhel
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import rhel, suse
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
 

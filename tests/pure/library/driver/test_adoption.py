@@ -12,9 +12,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._driver import adoption
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.families import ubuntu
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import rhel, ubuntu
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import family as rhel
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Installed, Record
 

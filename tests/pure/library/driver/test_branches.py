@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
     able,
     unsupported,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Runfile, Streams
 

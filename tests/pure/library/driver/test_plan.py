@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
     Policy,
     State,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import SigningKey
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted

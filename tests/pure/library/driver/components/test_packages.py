@@ -10,7 +10,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._driver import components
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.ubuntu import UBUNTU
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted

@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base import distributions
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.family import RHEL
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.precompiled import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
+    RHEL,
     is_precompiled,
     of_kernel,
     version_of,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
     parse_enabled,
     stream_fits,
-    stream_step,
+    stream_steps,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Streams
 
@@ -50,14 +50,13 @@ def test_a_stream_fits_its_branch_and_kind(stream: str, version: str, kind: str,
     ],
 )
 def test_exact_branch_comes_before_the_one_that_rolls(version: str, kind: str, wanted: str) -> None:
-    found = stream_step(streams(), Version(version), kind)
-    assert found is not None
+    (found,) = stream_steps(streams(), Version(version), kind)
     assert found.params == {"stream": wanted, "before": ""}
 
 
 def test_unknown_branch_lists_the_streams() -> None:
     with pytest.raises(InputError, match=r"'999'.*stream.*open kernel modules: .*580-open"):
-        stream_step(streams(), Version("999"), "open")
+        stream_steps(streams(), Version("999"), "open")
 
 
 def test_module_that_is_not_enabled() -> None:

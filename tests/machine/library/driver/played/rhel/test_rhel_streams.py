@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel.streams import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
     MODULE_FILE,
     parse_enabled,
 )

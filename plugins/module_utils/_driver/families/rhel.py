@@ -1,0 +1,365 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver's packages for the RHEL family, all of them NVIDIA's, with the streams of dnf's module that has them.
+
+Precompiled kernel modules are signed, in a package for each kernel and version, whose name has the driver's version and
+the kernel, without what names the distribution. NVIDIA makes the proprietary ones, signed with a key of its own, Red
+Hat the open ones, signed as its kernels are.
+
+The components are in nvidia-driver.spec of NVIDIA's yum-packaging-nvidia-driver; NVENC and NVDEC come with cuda-libs.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..._base.errors import InputError, NodeError
+from ..._base.packages.package import Policy
+from ..._base.packages.rpm import ordered
+from ..._base.steps import Step
+from .. import branches
+from ..branches import NO_VERSION, Version
+from ..family import Choice, Family, fabric
+from ..kernel.modules import SigningKey
+from ..names import Names, Offer, Wanted
+from ..state import Desired, Observed, Streams
+
+# RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
+OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
+DKMS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms"}
+LOCKING = "python3-dnf-plugin-versionlock"
+OWN = ("fedora", "amzn")  # they have dkms themselves
+# dnf's plugin, dkms and who brings it: EPEL in the repositories of the distributions, Oracle's copy of it.
+NEEDS = (LOCKING, "dkms", "epel-release", *(f"oracle-epel-release-el{one}" for one in (8, 9, 10)))
+PARTS = {"video": ("nvidia-driver-cuda-libs",), "graphics": ("nvidia-driver-libs",)}
+AMAZONS_FIRST = "6.1"  # the packages of its later kernels have their number in their names
+PREFIX = "kmod-*nvidia"
+PATTERN = r"kmod-(?:64k-)?nvidia-(?:open-)?\d+(?:\.\d+)+-\d.*"
+VERSION = re.compile(r"nvidia-(?:open-)?(\d+(?:\.\d+)+)-")
+MODULE = "nvidia-driver"
+MODULE_FILE = f"/etc/dnf/modules.d/{MODULE}.module"
+# NVIDIA's repositories have modules for these releases: RHEL's and Amazon Linux 2023.
+RELEASES = ("8", "9", "2023")
+# By the type of the kernel modules; precompiled ones are proprietary there.
+PRECOMPILED = "precompiled"
+ENDINGS = {"open": "-open", "proprietary": "-dkms", PRECOMPILED: ""}
+ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "latest"}
+ARTIFACT = re.compile(r": +(\S+)-(\d+):(\S+)\.(\w+)$", re.M)
+
+
+def is_precompiled(package: str) -> bool:
+    """Tell whether a package has such modules."""
+    return bool(re.fullmatch(PATTERN, package))
+
+
+def version_of(package: str) -> Version:
+    """Return the driver's version in a package's name."""
+    found = VERSION.search(package)
+    return Version(found[1] if found else "")
+
+
+def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version, str]:
+    """Return those of the packages that are for a kernel, by their version, newest first."""
+    base, _plus, variant = kernel.partition("+")
+    short = base.rpartition(".")[0].rpartition(".")[0]
+    start = f"kmod-{variant}-nvidia-" if variant else "kmod-nvidia-"
+    start += "open-" if kind == "open" else ""
+    form = re.compile(rf"{re.escape(start)}(\d+(?:\.\d+)+)-{re.escape(short)}")
+    found = {Version(match[1]): match[0] for match in map(form.fullmatch, names) if match}
+    order = sorted(found, key=lambda one: one.numbers, reverse=True)
+    return {version: found[version] for version in order}
+
+
+def precompiled(offered: Offer, wanted: Wanted, kind: str) -> t.Tuple[str, ...]:
+    """Return the package for the running kernel, and those of its version for others that can be booted.
+
+    None fits: empty. What is installed stays unless the newest is wanted.
+    """
+    names = {*offered.names, *offered.installed}
+    found = of_kernel(names, wanted.kernel, kind)
+    version = wanted.version.split(":")[-1].split("-")[0]
+    fitting = [one for one in found if one.fits(version)]
+    able = branches.able(fitting, wanted.gpus)
+    there = [] if wanted.newest else [one for one in able if found[one] in offered.installed]
+    chosen = next(iter((*there, *able)), NO_VERSION)
+    kernels = (wanted.kernel, *(one for one in wanted.kernels if one != wanted.kernel))
+    packages = (of_kernel(names, one, kind).get(chosen, "") for one in kernels)
+    return tuple(one for one in packages if one)
+
+
+def instead(names: Names, asked: str) -> str:
+    """Return what else there is to do where modules from DKMS are refused."""
+    if asked == "never" or not names.precompiled:
+        return ""
+    found = next(filter(is_precompiled, names.kernel.values()), "")
+    if found:
+        kind = "open" if "-open-" in found else "proprietary"
+        return f", or set kernel_modules to {kind}, whose modules {found} are signed already"
+    return f", or boot a kernel that has modules which are signed already: {', '.join(_kernels(names.precompiled))}"
+
+
+def _kernels(names: t.Iterable[str]) -> t.List[str]:
+    return sorted({VERSION.split(one, maxsplit=1)[-1] for one in names})
+
+
+def parse_enabled(text: str) -> str:
+    """Return the stream in dnf's file of a module, empty where it is not enabled."""
+    values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+    return values.get("stream", "") if values.get("state") == "enabled" else ""
+
+
+def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
+    """Return the packages of each stream by what ``dnf module info`` says, which has a paragraph for each build."""
+    found: t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
+    for paragraph in re.split(r"\n\s*\n", text):
+        stream = re.search(r"^Stream +: (\S+)", paragraph, flags=re.M)
+        if stream:
+            rows = tuple(
+                (name, machine, version if epoch == "0" else f"{epoch}:{version}")
+                for name, epoch, version, machine in ARTIFACT.findall(paragraph)
+            )
+            found[stream[1]] = (*found.get(stream[1], ()), *rows)
+    return found
+
+
+def with_stream(
+    policies: t.Mapping[str, Policy], streams: Streams, stream: str, machine: str
+) -> t.Dict[str, Policy]:
+    """Return what the sources offer once a stream is enabled: of what any stream has, only its packages."""
+    modular = {name for rows in streams.offered.values() for name, _machine, _version in rows}
+    found: t.Dict[str, t.Set[str]] = {}
+    for name, of, version in streams.offered.get(stream, ()):
+        if of in ("noarch", machine):
+            found.setdefault(name, set()).add(version)
+    others = {name: one for name, one in policies.items() if name not in modular}
+    return {**others, **ordered(found)}
+
+
+def wanted_stream(observed: Observed, desired: Desired) -> t.Tuple[Version, str]:
+    """Return the version or branch that a stream must have, empty where all will do, and the type of modules.
+
+    The type is empty where the modules are in no stream.
+    """
+    kind = observed.wanted_type(desired.kernel_modules)
+    package = observed.names.kernel.get(kind, "")
+    version = version_of(package) or desired.version or branches.last(observed.gpus)
+    if is_precompiled(package):
+        kind = PRECOMPILED if kind == "proprietary" else ""
+    return version, kind
+
+
+def stream_fits(stream: str, version: Version, kind: str) -> bool:
+    """Tell whether a stream has a version and a module type; an empty version fits every branch."""
+    branch = version.branch or r"\d+"
+    return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}{ENDINGS[kind]}", stream))
+
+
+def _fitting(streams: Streams, version: Version, kind: str) -> t.List[str]:
+    """Return the streams of a module type that have a version."""
+    number = Version.of(version)
+    return [
+        name
+        for name, rows in streams.offered.items()
+        if stream_fits(name, version, kind)
+        and any(Version.of(one).fits(number) for _name, _machine, one in rows)
+    ]
+
+
+def choose_stream(streams: Streams, version: Version, kind: str) -> str:
+    """Return the stream to enable, empty where the one that is enabled fits or none does."""
+    fitting = _fitting(streams, version, kind)
+    if streams.enabled in fitting:
+        return ""
+    exact = f"{version.branch}{ENDINGS[kind]}"
+    preferred = [one for one in (exact, ROLLING[kind]) if one in fitting]
+    return next(iter(preferred), "") or max(
+        fitting, key=lambda one: int(Version(one).branch), default=""
+    )
+
+
+def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
+    """Return the step that enables a stream, none where the enabled one fits or none is offered.
+
+    InputError names the streams that are offered where none of them fits.
+    """
+    found = choose_stream(streams, version, kind)
+    if found:
+        words = f", in place of {streams.enabled}" if streams.enabled else ""
+        params = {"stream": found, "before": streams.enabled}
+        return [Step("stream", f"enable the module stream {MODULE}:{found}{words}", params)]
+    if streams.offered and not _fitting(streams, version, kind):
+        raise InputError.of(
+            "version",
+            version,
+            f"a branch that the module {MODULE} has a stream of with {kind} kernel modules: "
+            f"{', '.join(streams.offered)}",
+        )
+    return []
+
+
+def headers(kernel: str) -> t.Tuple[str, str]:
+    """Return the package of a kernel's headers, whose variants have others, and what ties both, where DKMS needs it."""
+    variant = re.search(r"\+(64k|rt)$", kernel)
+    if variant:
+        return f"kernel-{variant[1]}-devel-{kernel[: variant.start()]}", ""
+    if re.search(r"el\d+uek\b", kernel):
+        return "kernel-uek-devel-{}", ""
+    amazon = re.match(r"(\d+\.\d+)\..*\.amzn2023\b", kernel)
+    if amazon:
+        number = "" if amazon[1] == AMAZONS_FIRST else amazon[1]
+        return f"kernel{number}-devel-{{}}", ""
+    return "kernel-devel-{}", "kernel-devel-matched-{}"
+
+
+class Rhel(Family):
+    """RHEL, its rebuilds, Fedora and Amazon Linux."""
+
+    name = "rhel"
+    pattern = f"{'|'.join(DKMS.values())}|{PATTERN}"
+    has_precompiled = True
+    module = MODULE
+    locking = LOCKING
+    unhold, purge = "dnf versionlock delete", "dnf remove"
+
+    def names(self, offered: Offer, wanted: Wanted) -> Names:
+        """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
+        devel, tie = headers(wanted.kernel)
+        trusted = {"open": True, "proprietary": wanted.trusted}
+        kinds = [
+            kind for kind in DKMS if wanted.precompiled and (trusted[kind] or not wanted.signs)
+        ]
+        ready = {kind: precompiled(offered, wanted, kind) for kind in kinds}
+        kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
+        built = kernel[wanted.module_type] in DKMS.values()
+        return Names(
+            title="RHEL family",
+            kernel=kernel,
+            user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
+            persistenced="nvidia-persistenced",
+            headers=devel if built else "",
+            tie=tie if built else "",
+            headers_first=built,  # rpm runs the script that builds wherever the transaction puts it
+            signed=frozenset(one for kind, some in ready.items() for one in some if trusted[kind]),
+            beside=tuple(ready.get(wanted.module_type, ())[1:]),
+            precompiled=tuple(filter(is_precompiled, sorted(offered.names))),
+            needs=NEEDS,
+            parts=PARTS,
+            **fabric(offered, wanted, "nvidia-fabric-manager"),
+        )
+
+    def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
+        """Return what precompiled kernel modules begin with, where they are wanted."""
+        return (PREFIX,) if wanted.precompiled else ()
+
+    def wants_precompiled(
+        self, asked: str, installed: t.Iterable[str], key: t.Optional[SigningKey]
+    ) -> bool:
+        """Tell whether precompiled kernel modules are asked for, there, or wanted for Secure Boot's sake."""
+        there = [name for name in installed if self.type_of(name)]
+        ready = any(map(is_precompiled, there)) or (not there and key is not None)
+        return asked == "require" or (asked != "never" and ready)
+
+    def choose(self, observed: Observed, desired: Desired, kind: str) -> Choice:
+        """Choose as elsewhere, and refuse what is not precompiled where that is required."""
+        found = super().choose(observed, desired, kind)
+        required = desired.precompiled == "require" and found.version
+        if required and not is_precompiled(found.kernel):
+            kernels = ", ".join(_kernels(observed.names.precompiled))
+            raise NodeError(
+                "the sources offer no precompiled kernel modules that fit the running kernel "
+                f"{observed.kernel}",
+                cause=f"they have some for the kernels {kernels}"
+                if kernels
+                else "they have none at all",
+                hint="boot such a kernel, ask for another version or kernel_modules, or set precompiled to auto, where "
+                "DKMS builds them",
+            )
+        return found
+
+    def newest(self, observed: Observed, desired: Desired, kind: str) -> Version:
+        """Return the newest version of a branch, which precompiled kernel modules have in their packages' names."""
+        names = observed.names
+        if not is_precompiled(names.kernel.get(kind, "")):
+            return super().choose(observed, desired, kind).version or NO_VERSION
+        ready = of_kernel(names.precompiled, observed.kernel, kind)
+        there = observed.drivers(names.user_space[0])
+        fitting = (one for one in ready if one in there and one.fits(desired.version))
+        return next(fitting, NO_VERSION)
+
+    def streams(self, observed: Observed, desired: Desired) -> t.List[Step]:
+        """Return the step that enables the module stream of the version."""
+        version, of = wanted_stream(observed, desired)
+        return stream_steps(observed.streams, version, of) if of else []
+
+    def prerequisites(self, observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
+        """Return the step that installs EPEL, which has dkms, and dnf's plugin that locks versions."""
+        new = choice.version is not None and not observed.installed(choice.kernel)
+        there = observed.installed("dkms") or observed.candidate("dkms")
+        epel = [_epel(observed, desired)] if new and choice.dkms and not there else []
+        found = [*epel, *([LOCKING] if observed.lacks_locking else [])]
+        if not found:
+            return []
+        # What EPEL has is not known before.
+        params = {"packages": dict.fromkeys(found), "remove": (), "pins": {}, "opens": bool(epel)}
+        return [Step("install", f"install {' and '.join(found)}, which the driver needs", params)]
+
+    def refuse_others(self, installed: t.Iterable[str]) -> None:
+        """Refuse where the driver of another packager is installed."""
+        found = sorted(name for name in installed if name.startswith(OTHERS))
+        if found:
+            raise NodeError(
+                f"{', '.join(found)} of another packager of the driver, such as RPM Fusion, would have to go, and this "
+                "module has not added them",
+                cause="NVIDIA's packages and those exclude each other",
+                hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(found)}",
+            )
+
+    def refuse_unsigned(self, observed: Observed, desired: Desired, package: str) -> None:
+        """Refuse kernel modules of NVIDIA's key by that, and name those that are signed already beside DKMS's."""
+        if is_precompiled(package):
+            raise NodeError(
+                "Secure Boot is on",
+                cause=f"{package} is signed with NVIDIA's key, which is not enrolled, so the kernel rejects it",
+                hint="get NVIDIA2019-public_key.der from the folder of NVIDIA's repository, mokutil --import it, "
+                "reboot and confirm it on the console. Set secure_boot to ignore if it is enrolled under another name",
+            )
+        try:
+            super().refuse_unsigned(observed, desired, package)
+        except NodeError as error:
+            error.hint += instead(observed.names, desired.precompiled)
+            raise
+
+
+def _epel(observed: Observed, desired: Desired) -> str:
+    """Return the package that brings EPEL."""
+    names = [one for one in observed.names.needs if "epel-release" in one]
+    offered = next((one for one in names if observed.candidate(one)), "")
+    there = next((one for one in names if observed.installed(one)), "")
+    if offered and not there and desired.prerequisites == "install":
+        return offered
+    cause, hint = _words(observed, offered, there)
+    raise NodeError(
+        "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
+        cause=cause,
+        hint=hint,
+    )
+
+
+def _words(observed: Observed, offered: str, there: str) -> t.Tuple[str, str]:
+    """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
+    if observed.distribution in OWN:
+        words = "the distribution's own repositories have it, and are off or exclude it"
+        return words, "enable them, and see to excludepkgs in dnf's configuration"
+    if there:
+        words = f"it comes from EPEL: {there} is installed and its repository off"
+        return words, "enable its repository: dnf config-manager --set-enabled epel"
+    words = "it comes from EPEL, which the node does not have"
+    if offered:
+        advice = f"set prerequisites to install, which installs {offered} from your sources, or install it yourself"
+        return words, advice
+    return words, "enable EPEL, or another source that has dkms"
+
+
+RHEL = Rhel()
