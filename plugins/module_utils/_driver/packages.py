@@ -49,9 +49,10 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     if (first or sources) and not check_mode:
         return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
-    holds = _holds(observed, desired, choice, changed)
+    kernels = _metapackages(observed) if desired.hold_kernel else []
+    held = {*choice.targets, *kernels} if desired.hold else ()
     taken = adoption.steps(observed, install) if desired.adopt else []
-    return (*first, *sources, *streams, *taken, *install, *holds), choice
+    return (*first, *sources, *streams, *taken, *install, *observed.holds(held, changed)), choice
 
 
 def _needs_repair(observed: Observed, choice: Choice, others: t.Sequence[Step]) -> bool:
@@ -303,20 +304,6 @@ def _left_behind(observed: Observed, choice: Choice, taken: t.Collection[str] = 
     return sorted(
         name for name in there if name in replaced or mark(name) in marks or name in others
     )
-
-
-def _holds(
-    observed: Observed, desired: Desired, choice: Choice, changed: t.Collection[str]
-) -> t.List[Step]:
-    """Hold what is not on hold; apt drops the hold of what it brings to another version."""
-    ours = {name for name in observed.record.holds if observed.held(name)}
-    kernels = _metapackages(observed) if desired.hold_kernel else []
-    wanted = {*choice.targets, *kernels} if desired.hold else set()
-    hold = sorted(name for name in wanted if name in changed or not observed.held(name))
-    release = sorted(ours - wanted)
-    parts = [f"hold {', '.join(hold)} at their version"] if hold else []
-    parts += [f"release the hold on {', '.join(release)}"] if release else []
-    return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []
 
 
 def _metapackages(observed: Observed) -> t.List[str]:

@@ -13,7 +13,7 @@ import typing as t
 from .._base.errors import InputError
 from .._base.packages import package, repository
 from .._base.packages.apt import Source
-from .._base.packages.package import Package, Policy, Relations, Removal
+from .._base.packages.package import Package, Packages, Policy, Relations, Removal
 from .._base.packages.repository import Known, Repository
 from .._base.text.masking import masked_text
 from .._node.users.users import User
@@ -179,7 +179,7 @@ class Streams(t.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed:
+class Observed(Packages):
     """What the node has; ``record`` is what earlier runs wrote down of their additions.
 
     ``family`` is that of its distribution, with what is particular to it.
@@ -261,11 +261,6 @@ class Observed:
         found = [name[len("linux-image-") :] for name in metas]
         return [one for one in found if match and one.startswith(match[1])]
 
-    def installed(self, package: str) -> t.Optional[str]:
-        """Return an installed package's version."""
-        found = self.packages.get(package)
-        return found.version if found is not None and found.installed else None
-
     def type_of(self, package: str) -> str:
         """Return the type of the kernel modules that a package has, empty where it has none."""
         return self.family.type_of(package)
@@ -279,22 +274,6 @@ class Observed:
         """Return the type of kernel modules to have, by the option kernel_modules; NodeError where no GPU runs it."""
         return module_type(wanted, self.gpus, self.types)
 
-    @property
-    def unfinished(self) -> bool:
-        """Tell whether dpkg was stopped in the middle of any package."""
-        return self.interrupted or any(one.broken for one in self.packages.values())
-
-    def held(self, package: str) -> bool:
-        """Tell whether a package is on hold."""
-        return package in self.packages and self.packages[package].held
-
-    def versions(self, package: str) -> t.Tuple[str, ...]:
-        """Return every version that can be had, newest first, the installed one among them."""
-        policy = self.policies.get(package)
-        versions = policy.versions if policy else ()
-        installed = self.installed(package)
-        return versions if installed is None or installed in versions else (*versions, installed)
-
     def drivers(self, package: str) -> t.Tuple[Version, ...]:
         """Return the driver's versions in the same, parsed once."""
         if package not in self._offered:
@@ -305,8 +284,3 @@ class Observed:
     def driver(self, package: str) -> Version:
         """Return the driver's version in an installed package's, empty where it is not installed."""
         return Version.of(self.installed(package))
-
-    def candidate(self, package: str) -> t.Optional[str]:
-        """Return the version that apt would install."""
-        policy = self.policies.get(package)
-        return policy.candidate if policy else None

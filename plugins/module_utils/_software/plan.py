@@ -93,7 +93,7 @@ class Planner(abc.ABC, t.Generic[S, D]):
     def missing(self, targets: Targets) -> Targets:
         """Return what is not there in its version. NodeError: somebody else holds one of them."""
         observed = self.observed
-        found = {name: one for name, one in targets.items() if observed.version(name) != one}
+        found = {name: one for name, one in targets.items() if observed.installed(name) != one}
         held = sorted(filter(observed.held, set(found) - observed.record.holds))
         if held:
             message, cause, hint = self.on_hold

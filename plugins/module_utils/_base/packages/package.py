@@ -11,6 +11,7 @@ import json
 import typing as t
 
 from ..errors import readable
+from ..steps import Step
 from ..text import json_data
 from ..text.shown import shown
 
@@ -215,3 +216,56 @@ def _read(value: t.Any, kind: type) -> t.Any:
     if not all(isinstance(one, str) for one in names):
         raise TypeError(f"expected a list of names, found {shown(value)}")
     return frozenset(names)
+
+
+class Packages:
+    """A node's packages as a capability has observed them, by their names, with what the sources offer of them.
+
+    ``record`` is what earlier runs wrote down of their additions, ``interrupted`` says that a transaction was killed.
+    """
+
+    packages: t.Mapping[str, Package]
+    policies: t.Mapping[str, Policy]
+    record: Record
+    interrupted: bool
+
+    def installed(self, name: str) -> t.Optional[str]:
+        """Return an installed package's version."""
+        found = self.packages.get(name)
+        return found.version if found is not None and found.installed else None
+
+    def offered(self, name: str) -> t.Tuple[str, ...]:
+        """Return the versions of a package that the sources offer, newest first."""
+        policy = self.policies.get(name)
+        return policy.versions if policy else ()
+
+    def versions(self, name: str) -> t.Tuple[str, ...]:
+        """Return every version that can be had, newest first, the installed one among them."""
+        offered, have = self.offered(name), self.installed(name)
+        return offered if have is None or have in offered else (*offered, have)
+
+    def candidate(self, name: str) -> t.Optional[str]:
+        """Return the version that the package manager would install."""
+        policy = self.policies.get(name)
+        return policy.candidate if policy else None
+
+    def held(self, name: str) -> bool:
+        """Tell whether a package is on hold."""
+        return name in self.packages and self.packages[name].held
+
+    @property
+    def unfinished(self) -> bool:
+        """Tell whether a transaction was stopped in the middle of any package."""
+        return self.interrupted or any(one.broken for one in self.packages.values())
+
+    def holds(self, wanted: t.Collection[str], changed: t.Collection[str]) -> t.List[Step]:
+        """Return the step that holds what is wanted, and of what is held by us nothing else.
+
+        A hold is set anew on what is ``changed``: apt drops that of what it brings to another version.
+        """
+        ours = {name for name in self.record.holds if self.held(name)}
+        hold = sorted(name for name in wanted if name in changed or not self.held(name))
+        release = sorted(ours.difference(wanted))
+        parts = [f"hold {', '.join(hold)} at their version"] if hold else []
+        parts += [f"release the hold on {', '.join(release)}"] if release else []
+        return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []

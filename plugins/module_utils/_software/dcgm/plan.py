@@ -61,7 +61,7 @@ class _Planner(Planner[Observed, Desired]):
     def _choose(self, names: t.Sequence[str], wanted: str, option: str) -> t.Optional[str]:
         """Return the version for all of some packages: what is there, else the newest. InputError: not the wanted."""
         versions = common(names, self.observed.versions)
-        have = [one for one in map(self.observed.version, names) if one in versions]
+        have = [one for one in map(self.observed.installed, names) if one in versions]
         for one in (*have, *versions):
             if one and wanted in ("", one, upstream(one)):
                 return one
@@ -73,9 +73,10 @@ class _Planner(Planner[Observed, Desired]):
     def known(self, targets: Targets) -> Way:
         install, exporter = self._install(targets), self.desired.exporter
         serve = serving.plan(self.observed, self.desired, changed=bool(install))
+        holds = self.observed.holds(targets if self.desired.hold else (), self.missing(targets))
         address = exporter.address if exporter else None
         after = {"packages": targets, "service": "active", "exporter": address}
-        return [*install, *self._holds(targets), *serve], {**self.describe(), **after}
+        return [*install, *holds, *serve], {**self.describe(), **after}
 
     def unknown(self) -> Way:
         what = self.desired.version or "the newest that is offered"
@@ -91,18 +92,6 @@ class _Planner(Planner[Observed, Desired]):
         # All are named, also those that fit: what one of them pulls in is of the same version.
         params = {"packages": targets if missing else {}, "remove": drop}
         return [Step("install", "; ".join(parts), params)] if parts else []
-
-    def _holds(self, targets: Targets) -> t.List[Step]:
-        observed = self.observed
-        ours = {name for name in observed.record.holds if observed.held(name)}
-        wanted = set(targets) if self.desired.hold else set()
-        changed = self.missing(targets)
-        hold = sorted(name for name in wanted if name in changed or not observed.held(name))
-        release = sorted(ours - wanted)
-        parts = [f"hold {', '.join(hold)} at their version"] if hold else []
-        parts += [f"release the hold on {', '.join(release)}"] if release else []
-        params = {"hold": hold, "release": release}
-        return [Step("hold", "; ".join(parts), params)] if parts else []
 
     def parts(self, removed: t.List[str]) -> t.List[str]:
         record = self.observed.record

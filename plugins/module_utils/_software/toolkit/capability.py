@@ -158,7 +158,7 @@ class ToolkitCapability(Software[Observed, Record]):
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
-        version = state.version(BASE)
+        version = state.installed(BASE)
         return {
             "toolkit_version": upstream(version) if version else None,
             "minimum_version": MINIMUM_TEXT,

@@ -115,7 +115,7 @@ class _Planner(Planner[Observed, Desired]):
         return {"repository": uri[1] if uri else None, "packages": self.observed.there(ALL)}
 
     def choose(self) -> t.Optional[Targets]:
-        have = {self.observed.version(name) for name in self.names}
+        have = {self.observed.installed(name) for name in self.names}
         offered = common(self.names, self.observed.offered)
         wanted = self.desired.version
         for version in [*filter(None, have if len(have) == 1 else ()), *offered]:
