@@ -8,18 +8,13 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._base.packages.package import Package
 from .._base.steps import Step
-from .names import Names, mark, part
+from .names import mark, part
 from .state import Observed
 
 if t.TYPE_CHECKING:
     from .family import Family
 
-SOURCES = re.compile(
-    r"nvidia-graphics-drivers.*|nvidia-open-gpu-kernel-modules|linux-restricted-.*"
-)
-NAMES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*|cuda-drivers(?:-\d+)?")
 # Packages that are there for each type of kernel modules.
 TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.*")
 OPEN = "-open"
@@ -33,39 +28,10 @@ def advice(family: Family, adopt: bool, source: str) -> str:
     return "take it over with its packages by adopt: true, " if fits else ""
 
 
-def is_driver(name: str, package: Package) -> bool:
-    """Tell whether an installed package is a part of the driver."""
-    return bool(SOURCES.fullmatch(package.source) or NAMES.fullmatch(name))
-
-
-def others(observed: Observed) -> t.Dict[str, str]:
-    """Return the versions of the driver's packages that are there and that no run has added.
-
-    None are where all of the user space is ours: what there is besides, upgrades have brought with it. Only apt's
-    packages are known.
-    """
-    ours = observed.record.packages
-    there = [one for one in observed.names.user_space if observed.installed(one)]
-    if not observed.family.apt or (there and ours.issuperset(there)):
-        return {}
-    return {
-        name: one.version
-        for name, one in observed.packages.items()
-        if one.installed and is_driver(name, one) and name not in ours
-    }
-
-
-def taken(observed: Observed, adopt: bool) -> t.FrozenSet[str]:
-    """Return what was taken over, or is to be; it may give way to other packages of the driver."""
-    fresh = others(observed) if adopt else ()
-    return frozenset((*observed.record.before, *fresh))
-
-
 def steps(observed: Observed, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
-    fresh = {
-        name: one for name, one in others(observed).items() if name not in observed.record.before
-    }
+    before = observed.record.before
+    fresh = {name: one for name, one in observed.others.items() if name not in before}
     words = [f"{name} ({version})" for name, version in sorted(fresh.items())]
     gone = observed.nvidia_installer and not observed.types
     version = observed.runfile.version or "of unknown version"
@@ -81,13 +47,12 @@ def steps(observed: Observed, install: t.Sequence[Step]) -> t.List[Step]:
     return found
 
 
-def counterparts(observed: Observed, adopt: bool, names: Names, kind: str) -> t.List[str]:
-    """Return what stands in the wanted branch and type for each package that is taken over, kernel modules aside.
+def counterparts(observed: Observed, known: t.Collection[str], kind: str) -> t.List[str]:
+    """Return what stands in the wanted branch and type for each package that is ``known``, kernel modules aside.
 
     What its owner has removed since does not come back.
     """
-    known = taken(observed, adopt)
-    branch = mark(names.user_space[0]) if names.user_space else ""
+    branch = mark(observed.names.user_space[0]) if observed.names.user_space else ""
     types = {OPEN in one for one in known if observed.type_of(one)}
     swaps = types == {kind != "open"}
     found = []

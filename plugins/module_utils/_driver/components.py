@@ -78,15 +78,6 @@ def chosen(names: Names, wanted: t.Sequence[str]) -> t.Tuple[str, ...]:
     return (*names.user_space, *plain) if len(plain) < len(wanted) or not wanted else plain
 
 
-def together(observed: Observed, wanted: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return the version of DCGM's packages where one of them is to come: they fit each other at the same one only."""
-    names = [one for one in wanted if one.startswith(DCGM)]
-    if all(map(observed.installed, names)):
-        return {}
-    candidates = {name: observed.candidate(name) for name in names}
-    return {name: one for name, one in candidates.items() if one}
-
-
 def check_name(name: str) -> None:
     """Refuse what can only be a misspelt component."""
     near = difflib.get_close_matches(name, NAMED, 1, 0.75) if name not in NAMED else []
@@ -143,25 +134,19 @@ def missing(observed: Observed, wanted: t.Iterable[str]) -> t.Optional[NotOffere
     distribution has it.
     """
     names = observed.names
-    offered = bool(observed.versions(names.user_space[0])) if names.user_space else False
-    for one in named(wanted):
-        if one == "compute" or not (offered or one == "dcgm"):
+    offered = bool(names.user_space) and bool(observed.versions(names.user_space[0]))
+    for component in named(wanted):
+        dcgm, parts = component == "dcgm", names.parts.get(component, ())
+        if component == "compute" or not (offered or dcgm):
             continue
-        lacking = [name for name in _parts(observed, one) if not observed.versions(name)]
+        needed = [one for one in names.user_space if one.startswith(DCGM)] if dcgm else parts
+        lacking = [name for name in needed if not observed.versions(name)]
         if lacking:
-            return _error(one, lacking, observed)
+            nvidia = f"NVIDIA's repository for {names.title}"
+            where = (not dcgm and observed.family.archive) or nvidia
+            expected = (
+                f"a component that the node's sources have: no source offers {', '.join(lacking)}"
+            )
+            error = InputError.of("components", component, f"{expected}, and {where} does")
+            return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))
     return None
-
-
-def _parts(observed: Observed, component: str) -> t.Sequence[str]:
-    if component == "dcgm":
-        return [one for one in observed.names.user_space if one.startswith(DCGM)]
-    return packages(observed.names, component)
-
-
-def _error(component: str, lacking: t.Sequence[str], observed: Observed) -> NotOffered:
-    nvidia = f"NVIDIA's repository for {observed.names.title}"
-    where = (component != "dcgm" and observed.family.archive) or nvidia
-    expected = f"a component that the node's sources have: no source offers {', '.join(lacking)}"
-    error = InputError.of("components", component, f"{expected}, and {where} does")
-    return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))

@@ -15,7 +15,7 @@ from .._base.errors import InputError
 from .._base.steps import Step
 from . import branches as driver_branches
 from . import components
-from .adoption import counterparts, taken
+from .adoption import counterparts
 from .branches import NO_VERSION, PROPRIETARY_ONLY, NoCommonVersion, UnknownVersion, Version
 from .kernel.modules import SigningKey, refuse_key
 from .names import SUBNET, Names, Offer, Wanted
@@ -293,9 +293,14 @@ def assigned(
         name: _full(observed, desired.version, name, version if name in matched else None)
         for name in names
     }
-    chosen.update(components.together(observed, names))
-    others = siblings(observed, {*names, *taken(observed, desired.adopt)})
-    for name in (*others, *counterparts(observed, desired.adopt, observed.names, kind)):
+    # Packages of DCGM fit each other at the same version only.
+    dcgm = [one for one in names if one.startswith(components.DCGM)]
+    if not all(map(observed.installed, dcgm)):
+        candidates = {name: observed.candidate(name) for name in dcgm}
+        chosen.update({name: one for name, one in candidates.items() if one})
+    taken = observed.taken(desired.adopt)
+    others = siblings(observed, {*names, *taken})
+    for name in (*others, *(counterparts(observed, taken, kind) if taken else ())):
         if version in observed.drivers(name):
             chosen[name] = _full(observed, desired.version, name, version)
     return chosen

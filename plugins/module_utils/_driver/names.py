@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from .._base.packages.package import Policy
+from .._base.packages.package import Package, Policy
 from .._base.packages.repository import Place
 from .branches import NO_VERSION, Version
 
@@ -103,6 +103,16 @@ class Names:
 
 
 MARK = re.compile(r"-(\d+(?:-server)?)(?:-open)?$")
+# By apt's source packages and names.
+SOURCES = re.compile(
+    r"nvidia-graphics-drivers.*|nvidia-open-gpu-kernel-modules|linux-restricted-.*"
+)
+NAMES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*|cuda-drivers(?:-\d+)?")
+
+
+def is_driver(name: str, package: Package) -> bool:
+    """Tell whether an installed package is a part of the driver."""
+    return bool(SOURCES.fullmatch(package.source) or NAMES.fullmatch(name))
 
 
 def part(package: str) -> str:

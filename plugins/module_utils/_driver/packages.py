@@ -29,7 +29,8 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     named = _named(observed, desired)
     if named and not check_mode:
         return tuple(named), None
-    missing = None if named else components.missing(observed, desired.components)
+    asked = () if named else desired.components
+    missing = components.missing(observed, asked) if asked else None
     if missing and (observed.refreshed or check_mode):
         raise missing
     if missing:
@@ -148,7 +149,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
         for name, version in choice.targets.items()
         if observed.installed(name) is None or observed.installed(name) != version
     }
-    known = adoption.taken(observed, desired.adopt)
+    known = observed.taken(desired.adopt)
     drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
     drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
     drop += [name for name in observed.surplus if name not in drop]

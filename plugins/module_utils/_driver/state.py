@@ -20,7 +20,7 @@ from .._node.users.users import User
 from .branches import NO_VERSION, Version, module_type
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
 from .kernel.modules import Dkms, Modules, Options, SigningKey, parse_options
-from .names import Names, order
+from .names import Names, is_driver, order
 from .releases import table
 from .releases.table import Table
 
@@ -260,6 +260,27 @@ class Observed(Packages):
         metas = (name for name in self.packages if re.fullmatch(r"linux-image-[a-z].*", name))
         found = [name[len("linux-image-") :] for name in metas]
         return [one for one in found if match and one.startswith(match[1])]
+
+    @property
+    def others(self) -> t.Dict[str, str]:
+        """Return the versions of the driver's packages that are there and that no run has added.
+
+        None are where all of the user space is ours: what there is besides, upgrades have brought with it. Only apt's
+        packages are known.
+        """
+        ours = self.record.packages
+        there = [one for one in self.names.user_space if self.installed(one)]
+        if not self.family.apt or (there and ours.issuperset(there)):
+            return {}
+        return {
+            name: one.version
+            for name, one in self.packages.items()
+            if one.installed and is_driver(name, one) and name not in ours
+        }
+
+    def taken(self, adopt: bool) -> t.FrozenSet[str]:
+        """Return what was taken over, or is to be; it may give way to other packages of the driver."""
+        return frozenset((*self.record.before, *(self.others if adopt else ())))
 
     def type_of(self, package: str) -> str:
         """Return the type of the kernel modules that a package has, empty where it has none."""

@@ -19,7 +19,6 @@ import typing as t
 from ..._base.steps import Step
 from .. import branches as driver_branches
 from .. import family
-from ..adoption import taken
 from ..branches import NO_VERSION, UnknownVersion, Version
 from ..family import Choice, Family, fabric, otherwise
 from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, mark, order, part
@@ -246,7 +245,7 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
         return None
     version = _first(observed, kind, versions, matched)
     chosen = family.assigned(observed, desired, kind, names, matched, version)
-    tracked = any(TRACKING.fullmatch(one) for one in taken(observed, desired.adopt))
+    tracked = any(TRACKING.fullmatch(one) for one in observed.taken(desired.adopt))
     chosen.update(targets(observed, kind, version, follow=not desired.hold or tracked))
     if _needs_dkms(observed, kind, chosen):
         return None

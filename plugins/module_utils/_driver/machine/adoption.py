@@ -10,7 +10,8 @@ import typing as t
 
 from ..._base.packages.package import Change, Package, still_there
 from ..._machine.packages.api import NoWay
-from ..adoption import exchanged, is_driver
+from ..adoption import exchanged
+from ..names import is_driver
 from ..state import Observed, versions
 from .sources import Params, Part
 

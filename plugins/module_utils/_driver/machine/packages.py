@@ -58,6 +58,8 @@ class Packages(Part):
             components.check(observed, wanted.components, persistence=wanted.persistence)
         asks = not (absent or wanted.runfile)
         modules = self._node.family.asked(observed) if asks else set()
+        taken = observed.taken(wanted.adopt) if asks else ()
+        kind = observed.wanted_type(wanted.kernel_modules) if taken else ""
         asked = {
             *names.relevant,
             *wanted.components,
@@ -66,13 +68,7 @@ class Packages(Part):
             *names.needs,
             *modules,
             *siblings(observed, ()),
-            *(
-                adoption.counterparts(
-                    observed, wanted.adopt, names, observed.wanted_type(wanted.kernel_modules)
-                )
-                if asks
-                else ()
-            ),
+            *(adoption.counterparts(observed, taken, kind) if taken else ()),
             *(components.ALL_DCGM if "dcgm" in wanted.components else ()),
         }
         asked = {name for name in asked if name and NO_BRANCH not in name}

@@ -48,8 +48,8 @@ def test_installers_driver_gives_way_with_dnf_too() -> None:
 def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     there = {"cuda-drivers": package()}
     wanted = dataclasses.replace(DESIRED, adopt=True)
-    assert adoption.taken(node(packages=there), wanted.adopt) == {"cuda-drivers"}
-    assert adoption.taken(node(packages=there, names=RHEL), wanted.adopt) == frozenset()
+    assert node(packages=there).taken(wanted.adopt) == {"cuda-drivers"}
+    assert node(packages=there, names=RHEL).taken(wanted.adopt) == frozenset()
     assert "adopt" in adoption.advice(DEBIAN, DESIRED.adopt, DESIRED.source)
     assert "source: repository" in adoption.advice(DEBIAN, wanted.adopt, wanted.source)
     assert adoption.advice(rhel.RHEL, DESIRED.adopt, DESIRED.source) == ""
