@@ -87,7 +87,7 @@ class DriverCapability:
             "refresh": lambda _params: node.refresh(),
             "repository": functools.partial(node.added.write_repository, manager),
             "stream": self._streams.enable,
-            "adopt": self._packages.adoption.adopt,
+            "adopt": self._packages.adopt,
             "install": self._packages.install,
             "hold": self._packages.hold,
             "runfile": self._runfile.install,
@@ -121,7 +121,7 @@ class DriverCapability:
                 self._node.preview_lists() if self._check_mode else self._node.refresh()
             observed = self._packages.observe(observed, wanted)
             if not present and observed.record and not observed.unfinished:
-                observed = self._packages.adoption.way_back(observed)
+                observed = self._packages.way_back(observed)
             if observed.family.module:
                 observed = self._streams.observe(observed, wanted)
             observed = self._loading.observe(observed)

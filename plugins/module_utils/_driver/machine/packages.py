@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver's packages: what the package manager knows of them, and the transactions that bring and remove them."""
+"""The driver's packages, and others' that were there before: what is known, and what brings and removes them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..._base.packages.package import (
     still_there,
 )
 from ..._base.steps import Step
+from ..._machine.packages.api import NoWay
 from ..._machine.packages.apt import OWN_SOURCES
 from .. import adoption, branches, components
 from ..family import siblings
-from ..names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, part
+from ..names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, is_driver, part
 from ..packages import would_remove
-from ..state import Desired, Observed
-from .adoption import Adoption
+from ..state import Desired, Observed, versions
 from .kernel import building, knows_nvidias_key
 from .sources import Node, Params, Part
 
@@ -39,10 +39,11 @@ ALONG = "its modules are built for a newer kernel than those that are there"
 class Packages(Part):
     """The packages of the driver; ``replan`` refreshes the lists, and observes and plans again."""
 
+    _adopted: t.Mapping[str, t.FrozenSet[str]] = {}  # what the record had before this run
+
     def __init__(self, node: Node, replan: t.Callable[[], t.Sequence[Step]]) -> None:
         super().__init__(node)
         self._replan = replan
-        self.adoption = Adoption(node)
 
     # --- observe ---
 
@@ -137,7 +138,40 @@ class Packages(Part):
         policies = manager.policies(candidates) if candidates else {}
         return offered._replace(policies=policies)
 
+    def way_back(self, observed: Observed) -> Observed:
+        """Add what the removal of our additions comes to, and what is put back in their place, None without a way."""
+        manager, record = self._node.manager, observed.record
+        ours = still_there(record.packages, observed.packages)
+        known = {*ours, *record.others}
+        others = {
+            name
+            for name, one in observed.packages.items()
+            if one.installed and name not in known and is_driver(name, one)
+        }
+        if ours and others:
+            # Upgrades have brought modules of newer kernels since, as a dependency of ours.
+            ours += sorted(others & manager.automatic() & manager.dependencies(ours))
+        back: t.Optional[t.Mapping[str, str]] = adoption.exchanged(observed)
+        try:
+            gone = manager.simulate(self._back(back, ours)).removed if back else ()
+            back = None if set(gone) - set(ours) else back
+        except NoWay:
+            back = None
+        return dataclasses.replace(observed, removal=manager.removal(ours), back=back)
+
     # --- apply ---
+
+    def adopt(self, params: Params) -> None:
+        """Write down what is taken over, so that it can be put back."""
+        added, record = self._node.added, self._node.added.record
+        self._adopted = {"adopted": record.adopted, "automatic": record.automatic}
+        names = params["packages"]
+        automatic = self._node.manager.automatic() & set(names) if names else frozenset()
+        added.remember(
+            adopted=record.adopted | {f"{name} {version}" for name, version in names.items()},
+            automatic=record.automatic | automatic,
+            replaced=params["runfile"] or record.replaced,
+        )
 
     def enable(self, params: Params) -> None:
         """Enable components of the node's own sources."""
@@ -160,7 +194,7 @@ class Packages(Part):
             # The lists are older than the mirror: what they name is gone from there.
             for step in self._replan():
                 if step.action == "adopt":
-                    self.adoption.adopt(step.params)
+                    self.adopt(step.params)
                 if step.action == "install":
                     self._install(step.params)
 
@@ -186,9 +220,12 @@ class Packages(Part):
         return dataclasses.replace(step, summary=f"{step.summary}{words}", params=params), notes
 
     def _change(self, params: Params) -> Change:
+        stream = self._stream(params.get("stream", ""))
         holds = self._node.added.record.holds
-        stream = f"{self._node.family.module}:{params['stream']}" if params.get("stream") else ""
         return Change(params["packages"], params["remove"], params["pins"], holds, stream)
+
+    def _stream(self, name: str) -> str:
+        return f"{self._node.family.module}:{name}" if name else ""
 
     def _install(self, params: Params) -> None:
         manager, added = self._node.manager, self._node.added
@@ -202,7 +239,7 @@ class Packages(Part):
         added.remember(
             packages=record.packages | (new - set(record.others)),
             requested=requested,
-            **self.adoption.earlier(before, moved),
+            **self._earlier(before, moved),
         )
         ours = {*change.packages, *change.remove}
         replaces = bool(ours & {*simulation.changed, *simulation.removed})
@@ -212,12 +249,36 @@ class Packages(Part):
             if error.details.get("rolled_back") or manager.packages() == before:
                 fields = ("packages", "requested", "earlier", "automatic", "exchanged")
                 had = {name: getattr(record, name) for name in fields}
-                added.remember(**{**had, **self.adoption.before})
+                added.remember(**{**had, **self._adopted})
             raise
         there = still_there(change.remove, manager.packages())
         if gone := set(change.remove) - set(there):
             record = added.record
             added.remember(packages=record.packages - gone, requested=record.requested - gone)
+
+    def _earlier(
+        self, packages: t.Mapping[str, Package], moved: t.Set[str]
+    ) -> t.Dict[str, t.FrozenSet[str]]:
+        """Return what the record gets to know of others' packages, as they are before a transaction.
+
+        The first one finds which these are, and each that moves one for the first time its version.
+        """
+        record = self._node.added.record
+        known, automatic = versions(record.earlier), record.automatic
+        if not (known or record.packages):
+            known = {
+                name: one.version
+                for name, one in packages.items()
+                if one.installed and ("nvidia" in name or is_driver(name, one))
+            }
+            automatic |= self._node.manager.automatic() & known.keys() if known else frozenset()
+        fresh = known.keys() & moved - record.exchanged
+        known.update({name: packages[name].version for name in fresh})
+        return {
+            "earlier": frozenset(f"{name} {version}" for name, version in known.items()),
+            "automatic": automatic,
+            "exchanged": record.exchanged | (record.others.keys() | known.keys()) & moved,
+        }
 
     def _simulate(
         self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]
@@ -315,12 +376,17 @@ class Packages(Part):
         if params["hold"]:
             self._node.added.hold(self._node.manager, params["hold"])
 
+    def _back(self, packages: t.Mapping[str, str], ours: t.Sequence[str]) -> Change:
+        """Return the transaction that puts others' packages back in place of ours, with the stream that they are of."""
+        record = self._node.added.record
+        return Change(packages, ours, {}, record.holds, self._stream(record.stream_before))
+
     def remove(self, names: t.Sequence[str], back: t.Mapping[str, str], *, sources: bool) -> None:
         """Remove the packages that were added, in one transaction with what is put ``back``, and the sources."""
         manager, record = self._node.manager, self._node.added.record
         if back:
             with building(self._node.host):
-                manager.restore(self.adoption.back(back, names), record.automatic & set(back))
+                manager.restore(self._back(back, names), record.automatic & set(back))
         elif names:
             manager.purge(names)
         if record.sources and sources:

@@ -35,12 +35,28 @@ def _branch(
     return {**row, "source": " ".join([*sources, ENDOFLIFE]), "read": READ}
 
 
-def _bulletin(year: int, number: int, date: str, **floors: str) -> t.Dict[str, t.Any]:
+# Each bulletin's year, number and day, and its floors, one a branch. That of July 2024, 5557, is about Windows only.
+# Those of 5551 for 555 and of 5586 for 565 are for GeForce and RTX, as there was none for Tesla.
+BULLETINS = """
+2024 5520 2024-02-28 470.239.06 535.161.07 550.54.14
+2024 5551 2024-06-06 470.256.02 535.183.01 550.90.07 555.52.04
+2024 5586 2024-10-22 535.216.01 550.127.05 565.57.01
+2025 5614 2025-01-16 535.230.02 550.144.03 570.86.15
+2025 5630 2025-04-24 535.247.01 550.163.01 570.133.07 575.51.02
+2025 5670 2025-07-24 535.261.03 570.172.08
+2025 5703 2025-10-09 535.274.02 570.195.03 580.95.05
+2026 5747 2026-01-28 535.288.01 570.211.01 580.126.09 590.48.01
+2026 5821 2026-05-19 535.309.01 580.159.03 595.71.05
+2026 5861 2026-09-30 580.178.04 595.91.07 610.57.04 615.71.09
+"""
+
+
+def _bulletin(year: str, number: str, date: str, *floors: str) -> t.Dict[str, t.Any]:
     return {
-        "id": str(number),
+        "id": number,
         "date": date,
         "url": f"https://nvidia.custhelp.com/app/answers/detail/a_id/{number}",
-        "floors": {branch[1:]: version for branch, version in floors.items()},
+        "floors": {version.partition(".")[0]: version for version in floors},
         "source": f"{GITHUB}/NVIDIA/product-security/tree/main/{year}/{number}",
         "read": READ,
     }
@@ -67,56 +83,5 @@ TABLE: t.Dict[str, t.Any] = {
         "610": _branch(FEATURE, "2026-08-03", "2026-08", PAGE_615),
         "615": _branch(FEATURE, "2026-09-09", "", ENDOFLIFE_615),
     },
-    # That of July 2024, 5557, is about Windows only.
-    "bulletins": [
-        _bulletin(2024, 5520, "2024-02-28", r470="470.239.06", r535="535.161.07", r550="550.54.14"),
-        _bulletin(
-            2024,
-            5551,
-            "2024-06-06",
-            r470="470.256.02",
-            r535="535.183.01",
-            r550="550.90.07",
-            r555="555.52.04",  # for GeForce and RTX, as there was none for Tesla
-        ),
-        _bulletin(
-            2024,
-            5586,
-            "2024-10-22",
-            r535="535.216.01",
-            r550="550.127.05",
-            r565="565.57.01",  # likewise
-        ),
-        _bulletin(2025, 5614, "2025-01-16", r535="535.230.02", r550="550.144.03", r570="570.86.15"),
-        _bulletin(
-            2025,
-            5630,
-            "2025-04-24",
-            r535="535.247.01",
-            r550="550.163.01",
-            r570="570.133.07",
-            r575="575.51.02",
-        ),
-        _bulletin(2025, 5670, "2025-07-24", r535="535.261.03", r570="570.172.08"),
-        _bulletin(2025, 5703, "2025-10-09", r535="535.274.02", r570="570.195.03", r580="580.95.05"),
-        _bulletin(
-            2026,
-            5747,
-            "2026-01-28",
-            r535="535.288.01",
-            r570="570.211.01",
-            r580="580.126.09",
-            r590="590.48.01",
-        ),
-        _bulletin(2026, 5821, "2026-05-19", r535="535.309.01", r580="580.159.03", r595="595.71.05"),
-        _bulletin(
-            2026,
-            5861,
-            "2026-09-30",
-            r580="580.178.04",
-            r595="595.91.07",
-            r610="610.57.04",
-            r615="615.71.09",
-        ),
-    ],
+    "bulletins": [_bulletin(*line.split()) for line in BULLETINS.split("\n") if line],
 }
