@@ -124,9 +124,11 @@ class DriverCapability:
                 observed = self._packages.way_back(observed)
             if observed.family.module:
                 observed = self._streams.observe(observed, wanted)
-            observed = self._loading.observe(observed)
-        nodes = present and wanted.load and observed.gpus
-        return self._loading.nodes(observed) if nodes else observed
+            service, fabric = self._loading.services(nvswitch=observed.nvswitch)
+            observed = replace(observed, service=service, fabric=fabric)
+        if not (present and wanted.load and observed.gpus):
+            return observed
+        return replace(observed, device_nodes=self._loading.nodes(loaded=bool(observed.loaded)))
 
     def _choose_source(self, machine: Observed) -> Observed:
         """Take the source that fits the node; the packages are asked for where there are any and no run has begun."""

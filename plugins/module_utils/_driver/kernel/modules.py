@@ -24,18 +24,6 @@ VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
 Options = t.Tuple[t.Tuple[str, str], ...]
 TAIL_LINES = 20
 TAIL_WIDTH = 300
-CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
-# Ubuntu's DKMS signs with the key that its shim package makes, all others with one of their own.
-DEFAULT_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
-# In mokutil's list of keys.
-NVIDIAS = re.compile(r"^\s*(?:Issuer|Subject):.*nvidia", re.M | re.I)
-ANSWERS = (
-    ("is not enrolled", "refused"),
-    ("is blocked in", "blocked"),
-    ("is already in the enrollment request", "pending"),
-    ("is already enrolled", "enrolled"),
-    ("is already in db", "enrolled"),
-)
 
 
 class Dkms(t.NamedTuple):
@@ -49,8 +37,7 @@ class Dkms(t.NamedTuple):
 
     def describe(self) -> t.Dict[str, str]:
         """Return it for a user."""
-        values = self._asdict()
-        return {key: value for key, value in values.items() if value}
+        return {key: value for key, value in self._asdict().items() if value}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +109,7 @@ def has_driver(dependencies: str) -> bool:
 
 def blacklists(text: str) -> bool:
     """Tell whether a modprobe file keeps nouveau from being loaded."""
-    return any(
-        words[:2] == ["blacklist", "nouveau"] or words[:2] == ["install", "nouveau"]
-        for words in (line.split() for line in text.split("\n"))
-    )
+    return bool(re.search(r"^[^\S\n]*(?:blacklist|install)[^\S\n]+nouveau(?!\S)", text, re.M))
 
 
 def blacklists_on_command_line(text: str) -> bool:
@@ -157,8 +141,17 @@ def overruled(options: Options, texts: t.Mapping[str, str], command_line: str) -
     wanted, name = dict(options), posixpath.basename(MODPROBE_FILE)
     found: t.Dict[str, t.Tuple[str, str]] = {}
     for path in sorted(texts, key=posixpath.basename):
-        if posixpath.basename(path) > name:
-            found.update({one: (value, path) for one, value in _set_in(texts[path])})
+        for line in (
+            texts[path].replace("\\\n", " ").split("\n") if posixpath.basename(path) > name else ()
+        ):
+            first, *rest = line.split() or [""]
+            if first == "options" and rest:
+                # Debian's modules have names of their own.
+                module = rest[0].replace("-", "_").replace("nvidia_current", "nvidia", 1)
+                pairs = (word.partition("=") for word in rest[1:])
+                found.update(
+                    {f"{module}.{one}": (value.strip('"'), path) for one, _is, value in pairs}
+                )
     words = (word.partition("=") for word in command_line.split() if "." in word)
     found.update(
         {one.replace("-", "_"): (value, "the kernel's command line") for one, _is, value in words}
@@ -168,16 +161,6 @@ def overruled(options: Options, texts: t.Mapping[str, str], command_line: str) -
         for one, (value, place) in found.items()
         if one in wanted and _plain(value) != _plain(wanted[one])
     )
-
-
-def _set_in(text: str) -> t.Iterator[t.Tuple[str, str]]:
-    """Yield the options that a modprobe file sets; Debian's modules have names of their own."""
-    for line in text.replace("\\\n", " ").split("\n"):
-        words = line.split()
-        if words[:1] == ["options"] and words[1:]:
-            module = words[1].replace("-", "_").replace("nvidia_current", "nvidia", 1)
-            pairs = (word.partition("=") for word in words[2:])
-            yield from ((f"{module}.{option}", value.strip('"')) for option, _is, value in pairs)
 
 
 def _plain(value: str) -> t.Union[int, str]:
@@ -208,24 +191,10 @@ def tail(log: str) -> str:
 
 
 class SigningKey(t.NamedTuple):
-    """The key that DKMS signs with; ``state`` is one of those in ANSWERS, missing or unknown."""
+    """The key that DKMS signs with; ``state`` is enrolled, refused, blocked, pending, missing or unknown."""
 
     path: str
     state: str
-
-
-def configured_key(texts: t.Iterable[str]) -> str:
-    """Return the path that DKMS's configuration names, empty where it is left to DKMS."""
-    found = [path for text in texts for path in CONFIGURED.findall(text)]
-    return found[-1] if found else ""
-
-
-def enrolment(words: str) -> str:
-    """Return the state of a key from what ``mokutil --test-key`` says; its status tells nothing."""
-    for answer, state in ANSWERS:
-        if answer in words:
-            return state
-    return "unknown"
 
 
 def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import re
 import time
 import typing as t
 
@@ -68,6 +69,13 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
     own = host.mtime(MODPROBE_FILE)
     images = _images(host, kernels)
     stale = (kernel for kernel, made in images.items() if own is None or made < own - SLACK_SECONDS)
+    loaded = driver_kernel.parse_params(host.read(PARAMS) or "")
+    for name, _value in options:
+        text = host.read("/sys/module/{}/parameters/{}".format(*name.split(".", 1)))
+        if name not in loaded and text is not None:
+            loaded[name] = text.strip()
+    bootable = tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}"))
+    known = {one: host.read(f"{KERNELS}/{one}/modules.dep") or "" for one in bootable}
     return Modules(
         own=host.read(MODPROBE_FILE),
         nouveau=any(host.listdir(f"{KERNELS}/{kernel}/{nouveau}") for kernel in kernels),
@@ -75,19 +83,13 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
         or any(map(driver_kernel.blacklists, texts.values())),
         images=tuple(images),
         stale=tuple(stale) if own is not None or added else (),
-        options=_loaded_options(host, options),
-        kernels=tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}")),
-        bare=tuple(kernel for kernel in kernels if _is_bare(host, kernel)),
+        options=loaded,
+        kernels=bootable,
+        bare=tuple(
+            one for one, text in known.items() if text and not driver_kernel.has_driver(text)
+        ),
         overruled=driver_kernel.overruled(options, in_force, command_line),
     )
-
-
-def _is_bare(host: Host, kernel: str) -> bool:
-    """Tell whether a kernel can be booted and has no module of the driver."""
-    if not host.exists(f"/boot/vmlinuz-{kernel}"):
-        return False
-    dependencies = host.read(f"{KERNELS}/{kernel}/modules.dep")
-    return bool(dependencies) and not driver_kernel.has_driver(dependencies or "")
 
 
 def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
@@ -100,16 +102,6 @@ def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
         made = [one for one in times if one is not None]
         if made and host.exists(f"/boot/vmlinuz-{kernel}"):
             found[kernel] = max(made)
-    return found
-
-
-def _loaded_options(host: Host, options: Options) -> t.Dict[str, str]:
-    found = driver_kernel.parse_params(host.read(PARAMS) or "")
-    for name, _value in options:
-        module, option = name.split(".", 1)
-        text = host.read(f"/sys/module/{module}/parameters/{option}")
-        if name not in found and text is not None:
-            found[name] = text.strip()
     return found
 
 
@@ -173,6 +165,18 @@ def build_error(host: Host, failed: Dkms) -> NodeError:
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 CONFIG = "/etc/dkms/framework.conf"
 CONFIG_FOLDER = f"{CONFIG}.d"
+CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
+# Ubuntu's DKMS signs with the key that its shim package makes, all others with one of their own.
+DEFAULT_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+# In mokutil's list of keys.
+NVIDIAS = re.compile(r"^\s*(?:Issuer|Subject):.*nvidia", re.M | re.I)
+ANSWERS = (
+    ("is not enrolled", "refused"),
+    ("is blocked in", "blocked"),
+    ("is already in the enrollment request", "pending"),
+    ("is already enrolled", "enrolled"),
+    ("is already in db", "enrolled"),
+)
 
 
 def signing_key(host: Host) -> t.Optional[SigningKey]:
@@ -182,20 +186,18 @@ def signing_key(host: Host) -> t.Optional[SigningKey]:
         return None
     names = (name for name in host.listdir(CONFIG_FOLDER) if name.endswith(".conf"))
     paths = [CONFIG, *(f"{CONFIG_FOLDER}/{name}" for name in names)]
-    path = driver_kernel.configured_key(host.read(one) or "" for one in paths)
-    path = path or next(
-        (one for one in driver_kernel.DEFAULT_KEYS if host.exists(one)),
-        driver_kernel.DEFAULT_KEYS[-1],
-    )
+    configured = [one for path in paths for one in CONFIGURED.findall(host.read(path) or "")]
+    usual = [one for one in DEFAULT_KEYS if host.exists(one)] or DEFAULT_KEYS[-1:]
+    path = configured[-1] if configured else usual[0]
     if not host.exists(path):
         return SigningKey(path, "missing")
-    done = host.run(["mokutil", "--test-key", path], check=False)
-    return SigningKey(path, driver_kernel.enrolment(done.out + done.err))
+    done = host.run(["mokutil", "--test-key", path], check=False)  # its status tells nothing
+    words = done.out + done.err
+    return SigningKey(path, next((one for said, one in ANSWERS if said in words), "unknown"))
 
 
 def knows_nvidias_key(host: Host, key: t.Optional[SigningKey]) -> bool:
     """Tell whether modules that NVIDIA has signed are accepted: its key is enrolled, or Secure Boot is off."""
     if key is None:
         return True
-    enrolled = host.run(["mokutil", "--list-enrolled"], check=False).out
-    return bool(driver_kernel.NVIDIAS.search(enrolled))
+    return bool(NVIDIAS.search(host.run(["mokutil", "--list-enrolled"], check=False).out))

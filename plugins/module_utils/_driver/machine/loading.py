@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
 import stat
 import typing as t
@@ -28,7 +27,6 @@ from ..kernel.device_nodes import (
     meant,
 )
 from ..kernel.modules import MODULES, has_driver
-from ..state import Observed
 from .kernel import PARAMS, build_error, dkms, modules, write_modprobe
 from .sources import Params, Part
 
@@ -63,13 +61,11 @@ def differing(host: Host) -> t.Tuple[Differing, ...]:
 class Loading(Part):
     """The modules, the driver's two services, and the device nodes, by the program that makes them at boot too."""
 
-    def observe(self, observed: Observed) -> Observed:
-        """Add the state of the services; only NVSwitches need the fabric manager."""
-        units = (SERVICE, FABRIC_SERVICE) if observed.nvswitch else (SERVICE,)
-        host, names = self._node.host, ("ActiveState", "UnitFileState")
-        states = {unit: properties(host, unit, *names) for unit in units}
-        service, fabric = states[SERVICE], states.get(FABRIC_SERVICE, {})
-        return dataclasses.replace(observed, service=service, fabric=fabric)
+    def services(self, *, nvswitch: bool) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
+        """Return the state of the persistence daemon, and of the fabric manager, which only NVSwitches need."""
+        names = ("ActiveState", "UnitFileState")
+        service = properties(self._node.host, SERVICE, *names)
+        return service, properties(self._node.host, FABRIC_SERVICE, *names) if nvswitch else {}
 
     def configure(self, params: Params) -> None:
         """Write or remove our modprobe file, and rebuild what has it."""
@@ -84,31 +80,23 @@ class Loading(Part):
         self._make_missing()
 
     def _load(self, params: Params) -> None:
-        host = self._node.host
-        self._build()
-        if params.get("waits") and self._elsewhere():
+        host, kernel = self._node.host, self._node.kernel
+        known = host.read(f"/lib/modules/{kernel}/modules.dep")
+        if known and not has_driver(known) and host.which("dkms"):
+            # Modules that it did not build when they were installed, for lack of headers then. It fails where any other
+            # module fails too; whether ours is there is for modprobe to say.
+            host.run(["dkms", "autoinstall", "-k", kernel], check=False)
+        found = modules(host, (), added=False) if params.get("waits") else None
+        if found and kernel in found.bare and set(found.kernels) > set(found.bare):
             return
         try:
             host.run(["modprobe", "nvidia"])
         except NodeError as error:
             for one in dkms(host):
-                if one.kernel == self._node.kernel and one.state == "failed":
+                if one.kernel == kernel and one.state == "failed":
                     raise build_error(host, one) from error
             error.hint = (DKMS if host.which("dkms") else PREBUILT) + ". Or set load to false"
             raise
-
-    def _build(self) -> None:
-        """Have DKMS build modules that it did not build when they were installed, for lack of headers then."""
-        host, kernel = self._node.host, self._node.kernel
-        known = host.read(f"/lib/modules/{kernel}/modules.dep")
-        if known and not has_driver(known) and host.which("dkms"):
-            # It fails where any other module fails too; whether ours is there is for modprobe to say.
-            host.run(["dkms", "autoinstall", "-k", kernel], check=False)
-
-    def _elsewhere(self) -> bool:
-        """Tell whether another kernel than the running one has the driver."""
-        bare = modules(self._node.host, (), added=False)
-        return self._node.kernel in bare.bare and set(bare.kernels) > set(bare.bare)
 
     def reload(self, params: Params) -> None:
         """Exchange the modules; where the kernel does not let go of them, the next plan says so."""
@@ -152,15 +140,14 @@ class Loading(Part):
             if params[name]:
                 self._node.host.run(["systemctl", "disable", "--now", unit])
 
-    def nodes(self, observed: Observed) -> Observed:
-        """Add the device nodes that are missing where the driver is loaded, and whether they come at each boot."""
+    def nodes(self, *, loaded: bool) -> DeviceNodes:
+        """Return the device nodes that are missing where the driver is loaded, and whether they come at each boot."""
         host = self._node.host
         check = ["/bin/sh", "-c", TEXT, PROGRAM, "check"]
-        missing = host.run(check, check=False).out.split() if observed.loaded else ()
+        missing = host.run(check, check=False).out.split() if loaded else ()
         at_boot = host.readlink(LINK) is not None
         at_boot = at_boot and all(host.read(path) == text for path, text in FILES.items())
-        found = DeviceNodes(tuple(missing), at_boot, differing(host))
-        return dataclasses.replace(observed, device_nodes=found)
+        return DeviceNodes(tuple(missing), at_boot, differing(host))
 
     def make_nodes(self, _params: Params) -> None:
         """Have device nodes made at each boot, and make those that are missing."""
