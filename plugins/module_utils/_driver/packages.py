@@ -188,7 +188,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     # First what a list that is cut short must not lose.
     modules = [words.pop(name) for name in [*words] if observed.type_of(name)]
     built = [f"{name} ({observed.candidate(name)})" for name in headers]
-    needs = ("reboot",) if look(observed, desired, choice).reboot else ()
+    needs = ("reboot",) if look(observed, desired, choice)[1] else ()
     if headers and observed.names.headers_first:
         text = f"install {', '.join(built)}"
         bare = {"packages": dict.fromkeys(headers), "remove": (), "pins": {}, "taken": ()}

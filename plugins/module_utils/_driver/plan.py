@@ -18,7 +18,7 @@ from .branches import Version, module_type
 from .family import Choice
 from .kernel import device_nodes
 from .kernel.modules import MODPROBE_FILE, blacklists, render
-from .report import Look, after, describe, look, of_release, warnings
+from .report import after, describe, look, of_release, warnings
 from .state import Desired, Observed, Record
 
 
@@ -42,17 +42,14 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if new and not desired.runfile:
         _refuse_unsigned(observed, desired, choice.kernel)
     observed = dataclasses.replace(observed, names=choice.names)
-    found = look(observed, desired, choice)
-    steps = (
-        *steps,
-        *_kernel(observed, desired, found),
-        *device_nodes.plan(observed.device_nodes),
-    )
+    exchange, reboot = look(observed, desired, choice)
+    kernels = _kernel(observed, desired, exchange, reboot=bool(reboot))
+    steps = (*steps, *kernels, *device_nodes.plan(observed.device_nodes))
     return Plan(
         _marked(steps, observed, choice),
         describe(observed),
         after(observed, choice, steps),
-        reboot_required=found.reboot,
+        reboot_required=reboot,
         warnings=warnings(observed, choice, steps)
         + device_nodes.warnings(observed.device_nodes)
         + of_release(observed, desired, choice.version),
@@ -109,15 +106,15 @@ def _check_platform(observed: Observed) -> None:
         )
 
 
-def _kernel(observed: Observed, desired: Desired, found: Look) -> t.List[Step]:
+def _kernel(observed: Observed, desired: Desired, exchange: str, *, reboot: bool) -> t.List[Step]:
     """Return the kernel's steps, in their order; the services start where the driver is or gets loaded."""
     steps = _modprobe(observed, desired)
-    usable = bool(observed.gpus) and not found.reboot
+    usable = bool(observed.gpus) and not reboot
     if usable and desired.load and observed.loaded is None:
         waits = observed.family.builds and not desired.runfile
         steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
-    if found.exchange:
-        words = f"reload the kernel modules: {found.mismatch}"
+    if exchange:
+        words = f"reload the kernel modules: {exchange}"
         steps.append(Step("reload", words, needs=(IDLE_GPU,)))
     start = usable and (observed.loaded is not None or desired.load)
     # NVIDIA's installer brings the persistence daemon without a unit.

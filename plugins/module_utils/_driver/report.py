@@ -20,9 +20,6 @@ from .names import PLACE
 from .releases import standing
 from .state import Desired, Observed
 
-BENIGN = "W:"  # apt also warns of what is no failure
-FAILED = "fetch"
-
 
 def headers_package(observed: Observed) -> str:
     """Return the package with the headers of the running kernel."""
@@ -52,53 +49,37 @@ def newer_headers(observed: Observed) -> t.List[str]:
     ]
 
 
-class Look(t.NamedTuple):
-    """How the loaded driver differs from the wanted one, and what comes of it.
+def look(observed: Observed, desired: Desired, choice: Choice) -> t.Tuple[str, t.Tuple[str, ...]]:
+    """Return how the loaded driver differs from the wanted one, if it may be exchanged now, and why a reboot is needed.
 
-    ``exchange`` says that the modules may be reloaded: asked for, and nobody is on a GPU. ``reboot``
-    are the reasons for a reboot.
+    It may be where that was asked for, and nobody is on a GPU.
     """
-
-    mismatch: str
-    exchange: bool
-    reboot: t.Tuple[str, ...]
-
-
-def look(observed: Observed, desired: Desired, choice: Choice) -> Look:
-    """Compare the loaded driver with the wanted one."""
-    words = _mismatch(observed, desired, choice)
     if observed.nouveau:
-        return Look(words, False, ("the nouveau driver holds the GPUs",))
+        return "", ("the nouveau driver holds the GPUs",)
     waits = observed.family.waits(observed, choice)
     if choice.boot:
         boot = f"the kernel {choice.boot} has the modules of {choice.version}"
         waits = f"{boot}, the running one has not"
     if waits and (choice.version, choice.kind) != observed.loaded:
-        return Look(words, False, (waits,))
+        return "", (waits,)
+    words = _mismatch(observed, desired, choice)
     if not words or desired.reload != "when_idle":
-        return Look(words, False, (words,) if words else ())
-    users = observed.users and f"processes have the GPUs open: {_users(observed)}"
-    given = observed.allocated and f"pods have been given GPUs: {', '.join(observed.allocated)}"
-    why = observed.reload_note or users or given
-    if not why:
-        return Look(words, True, ())
-    return Look(words, False, (f"{words} (not reloaded: {why})",))
-
-
-def _users(observed: Observed) -> str:
-    """Return the processes in words, with what to do about services that nobody drains."""
-    ways = holders.advice(observed.users)
-    return f"{', '.join(map(str, observed.users))}" + (f"; {ways}" if ways else "")
+        return "", (words,) if words else ()
+    why = observed.reload_note
+    if not why and observed.users:
+        who = ", ".join(map(str, observed.users)), holders.advice(observed.users)
+        why = f"processes have the GPUs open: {'; '.join(filter(None, who))}"
+    elif not why and observed.allocated:
+        why = f"pods have been given GPUs: {', '.join(observed.allocated)}"
+    return ("", (f"{words} (not reloaded: {why})",)) if why else (words, ())
 
 
 def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
     if observed.loaded is None:
         return ""
-    version, kind = observed.loaded
-    if choice.version is not None and choice.version != version:
-        return (
-            f"version {version} of the driver is loaded, {choice.version} belongs to the packages"
-        )
+    (version, kind), wanted = observed.loaded, choice.version
+    if wanted is not None and wanted != version:
+        return f"version {version} of the driver is loaded, {wanted} belongs to the packages"
     if kind != choice.kind:
         return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
     differences = differing(desired.module_options, observed.modules.options)
@@ -174,7 +155,11 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
     ]
     found += observed.modules.overruled
     if observed.gpus and not installing:
-        found += [_bare(observed, choice, kernel) for kernel in observed.modules.bare]
+        found += [
+            f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
+            + observed.family.remedy(observed, choice, kernel)
+            for kernel in observed.modules.bare
+        ]
     version = observed.loaded[0] if observed.loaded else ""
     if observed.loaded == (version, "open") and version not in observed.firmware and not installing:
         found.append(
@@ -206,11 +191,6 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
             f"ones in {newest}: kernel_modules: proprietary would give the newer driver"
         )
     return tuple(found)
-
-
-def _bare(observed: Observed, choice: Choice, kernel: str) -> str:
-    words = f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
-    return words + observed.family.remedy(observed, choice, kernel)
 
 
 def facts(observed: Observed) -> t.Dict[str, t.Any]:
@@ -252,13 +232,6 @@ def installed(observed: Observed) -> Version:
     )
 
 
-def _present(observed: Observed, desired: Desired) -> Version:
-    """Return the version of the driver to speak of: what is installed, or loaded where nothing is known of that."""
-    loaded = observed.loaded[0] if observed.loaded else NO_VERSION
-    there = NO_VERSION if desired.source == "preinstalled" else installed(observed)
-    return there or loaded
-
-
 def _newest(observed: Observed, desired: Desired, version: Version) -> Version:
     """Return the newest version of a version's branch that an update would bring, itself where none is newer.
 
@@ -287,11 +260,11 @@ def of_release(
     best = _newest(observed, desired, of)
     found = standing.warnings(of, best, desired.releases, observed.today, observed.gpus, offered)
     complaints = observed.refresh_note.split("; ") if desired.update else []
-    failed = [one for one in complaints if FAILED in one or not one.startswith(BENIGN)]
-    if any(failed):
-        found.append(
-            f"the package lists could not be fetched, so a newer driver may be missed: {'; '.join(failed)}"
-        )
+    # apt also warns of what is no failure.
+    failed = "; ".join(one for one in complaints if "fetch" in one or not one.startswith("W:"))
+    if failed:
+        missed = "the package lists could not be fetched, so a newer driver may be missed"
+        found.append(f"{missed}: {failed}")
     return tuple(found)
 
 
@@ -299,8 +272,11 @@ def releases(
     observed: Observed, desired: Desired, planned: t.Mapping[str, str]
 ) -> t.Dict[str, t.Any]:
     """Return what the module reports of the driver that is there, by the packages that a run leads to."""
-    there = desired.state == "present"
-    version, known = _present(observed, desired) if there else NO_VERSION, desired.releases
+    version, known = NO_VERSION, desired.releases
+    if desired.state == "present":
+        # What is installed, or loaded where nothing is known of that.
+        there = NO_VERSION if desired.source == "preinstalled" else installed(observed)
+        version = there or (observed.loaded[0] if observed.loaded else NO_VERSION)
     offered = _newest(observed, desired, version)
     newer = "" if offered == version else offered
     brought = [Version.of(planned[one]) for one in observed.names.user_space if one in planned]
