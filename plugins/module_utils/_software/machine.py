@@ -16,8 +16,7 @@ from .._machine.host import Host
 from .._machine.packages.api import PackageManager
 from .._node.machine.facts import os_release
 from .._node.machine.recorded import Additions, package_manager
-from .plan import REPAIR
-from .state import Observed
+from .plan import REPAIR, Observed
 
 S = t.TypeVar("S", bound=Observed[t.Any])
 R = t.TypeVar("R", bound=Record)

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import typing as t
 
 from .._base.errors import OLD_LISTS, NodeError
+from .._base.packages.package import Package, Packages, Policy, Record, Removal
 from .._base.steps import Plan, Step
-from .state import Observed
 
-S = t.TypeVar("S", bound=Observed[t.Any])
+R = t.TypeVar("R", bound=Record)
+S = t.TypeVar("S", bound="Observed[t.Any]")
 D = t.TypeVar("D")
 REPAIR = Step("repair", "finish what a killed package manager has begun")
 REFRESH = Step("refresh", "refresh the package lists")
@@ -21,6 +23,29 @@ Diff = t.Dict[str, t.Any]
 Way = t.Tuple[t.List[Step], Diff]  # steps, and the node after them
 # Of an error: its message with NAMES and VERSION, its cause, and the next step.
 Words = t.Tuple[str, str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed(Packages, t.Generic[R]):
+    """What the node has.
+
+    ``refreshed`` says that this run has fetched the package lists, ``note`` what went wrong with it. ``removal`` is
+    there when additions are to be removed again and the packages are in order.
+    """
+
+    family: str
+    packages: t.Mapping[str, Package]
+    policies: t.Mapping[str, Policy]
+    record: R
+    interrupted: bool = False
+    refreshed: bool = False
+    note: str = ""
+    removal: t.Optional[Removal] = None
+
+    def there(self, names: t.Iterable[str]) -> t.Dict[str, str]:
+        """Return the versions of those of the packages that are installed."""
+        found = {name: self.installed(name) for name in names}
+        return {name: version for name, version in found.items() if version}
 
 
 class Planner(abc.ABC, t.Generic[S, D]):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import exporter
-from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.desired import Exporter
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import Exporter
 from gpu_plugin._shared._base.services.mig import UNIT as MIG_UNIT
 from gpu_plugin._shared._cdi import boot as cdi_boot
 from gpu_plugin._shared._mig import boot as mig_boot

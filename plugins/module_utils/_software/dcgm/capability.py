@@ -19,11 +19,10 @@ from ..._node.machine.dcgm import RECORD
 from ..._node.machine.facts import environment, library_versions, loaded_driver
 from ..._node.machine.recorded import existing
 from ..machine import Software
-from .desired import parse
 from .exporter import COUNTERS, DCGM_UNIT, PROGRAM, SETTINGS, UNIT, UNIT_FILE, VENDOR_UNIT
 from .plan import EVERY, describe
 from .plan import plan as plan_dcgm
-from .state import Observed, Record
+from .state import Observed, Record, parse
 
 Params = t.Mapping[str, t.Any]
 START_SECONDS, LOOK_SECONDS = 30.0, 1.5

@@ -14,7 +14,7 @@ import typing as t
 
 from ..._base.boot import unit_file
 from ..._base.services import dcgm
-from .desired import Exporter
+from .state import Exporter
 
 DCGM_UNIT, UNIT = dcgm.DCGM_UNIT, dcgm.UNIT
 VENDOR_UNIT = "nvidia-dcgm-exporter.service"

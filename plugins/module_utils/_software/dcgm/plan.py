@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._base.errors import InputError
+from ..._base.errors import InputError, NodeError, refuse_masked
 from ..._base.packages.apt import upstream
 from ..._base.steps import Plan, Step
 from ..._driver.components import ALL_DCGM, DCGM
 from ..plan import Diff, Planner, Targets, Way, common
-from . import serving
-from .desired import Desired
-from .exporter import DCGM_UNIT, PROGRAM, UNIT
-from .state import Observed
+from .exporter import DCGM_UNIT, PROGRAM, UNIT, UNIT_FILE, VENDOR_UNIT, digest_of, files
+from .state import Desired, Observed
 
 EVERY = (*ALL_DCGM, f"{DCGM}-cuda-all")
 
@@ -26,7 +24,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     planner = _Planner(observed, desired, names, check_mode=check_mode)
     if desired.state == "absent":
         return planner.absent()
-    serving.check(observed, desired)
+    check(observed, desired)
     return planner.present()
 
 
@@ -72,17 +70,17 @@ class _Planner(Planner[Observed, Desired]):
 
     def known(self, targets: Targets) -> Way:
         install, exporter = self._install(targets), self.desired.exporter
-        serve = serving.plan(self.observed, self.desired, changed=bool(install))
+        serving = serve(self.observed, self.desired, changed=bool(install))
         holds = self.observed.holds(targets if self.desired.hold else (), self.missing(targets))
         address = exporter.address if exporter else None
         after = {"packages": targets, "service": "active", "exporter": address}
-        return [*install, *holds, *serve], {**self.describe(), **after}
+        return [*install, *holds, *serving], {**self.describe(), **after}
 
     def unknown(self) -> Way:
         what = self.desired.version or "the newest that is offered"
         install = Step("install", f"install {', '.join(self.names)} ({what})")
-        serve = serving.plan(self.observed, self.desired, changed=True)
-        return [install, *serve], self.describe()
+        serving = serve(self.observed, self.desired, changed=True)
+        return [install, *serving], self.describe()
 
     def _install(self, targets: Targets) -> t.List[Step]:
         missing, drop = self.missing(targets), self.surplus(targets)
@@ -111,3 +109,60 @@ def describe(observed: Observed) -> Diff:
         "exporter": next((one[len(listen) :] for one in lines if one.startswith(listen)), None),
         "program": f"{PROGRAM} {observed.digest}" if observed.digest else None,
     }
+
+
+def check(observed: Observed, desired: Desired) -> None:
+    """Refuse another exporter beside ours: both would ask for the same port."""
+    exporter = desired.exporter
+    if exporter is None or not observed.active(VENDOR_UNIT):
+        return
+    if exporter.package not in observed.record.packages:
+        raise NodeError(
+            f"{VENDOR_UNIT} runs on the node, and this module has not started it",
+            cause=f"{UNIT} would serve the same metrics beside it",
+            hint=f"stop it: systemctl disable --now {VENDOR_UNIT}; or leave exporter out",
+        )
+
+
+def serve(observed: Observed, desired: Desired, *, changed: bool) -> t.List[Step]:
+    """Return the steps for the services of both; ``changed`` says that packages change before them."""
+    state = observed.services.get(DCGM_UNIT, {}).get("UnitFileState", "")
+    refuse_masked(DCGM_UNIT, state, "leave DCGM out (state: absent)")
+    engine = _running(observed, DCGM_UNIT, "its packages change" if changed else "")
+    if not engine and DCGM_UNIT not in observed.record.managed:
+        words = f"stop and start {DCGM_UNIT} around changes of the driver"
+        engine = [Step("manage", words, {"unit": DCGM_UNIT})]
+    return [*engine, *_exporter(observed, desired)]
+
+
+def _exporter(observed: Observed, desired: Desired) -> t.List[Step]:
+    exporter = desired.exporter
+    if exporter is None:
+        gone = [Step("remove_exporter", f"stop, disable and remove {UNIT}")]
+        return gone if observed.record.exporter else []
+    steps = []
+    if exporter.package and observed.active(VENDOR_UNIT):
+        summary = f"disable {VENDOR_UNIT}, in whose place {UNIT} serves"
+        steps.append(Step("disable", summary, {"unit": VENDOR_UNIT}))
+    if exporter.location and observed.digest != exporter.sha256:
+        params = {"location": exporter.location, "sha256": exporter.sha256}
+        steps.append(Step("program", f"install {exporter.location} as {PROGRAM}", params))
+    # What tells one program from another.
+    texts = files(exporter, exporter.sha256 or f"{exporter.package} {exporter.version}")
+    for path, text in texts.items():
+        if observed.files.get(path) != text:
+            steps.append(Step("file", f"write {path}", {"path": path, "text": text}))
+    changed = steps or observed.running != digest_of(texts[UNIT_FILE])
+    why = "what it runs on changes" if changed else ""
+    return [*steps, *_running(observed, UNIT, why)]
+
+
+def _running(observed: Observed, unit: str, changed: str) -> t.List[Step]:
+    """Return the step that has a service run; ``changed`` says why it must start again, if it must."""
+    params = {"unit": unit}
+    if not observed.enabled(unit):
+        return [Step("enable", f"enable and start {unit}", params)]
+    if not observed.active(unit):
+        return [Step("start", f"start {unit}: it is not running", params)]
+    needs = (f"restart:{unit}",)
+    return [Step("start", f"restart {unit}: {changed}", params, needs)] if changed else []

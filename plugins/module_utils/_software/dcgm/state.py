@@ -1,17 +1,118 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the node has of DCGM, and what was added to it."""
+"""What is wanted of DCGM and its exporter, what the node has of them, and what earlier runs added."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
+from ..._base.errors import InputError
 from ..._base.packages import package
-from .. import state
+from ..._driver.components import cuda, dcgm
+from ..._driver.state import LOCATION, SHA256
+from .. import plan
 
+ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):\d{1,5}")
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+.-]+")
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:^_-]*")
+PATH = re.compile(r"/[A-Za-z0-9._/+-]+")
+BINARY = (
+    ("location", LOCATION, "a path on the node, or an http(s) address"),
+    ("sha256", SHA256, "64 hexadecimal digits, the SHA-256 of the program"),
+)
+PACKAGED = (
+    ("package", PACKAGE, "the name of a package"),
+    ("version", VERSION, "the version of the package, as nothing is installed unpinned"),
+)
+RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 Properties = t.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Exporter:
+    """The exporter: a program with its checksum, or a package with its version; and how it serves.
+
+    ``interval`` is in seconds. ``shared`` has a series for each pod of a GPU that pods share. ``resources`` are
+    further names of the kubelet's resources whose devices are GPUs.
+    """
+
+    location: str
+    sha256: str
+    package: str
+    version: str
+    address: str
+    kubernetes: bool
+    gpu_id_type: str
+    shared: bool
+    resources: t.Tuple[str, ...]
+    collectors: str
+    interval: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Desired:
+    """What the user wants; without ``version`` any that is offered is good."""
+
+    state: str
+    version: str
+    cuda: str
+    proprietary: bool
+    hold: bool
+    exporter: t.Optional[Exporter] = None
+
+    @property
+    def exporters_package(self) -> t.Tuple[str, ...]:
+        """Return the package of the exporter, none where it comes as a program or not at all."""
+        return (self.exporter.package,) if self.exporter and self.exporter.package else ()
+
+    def packages(self, driver: str) -> t.Tuple[str, ...]:
+        """Return the packages of DCGM for a version of the driver, empty where it is not known."""
+        major = {"auto": cuda(driver), "none": ""}.get(self.cuda, self.cuda)
+        return dcgm(major, proprietary=self.proprietary)
+
+
+def parse(params: t.Mapping[str, t.Any]) -> Desired:
+    """Return what the options say; InputError names the one that cannot be meant."""
+    version = params["version"]
+    if version and not VERSION.fullmatch(version):
+        raise InputError.of("version", version, "a version of DCGM, such as 4.5.2")
+    exporter = params["exporter"]
+    return Desired(**{**params, "exporter": None if exporter is None else _exporter(exporter)})
+
+
+def _exporter(values: t.Mapping[str, t.Any]) -> Exporter:
+    found = {key: values.get(key) or "" for key in ("location", "sha256", "package", "version")}
+    found["sha256"] = found["sha256"].lower()
+    if bool(found["location"]) == bool(found["package"]):
+        expected = "location with sha256, or package with version, and not both"
+        raise InputError.of("exporter", found["location"] or found["package"] or None, expected)
+    needs = BINARY if found["location"] else PACKAGED
+    for key, pattern, expected in needs:
+        if not pattern.fullmatch(found[key]):
+            raise InputError.of(f"exporter.{key}", found[key], expected)
+    _check_serving(values)
+    resources = tuple(values["resources"])
+    return Exporter(**{**values, **found, "resources": resources})
+
+
+def _check_serving(values: t.Mapping[str, t.Any]) -> None:
+    address, port = values["address"], values["address"].rpartition(":")[2]
+    if not ADDRESS.fullmatch(address) or not 0 < int(port) < 65536:
+        raise InputError.of("exporter.address", address, "HOST:PORT, such as 127.0.0.1:9400")
+    if values["collectors"] and not PATH.fullmatch(values["collectors"]):
+        raise InputError.of("exporter.collectors", values["collectors"], "a path on the node")
+    if values["interval"] < 1:
+        raise InputError.of(
+            "exporter.interval", values["interval"], "a number of seconds, 1 at least"
+        )
+    for one in values["resources"]:
+        if not RESOURCE.fullmatch(one):
+            raise InputError.of(
+                "exporter.resources", one, "a resource, such as nvidia.com/gpu.shared"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +129,7 @@ class Record(package.Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed(state.Observed[Record]):
+class Observed(plan.Observed[Record]):
     """What the node has.
 
     ``driver`` is the driver's version, empty without one. ``services`` have systemd's properties by unit, ``files``

@@ -15,7 +15,7 @@ from ..._base.packages.apt import Source, upstream
 from ..._base.packages.repository import Known, Place, Repository
 from ..._base.steps import Plan, Step
 from ..._base.toolkit import MINIMUM_TEXT, is_safe
-from .. import state
+from .. import plan as software
 from ..plan import Diff, Planner, Targets, Way, common
 
 PLACE = Place(
@@ -61,7 +61,7 @@ class Record(package.Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed(state.Observed[Record]):
+class Observed(software.Observed[Record]):
     """What the node has.
 
     ``drop_in`` is the text of ours, ``vendor_file`` says that there is a specification of the vendor's

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import exporter as units
-from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import serving
-from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.desired import Exporter, parse
-from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import Observed, Record
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import plan
+from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import (
+    Exporter,
+    Observed,
+    Record,
+    parse,
+)
 
 SERVING = {
     "address": "127.0.0.1:9400",
@@ -107,4 +111,4 @@ def test_a_masked_service_is_refused() -> None:
     services = {units.DCGM_UNIT: {"UnitFileState": "masked", "ActiveState": "inactive"}}
     node = Observed("debian", {}, {}, Record(), services=services)
     with pytest.raises(NodeError, match=r"systemctl unmask nvidia-dcgm\.service, then run again"):
-        serving.plan(node, parse({**REST, "exporter": None}), changed=False)
+        plan.serve(node, parse({**REST, "exporter": None}), changed=False)
