@@ -83,10 +83,14 @@ def branch(distribution: str, release: str) -> str:
     return found.branches.get(release, "") if found else ""
 
 
+def releases() -> t.Iterator[t.Tuple[Distribution, str, str]]:
+    """Yield each supported release: its distribution, its name in a file's, debian-12, and its name for a user."""
+    for one in SUPPORTED:
+        for codename, number in one.releases.items():
+            words = f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
+            yield one, f"{one.title.lower().replace(' ', '-')}-{number}", words
+
+
 def in_words() -> str:
     """Return the supported releases, for a user."""
-    return ", ".join(
-        f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
-        for one in SUPPORTED
-        for codename, number in one.releases.items()
-    )
+    return ", ".join(words for _distribution, _name, words in releases())

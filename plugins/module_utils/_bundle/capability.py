@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import typing as t
 
+from .._base import distributions
 from .._base.errors import InputError, NodeError
 from .._base.steps import Plan, Step
 from .._device_plugin.failures import of_pip
@@ -19,11 +20,16 @@ from .._device_plugin.wheels import listed_wheels, refusal
 from .._machine.host import Host
 from . import manifest, mirror, readme
 from .collection import Collection
-from .machine import engines, pip, tarball
+from .machine import pip, tarball
 from .manifest import LINK, LIST, SUMS, File, Manifest
 from .plan import Observed, plan
 from .state import LISTS, wanted
 
+# By its name, how a container engine of this machine writes an image into an archive, podman in OCI's layout.
+SAVE: t.Mapping[str, t.Tuple[str, ...]] = {
+    "podman": ("podman", "save", "--quiet", "--format", "oci-archive"),
+    "docker": ("docker", "save"),
+}
 OURS = ".gpu-node-"  # what follows the bundle's name in that of the folder where it is made
 BLOCK = 1 << 20
 REACH = (
@@ -93,9 +99,22 @@ class BundleCapability:
         """Return an image's file in the bundle, and what it is. NodeError: there is no such image."""
         if os.path.isfile(name):
             return f"images/{os.path.basename(name)}", {"name": name, "id": _file(name).sha256}
-        _engine, identity = engines.identity(self._host, name)
+        _engine, identity = self._stored(name)
         file = re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])
         return f"images/{file}.tar", {"name": name, "id": identity}
+
+    def _stored(self, name: str) -> t.Tuple[str, str]:
+        """Return the engine that has an image, and the image's id. NodeError: none has it."""
+        there = [one for one in SAVE if self._host.which(one)]
+        for one in there:
+            command = [one, "image", "inspect", "--format", "{{.Id}}", name]
+            done = self._host.run(command, check=False)
+            if done.rc == 0:
+                return one, done.out.strip().rpartition(":")[2]
+        of = " and ".join(there) or "podman or Docker, neither of which is here"
+        error = InputError.of("images", name, f"the path of an archive, or an image of {of}")
+        error.hint = "build it from files/gpu_plugin/Containerfile, or leave it out"
+        raise error
 
     def _refused(self, found: manifest.Files) -> t.Iterator[str]:
         """Say of each wheel why the list of this collection does not allow it."""
@@ -159,12 +178,13 @@ class BundleCapability:
         if os.path.isfile(name):
             shutil.copyfile(name, f"{self._staging}/{file}")
         else:
-            engines.save(self._host, name, f"{self._staging}/{file}")
+            engine, _identity = self._stored(name)
+            self._host.run([*SAVE[engine], "--output", f"{self._staging}/{file}", name])
 
     def _do_packages(self) -> None:
-        for name, distribution, words in mirror.releases():
-            parts = mirror.parts(distribution, self._desired.driver_version)
-            self._host.write(f"{self._staging}/packages/{name}.txt", mirror.text(words, parts))
+        for one, name, words in distributions.releases():
+            text = mirror.text(words, mirror.parts(one, self._desired.driver_version))
+            self._host.write(f"{self._staging}/packages/{name}.txt", text)
 
     def _do_publish(self) -> None:
         """List what was made, and put it in place; what was there stays until then."""
@@ -208,12 +228,8 @@ def _with_needs(path: str) -> t.List[Collection]:
     own = tarball.read(path)
     if own.name != "gpu.node":
         raise InputError.of("collection", path, f"gpu.node, and it is {own.name}")
-    found = [own]
-    for name in own.needs:
-        found.append(
-            tarball.read(os.path.join(os.path.dirname(os.path.dirname(path)), *name.split(".")))
-        )
-    return found
+    beside = os.path.dirname(os.path.dirname(path))
+    return [own, *(tarball.read(os.path.join(beside, *one.split("."))) for one in own.needs)]
 
 
 def _files(folder: str) -> t.Dict[str, File]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from .._base.distributions import SUPPORTED, Distribution
+from .._base.distributions import Distribution
 from .._device_plugin import python
 from .._driver.branches import Version
 from .._driver.components import cuda, dcgm
 from .._driver.known_families import FAMILIES
-from .._driver.names import Names, Offer, Wanted
+from .._driver.names import Offer, Wanted
 from .._runtime.containerd import CONTAINERD
 from .._runtime.state import CRIO, DOCKER, PODMAN
 from .._software.toolkit.plan import ALL as TOOLKIT
@@ -32,29 +32,19 @@ class Part(t.NamedTuple):
     any_of: bool = False
 
 
-def releases() -> t.Iterator[t.Tuple[str, Distribution, str]]:
-    """Yield each supported release: the name of its list, its distribution, and its name in words."""
-    for one in SUPPORTED:
-        for codename, number in one.releases.items():
-            words = f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
-            yield f"{one.title.lower().replace(' ', '-')}-{number}", one, words
-
-
 def parts(distribution: Distribution, version: str) -> t.List[Part]:
     """Return what a release's mirror must have; ``version`` is the driver's or its branch, empty for any."""
-    found = []
-    if distribution.family in ARCHIVES:
-        found.append(_driver(distribution, version, repository=False))
-    found.append(_driver(distribution, version, repository=True))
-    found.append(
+    where = (False, True) if distribution.family in ARCHIVES else (True,)
+    from_nvidia = "from NVIDIA's repository"
+    return [
+        *(_driver(distribution, version, repository=one) for one in where),
+        Part(f"the container toolkit, {from_nvidia} (container_toolkit_state: present)", TOOLKIT),
         Part(
-            "the container toolkit, from NVIDIA's repository (container_toolkit_state: present)",
-            TOOLKIT,
-        )
-    )
-    found.append(Part("DCGM, from NVIDIA's repository (dcgm_state: present)", _dcgm(version)))
-    found.append(_python(distribution))
-    return found
+            f"DCGM, {from_nvidia} (dcgm_state: present)",
+            dcgm(cuda(version) or "<CUDA's major version>"),
+        ),
+        _python(distribution),
+    ]
 
 
 def text(words: str, found: t.Sequence[Part]) -> str:
@@ -79,24 +69,12 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
     family = FAMILIES[distribution.family]
     for kind in TYPES:
         wanted = Wanted(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
-        packages.update(dict.fromkeys(_names(family.names(Offer(), wanted))))
-    place = (
-        "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
-        if repository
-        else "the distribution's own archive"
-    )
+        names = family.names(Offer(), wanted)
+        headers = [names.headers_of(KERNEL)] if names.headers else []
+        packages.update(dict.fromkeys([*names.relevant, *names.needs, *headers]))
+    nvidias = "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
+    place = nvidias if repository else "the distribution's own archive"
     return Part(f"the driver, from {place}", tuple(packages))
-
-
-def _names(names: Names) -> t.Iterator[str]:
-    yield from names.relevant
-    yield from names.needs
-    if names.headers:
-        yield names.headers_of(KERNEL)
-
-
-def _dcgm(version: str) -> t.Tuple[str, ...]:
-    return dcgm(cuda(version) or "<CUDA's major version>")
 
 
 def _python(distribution: Distribution) -> Part:

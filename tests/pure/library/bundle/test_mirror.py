@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.distributions import SUPPORTED
-from ansible_collections.gpu.node.plugins.module_utils._bundle.mirror import parts, releases, text
+from ansible_collections.gpu.node.plugins.module_utils._base.distributions import (
+    SUPPORTED,
+    releases,
+)
+from ansible_collections.gpu.node.plugins.module_utils._bundle.mirror import parts, text
 
-LISTS = {name: (distribution, words) for name, distribution, words in releases()}
+LISTS = {name: (distribution, words) for distribution, name, words in releases()}
 TOOLKIT = {"nvidia-container-toolkit-base", "nvidia-container-toolkit"}
 
 
