@@ -19,7 +19,7 @@ FLAVOUR = re.compile(r"-(?:[a-z][a-z0-9]*|64kb)$")
 SUBNET = "nvlsm"
 FABRIC_PREFIX = "nvidia-fabric"
 PREFERRED = "nvidia-* libnvidia-* libcuda* libnvcuvid* libnvoptix* libxnvctrl* firmware-nvidia-* cuda-drivers*"
-PLACE = Place(
+PLACE = Place.of(
     "gpu-node-driver", "The NVIDIA driver, for gpu.node", "gpu.node.nvidia_driver", PREFERRED
 )
 

@@ -53,51 +53,37 @@ class Repository:
         return self.key if URL.fullmatch(self.key) else ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """The files of one repository: their name, what it is called, and the module that writes them.
+class Place(t.NamedTuple):
+    """The files of one repository, by what they are called.
 
-    ``preferred`` are the packages, as apt's patterns, that are taken from it before all others; of the
-    rest the distribution's own win.
+    ``title`` is for people, ``header`` the first line. ``preferred`` are the packages, as apt's patterns, that are
+    taken from it before all others; of the rest the distribution's own win. ``sources``, ``preferences`` and
+    ``apt_keys`` are apt's, the key where it was written in ASCII before and where it is; ``rpm_key`` is rpm's, and
+    ``rpm_repositories`` are by family.
     """
 
     name: str
     title: str
-    module: str
-    preferred: str = ""
+    header: str
+    preferred: str
+    sources: str
+    preferences: str
+    apt_keys: t.Tuple[str, str]
+    rpm_key: str
+    rpm_repositories: t.Mapping[str, str]
 
-    @property
-    def header(self) -> str:
-        """Return the first line of the files."""
-        return f"# Written by {self.module}.\n"
-
-    @property
-    def sources(self) -> str:
-        """Return apt's list of sources."""
-        return f"/etc/apt/sources.list.d/{self.name}.sources"
-
-    @property
-    def apt_keys(self) -> t.Tuple[str, str]:
-        """Return apt's key: where it was written in ASCII before, and where it is."""
-        return f"/etc/apt/keyrings/{self.name}.asc", f"/etc/apt/keyrings/{self.name}.gpg"
-
-    @property
-    def preferences(self) -> str:
-        """Return apt's preferences."""
-        return f"/etc/apt/preferences.d/{self.name}"
-
-    @property
-    def rpm_key(self) -> str:
-        """Return rpm's key."""
-        return f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{self.name}"
-
-    @property
-    def rpm_repositories(self) -> t.Dict[str, str]:
-        """Return the repository files by family."""
-        return {
-            "rhel": f"/etc/yum.repos.d/{self.name}.repo",
-            "suse": f"/etc/zypp/repos.d/{self.name}.repo",
-        }
+    @classmethod
+    def of(cls, name: str, title: str, module: str, preferred: str = "") -> Place:
+        """Return the place of what a module writes."""
+        key = f"/etc/apt/keyrings/{name}"
+        return cls(
+            *(name, title, f"# Written by {module}.\n", preferred),
+            f"/etc/apt/sources.list.d/{name}.sources",
+            f"/etc/apt/preferences.d/{name}",
+            (f"{key}.asc", f"{key}.gpg"),
+            f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{name}",
+            {"rhel": f"/etc/yum.repos.d/{name}.repo", "suse": f"/etc/zypp/repos.d/{name}.repo"},
+        )
 
     @property
     def paths(self) -> t.Tuple[str, ...]:

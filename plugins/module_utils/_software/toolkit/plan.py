@@ -18,7 +18,7 @@ from ..._base.toolkit import MINIMUM_TEXT, is_safe
 from .. import plan as software
 from ..plan import Diff, Planner, Targets, Way, common
 
-PLACE = Place(
+PLACE = Place.of(
     "gpu-node-container-toolkit",
     "The NVIDIA container toolkit, for gpu.node",
     "gpu.node.container_toolkit",

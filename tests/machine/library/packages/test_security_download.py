@@ -157,7 +157,7 @@ def test_a_mirror_that_drips_is_not_waited_for_for_ever(
         assert "has taken longer than 3600 s" in refused(address, tmp_path)
 
 
-PLACE = Place("test", "Test", "test")
+PLACE = Place.of("test", "Test", "test")
 VALUES: dict[str, Any] = {
     "url": "http://mirror/rpm",
     "key": "/root/key.asc",

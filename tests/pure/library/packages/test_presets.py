@@ -145,4 +145,4 @@ def test_what_is_said_beside_a_preset_takes_precedence() -> None:
 def test_mirror_over_http_is_refused_by_the_name_that_the_user_wrote() -> None:
     found = parse(driver(system("rocky", "9.6"), base_url="http://mirror/cuda"))
     with pytest.raises(InputError, match=r"repository\.base_url: 'http://mirror/cuda.*plain_http"):
-        files(found, Place("test", "Test", "test"), "rhel", ())
+        files(found, Place.of("test", "Test", "test"), "rhel", ())
