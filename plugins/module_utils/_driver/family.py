@@ -207,10 +207,10 @@ def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") ->
     Its name has changed over the years. ``of`` is the branch where no version is asked for.
     """
     one = wanted.version.branch or of
-    names = [f"{name}-{one}" for name in FABRICS if one] + list(FABRICS)
-    found = [name for name in names if wanted.nvswitch and name in offered.names]
+    names = (*(f"{name}-{one}" for name in FABRICS if one), *FABRICS)
+    found = (name for name in names if wanted.nvswitch and name in offered.names)
     subnet = (SUBNET,) if wanted.bridged and SUBNET in offered.names else ()
-    return {"fabric": found[0] if found else otherwise, "subnet": subnet}
+    return {"fabric": next(found, otherwise), "subnet": subnet}
 
 
 def package_names(
@@ -218,16 +218,15 @@ def package_names(
 ) -> t.Tuple[str, ...]:
     """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
     known = observed.names
-    names = {*components.chosen(known, desired.components), kernel}
-    names.update([known.anchor] if known.anchor else [])
+    names = {*components.chosen(known, desired.components), kernel, known.anchor}
     names.update(known.beside if kernel == known.kernel[kind] else ())
     if observed.nvswitch and known.fabric:
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
         names.update(known.companion)
     if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in observed.gpus):
-        names.update([known.firmware] if known.firmware else [])
-    return tuple(sorted(names))
+        names.add(known.firmware)
+    return tuple(sorted(names - {""}))
 
 
 def built(
@@ -348,9 +347,15 @@ def _common(
     supporting = driver_branches.able(fitting, observed.gpus)
     if not supporting:
         raise driver_branches.no_version(fitting, observed.gpus)
-    there = [] if desired.update else _there(observed, (kernel, *matched), fitting)
-    order = supporting if wanted else _preferred(observed, kernel, supporting)
-    return list(dict.fromkeys([*there, *order]))
+    installed = [] if desired.update else map(observed.driver, (kernel, *matched))
+    there = [
+        one for one in installed if one in fitting and driver_branches.able([one], observed.gpus)
+    ]
+    order, candidate = observed.drivers(kernel), observed.candidate(kernel)
+    # Those that are not newer than apt would choose by itself come first.
+    first = order.index(Version.of(candidate)) if candidate in observed.versions(kernel) else 0
+    newer = () if wanted else order[:first]
+    return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
 
 
 def unknown_version(desired: Desired, expected: str) -> InputError:
@@ -358,24 +363,6 @@ def unknown_version(desired: Desired, expected: str) -> InputError:
     error = UnknownVersion.of("version", desired.version, expected)
     error.hint = ELSEWHERE.get(desired.source, "")
     return error
-
-
-def _there(
-    observed: Observed, names: t.Sequence[str], fitting: t.Sequence[Version]
-) -> t.List[Version]:
-    """Return the installed versions that will do."""
-    installed = map(observed.driver, names)
-    return [
-        one for one in installed if one in fitting and driver_branches.able([one], observed.gpus)
-    ]
-
-
-def _preferred(observed: Observed, kernel: str, fitting: t.Sequence[Version]) -> t.List[Version]:
-    """Return the versions that are not newer than apt would choose by itself, newest first, then the others."""
-    order = observed.drivers(kernel)
-    candidate = observed.candidate(kernel)
-    first = order.index(Version.of(candidate)) if candidate in observed.versions(kernel) else 0
-    return sorted(fitting, key=lambda one: order.index(one) < first)
 
 
 def _full(observed: Observed, wanted: str, name: str, version: t.Optional[Version]) -> str:

@@ -50,8 +50,10 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     if (first or sources) and not check_mode:
         return tuple(first or sources), None
     changed = {name for step in install for name in step.params["packages"]}
-    kernels = _metapackages(observed) if desired.hold_kernel else []
-    held = {*choice.targets, *kernels} if desired.hold else ()
+    # They bring new kernels and their headers.
+    forms = ("linux-{}", "linux-image-{}", "linux-headers-{}") if desired.hold_kernel else ()
+    kernels = (form.format(one) for one in observed.flavours for form in forms)
+    held = {*choice.targets, *filter(observed.installed, kernels)} if desired.hold else ()
     taken = adoption.steps(observed, install) if desired.adopt else []
     return (*first, *sources, *streams, *taken, *install, *observed.holds(held, changed)), choice
 
@@ -94,8 +96,7 @@ def _named(observed: Observed, desired: Desired) -> t.List[Step]:
 
 
 def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
-    wanted = _missing_components(observed)
-    own = observed.own_sources
+    wanted, own = _missing_components(observed), observed.own_sources
     ours = own is not None or observed.record.sources
     stale = ours and bool(wanted) and own != render(wanted or ())
     if not unknown and not (stale and desired.manage_sources):
@@ -144,23 +145,16 @@ def _enable(observed: Observed) -> t.List[Step]:
 
 
 def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
-    change = {
-        name: version
-        for name, version in choice.targets.items()
-        if observed.installed(name) is None or observed.installed(name) != version
-    }
+    wanted = choice.targets.items()
+    change = {name: one for name, one in wanted if (observed.installed(name) or "") != one}
     known = observed.taken(desired.adopt)
     drop = [name for name in observed.packages if _superseded(observed, choice, name, known)]
     drop += [name for name in _left_behind(observed, choice, known) if name not in drop]
     drop += [name for name in observed.surplus if name not in drop]
     drop += observed.family.objects(observed, drop, known)
-    others = [
-        name
-        for name in (*change, *drop)
-        if observed.held(name)
-        and not observed.packages[name].broken
-        and name not in observed.record.holds
-    ]
+    held = filter(observed.held, (*change, *drop))
+    ours = observed.record.holds
+    others = [one for one in held if one not in ours and not observed.packages[one].broken]
     if others:
         have = ", ".join(f"{name} {observed.installed(name) or '(none)'}" for name in others)
         raise NodeError(
@@ -169,10 +163,12 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
             hint=f"ask for the version that is installed, or release it: {observed.family.unhold} {' '.join(others)}",
         )
     if change:
-        observed.family.refuse_others(
-            name for name, one in observed.packages.items() if one.installed
-        )
-    lost = [name for name in _in_the_place(observed, choice) if name not in known]
+        observed.family.refuse_others(filter(observed.installed, observed.packages))
+    mine = {*observed.record.packages, *ours, *choice.targets, *known}
+    excluded = observed.family.excluded(observed.packages, choice.targets) - mine
+    lost = [
+        name for name in sorted(excluded) if observed.installed(name) and not observed.type_of(name)
+    ]
     if lost:
         raise would_remove(lost, adoption.advice(observed.family, desired.adopt, desired.source))
     _check_unasked(observed, desired, choice, [name for name in drop if name not in known])
@@ -188,32 +184,25 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     # First what a list that is cut short must not lose.
     modules = [words.pop(name) for name in [*words] if observed.type_of(name)]
     built = [f"{name} ({observed.candidate(name)})" for name in headers]
-    needs = ("reboot",) if look(observed, desired, choice)[1] else ()
+    packages: t.Dict[str, t.Optional[str]] = dict.fromkeys(headers)
+    steps = []
     if headers and observed.names.headers_first:
-        text = f"install {', '.join(built)}"
-        bare = {"packages": dict.fromkeys(headers), "remove": (), "pins": {}, "taken": ()}
-        first = Step("install", text, bare)
-        parts = [*modules, *words.values()]
-        return [first, *_driver(change, drop, parts, choice, needs, known)]
+        bare = {"packages": packages, "remove": (), "pins": {}, "taken": ()}
+        steps.append(Step("install", f"install {', '.join(built)}", bare))
+        packages, built = {}, []
     parts = [*modules, *built, *words.values()]
-    return _driver({**change, **dict.fromkeys(headers)}, drop, parts, choice, needs, known)
-
-
-def _driver(
-    packages: t.Mapping[str, t.Optional[str]],
-    drop: t.Sequence[str],
-    parts: t.Sequence[str],
-    choice: Choice,
-    needs: t.Tuple[str, ...],
-    taken: t.Collection[str],
-) -> t.List[Step]:
-    """Return the transaction, none where nothing changes; others' packages that are ``taken`` over may go."""
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
-    if not texts:
-        return []
-    params = {"packages": packages, "remove": drop, "pins": choice.pins, "taken": taken}
-    return [Step("install", "; ".join(texts), params, needs)]
+    if texts:
+        params = {
+            "packages": {**change, **packages},
+            "remove": drop,
+            "pins": choice.pins,
+            "taken": known,
+        }
+        needs = ("reboot",) if look(observed, desired, choice)[1] else ()
+        steps.append(Step("install", "; ".join(texts), params, needs))
+    return steps
 
 
 def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
@@ -223,15 +212,6 @@ def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
         cause="there is no other way to the wanted versions, and this module has not added them",
         hint=f"keep the driver that is there with source: preinstalled, {advice}or ask "
         "for a version or components that leave these packages",
-    )
-
-
-def _in_the_place(observed: Observed, choice: Choice) -> t.List[str]:
-    """Return what somebody else has installed and the targets exclude."""
-    ours = {*observed.record.packages, *observed.record.holds, *choice.targets}
-    excluded = observed.family.excluded(observed.packages, choice.targets)
-    return sorted(
-        name for name in excluded - ours if observed.installed(name) and not observed.type_of(name)
     )
 
 
@@ -305,10 +285,3 @@ def _left_behind(observed: Observed, choice: Choice, taken: t.Collection[str] = 
     return sorted(
         name for name in there if name in replaced or mark(name) in marks or name in others
     )
-
-
-def _metapackages(observed: Observed) -> t.List[str]:
-    """Return the installed packages that bring new kernels and their headers."""
-    forms = ("linux-{}", "linux-image-{}", "linux-headers-{}")
-    names = [form.format(one) for one in observed.flavours for form in forms]
-    return [name for name in names if observed.installed(name)]

@@ -57,7 +57,6 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
 
 
 def _check(observed: Observed, desired: Desired) -> None:
-    """Refuse; NodeError says why."""
     if desired.runfile is None:
         _check_platform(observed)
     if desired.hold_kernel and not observed.family.apt:
@@ -82,7 +81,6 @@ def _check(observed: Observed, desired: Desired) -> None:
             hint="keep it with source: preinstalled, have packages take its place by adopt: true, or run "
             "nvidia-uninstall on the node",
         )
-
     # Without lists nobody knows yet whether there are prebuilt ones.
     if not (names.prebuilt or observed.family.has_precompiled):
         _refuse_unsigned(observed, desired, names.kernel[kind])
@@ -118,9 +116,8 @@ def _kernel(observed: Observed, desired: Desired, exchange: str, *, reboot: bool
         steps.append(Step("reload", words, needs=(IDLE_GPU,)))
     start = usable and (observed.loaded is not None or desired.load)
     # NVIDIA's installer brings the persistence daemon without a unit.
-    if desired.persistence and (
-        observed.names.persistenced or observed.service.get("UnitFileState")
-    ):
+    known = observed.names.persistenced or observed.service.get("UnitFileState")
+    if desired.persistence and known:
         steps += _service("persistence", SERVICE, observed.service, start=start)
     if observed.nvswitch and observed.names.fabric:
         steps += _service("fabric", FABRIC_SERVICE, observed.fabric, start=start)
@@ -145,11 +142,9 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
         return []
     words = []
     if changes:
-        parts = [
-            "blacklist nouveau" if nouveau and not ours else "",
-            "set the options of the modules" if desired.module_options else "",
-        ]
-        what = " and ".join(part for part in parts if part) or "remove the modules' options"
+        parts = ["blacklist nouveau"] if nouveau and not ours else []
+        parts += ["set the options of the modules"] if desired.module_options else []
+        what = " and ".join(parts) or "remove the modules' options"
         words.append(f"{what} in {MODPROBE_FILE}")
     if kernels:
         words.append(f"rebuild the initramfs of {', '.join(kernels)}")
@@ -181,12 +176,9 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
     wanted = desired.version
     if not version.fits(wanted):
         raise InputError.of("version", wanted, f"the version that is loaded, {version}")
-    if desired.kernel_modules != "auto":
-        module_type(desired.kernel_modules, observed.gpus)
-        if desired.kernel_modules != kind:
-            raise InputError.of(
-                "kernel_modules", desired.kernel_modules, f"the loaded kernel module type, {kind}"
-            )
+    asked = desired.kernel_modules
+    if asked != "auto" and module_type(asked, observed.gpus) != kind:
+        raise InputError.of("kernel_modules", asked, f"the loaded kernel module type, {kind}")
     if not observed.libraries:
         raise NodeError(
             "the driver's library libnvidia-ml.so is not on the node",
@@ -256,10 +248,10 @@ def _left_loaded(observed: Observed, ours: Record, there: t.Iterable[str]) -> t.
 
 def _apart(observed: Observed) -> t.Tuple[str, ...]:
     """Say that the loaded driver and its libraries are not of one version."""
-    if not observed.loaded or not observed.libraries or observed.loaded[0] in observed.libraries:
+    found, version = observed.libraries, (observed.loaded or ("", ""))[0]
+    if not version or not found or version in found:
         return ()
-    found = ", ".join(observed.libraries)
-    return (f"version {observed.loaded[0]} of the driver is loaded, the libraries are of {found}",)
+    return (f"version {version} of the driver is loaded, the libraries are of {', '.join(found)}",)
 
 
 def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
@@ -272,10 +264,9 @@ def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
     if record.runfile and not stays:
         summary = f"uninstall what NVIDIA's installer brought: {runfile.UNINSTALLER}"
         steps.append(Step("uninstall", summary))
-    asked = ", ".join(name for name in gone if name in record.requested)
-    summary = f"remove the {len(gone)} packages that were added ({asked or 'dependencies only'})"
-    if not gone:
-        summary = "forget the record of additions"
+    asked = ", ".join(name for name in gone if name in record.requested) or "dependencies only"
+    summary = f"remove the {len(gone)} packages that were added ({asked})"
+    summary = summary if gone else "forget the record of additions"
     summary += " and the sources file" if record.sources else ""
     summary += " and the repository with its key" if record.repository else ""
     summary += " and the module stream" if record.stream else ""
@@ -307,17 +298,14 @@ def _marked(
     steps: t.Iterable[Step], observed: Observed, choice: t.Optional[Choice] = None
 ) -> t.Tuple[Step, ...]:
     """Return the steps; those that take the loaded driver from its users need idle GPUs."""
-    return tuple(
-        dataclasses.replace(one, needs=(*one.needs, IDLE_GPU))
-        if IDLE_GPU not in one.needs and _disrupts(one, observed, choice)
-        else one
-        for one in steps
-    )
+    found = [*steps]
+    for at, one in enumerate(found):
+        if observed.loaded and IDLE_GPU not in one.needs and _disrupts(one, observed, choice):
+            found[at] = dataclasses.replace(one, needs=(*one.needs, IDLE_GPU))
+    return tuple(found)
 
 
 def _disrupts(step: Step, observed: Observed, choice: t.Optional[Choice]) -> bool:
-    if observed.loaded is None:
-        return False
     if step.action == "remove":
         return any(step.params[key] for key in ("packages", "back", "fabric"))
     if step.action == "install" and choice is not None:

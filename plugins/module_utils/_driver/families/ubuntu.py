@@ -39,10 +39,7 @@ SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
 BRANCH = re.compile(r"nvidia-dkms-(\d+)(-open)?")
 INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server|nvidia-dkms-(\d+)(?:-open)?")
 DESKTOP = re.compile(r"libnvidia-compute-(\d+)")
-COMMON: t.Dict[str, t.Any] = {
-    "title": "Ubuntu",
-    "headers": "linux-headers-{}",
-}
+COMMON: t.Dict[str, t.Any] = {"title": "Ubuntu", "headers": "linux-headers-{}"}
 
 
 def branches(
@@ -54,24 +51,21 @@ def branches(
     return tuple(sorted({Version(match[1]) for match in matches}, key=int, reverse=True))
 
 
-def _is_unsupported(offered: Offer, branch: str, wanted: Wanted) -> bool:
-    """Tell whether Ubuntu leaves a branch to its community, as those in multiverse."""
-    kind = "-open" if wanted.module_type == "open" else ""
-    name = f"nvidia-dkms-{branch}{wanted.ending}{kind}"
-    found = offered.policies.get(name)
-    return found is not None and found.component in ("multiverse", "universe")
-
-
 def _server(offered: Offer, wanted: Wanted) -> Names:
     desktop = not wanted.ending
     known = branches(offered.names, wanted.module_type, BRANCH if desktop else SERVER)
     able = driver_branches.able(known, wanted.gpus) or known
-    able = sorted(able, key=lambda one: _is_unsupported(offered, one, wanted))
+    kind = "-open" if wanted.module_type == "open" else ""
+
+    def is_community(branch: str) -> bool:
+        found = offered.policies.get(f"nvidia-dkms-{branch}{wanted.ending}{kind}")
+        return found is not None and found.component in ("multiverse", "universe")
+
+    able = sorted(able, key=is_community)
     matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
     there = [match[1] for match in matches if match and match[1]]
     have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
-    found = [wanted.version.branch, *have, *able, NO_BRANCH]
-    branch = next(filter(None, found))
+    branch = next(filter(None, [wanted.version.branch, *have, *able, NO_BRANCH]))
     server = f"{branch}{wanted.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
     prebuilt = {
@@ -105,9 +99,8 @@ def _parts(suffix: str) -> t.Dict[str, t.Tuple[str, ...]]:
 
 def _repository(offered: Offer, wanted: Wanted) -> Names:
     known = branches(offered.names, wanted.module_type, BRANCH)
-    unified = (
-        "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
-    ) in offered.names
+    dkms = "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
+    unified = dkms in offered.names
     have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
     asked = (wanted.version or driver_branches.last(wanted.gpus)).branch
     branch = asked or next((one for one in known if one in have), "")
@@ -141,11 +134,8 @@ def built_for(needs: t.Iterable[str], anchor: str) -> Version:
 
 def builds(observed: Observed, package: str) -> t.Dict[str, Version]:
     """Return the driver's version of each version of a package, newest first, empty where it is not known."""
-    needs = observed.relations.get(package, {})
-    return {
-        one: built_for(needs.get(one, ()), observed.names.anchor)
-        for one in observed.versions(package)
-    }
+    needs, anchor = observed.relations.get(package, {}), observed.names.anchor
+    return {one: built_for(needs.get(one, ()), anchor) for one in observed.versions(package)}
 
 
 def build(observed: Observed, package: str, version: str) -> t.Optional[str]:
@@ -183,13 +173,6 @@ def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.D
     found = {name: build(observed, name, version) for name in names}
     chosen = {name: one for name, one in found.items() if one is not None}
     return {**chosen, **_tracking(observed, kind, chosen, follow=follow)}
-
-
-def exactly(observed: Observed, chosen: t.Mapping[str, t.Optional[str]]) -> t.Dict[str, str]:
-    """Return the versions of what chosen modules need in one version only: their signatures and objects."""
-    needs = (observed.relations.get(name, {}).get(one or "", ()) for name, one in chosen.items())
-    found = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
-    return {match[1]: match[2] for match in found if match[1] not in chosen}
 
 
 def _before(observed: Observed, kind: str) -> t.List[str]:
@@ -243,37 +226,33 @@ def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.O
     versions = [one for one in versions if one in fits or (boot and one == there)]
     if not versions:
         return None
-    version = _first(observed, kind, versions, matched)
+    version = versions[0]
+    if version not in {*map(observed.driver, matched)}:
+        newer = [of_kernel(observed, kind, one) for one in observed.newer]
+        # The first of those with modules for most of the newer kernels.
+        version = max(
+            versions,
+            key=lambda driver: sum(build(observed, one, driver) is not None for one in newer),
+        )
     chosen = family.assigned(observed, desired, kind, names, matched, version)
     tracked = any(TRACKING.fullmatch(one) for one in observed.taken(desired.adopt))
     chosen.update(targets(observed, kind, version, follow=not desired.hold or tracked))
-    if _needs_dkms(observed, kind, chosen):
+    tracks = any(one in chosen or observed.installed(one) for one in tracking(observed, kind))
+    # apt would bring DKMS's modules as well, for a metapackage that knows no others.
+    if not tracks and any(map(WHOLE.fullmatch, chosen)):
         return None
     boot = boot if version == there else ""
     have = observed.installed(kernel)
     chosen.update({kernel: have} if boot and have else {})
-    needs = exactly(observed, chosen)
+    needs = _exactly(observed, chosen)
     return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, needs)
 
 
-def _needs_dkms(observed: Observed, kind: str, chosen: t.Collection[str]) -> bool:
-    """Tell whether apt would bring DKMS's modules as well, for a metapackage that knows no others."""
-    tracks = tracking(observed, kind)
-    fits = any(one in chosen or observed.installed(one) for one in tracks)
-    return not fits and any(WHOLE.fullmatch(one) for one in chosen)
-
-
-def _first(
-    observed: Observed, kind: str, versions: t.Sequence[Version], matched: t.Sequence[str]
-) -> Version:
-    """Return the version that is installed, else the first of those with modules for most of the newer kernels."""
-    have = {*map(observed.driver, matched)}
-    if versions[0] in have:
-        return versions[0]
-    names = [of_kernel(observed, kind, one) for one in observed.newer]
-    return max(
-        versions, key=lambda one: sum(build(observed, name, one) is not None for name in names)
-    )
+def _exactly(observed: Observed, chosen: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Return the versions of what chosen modules need in one version only: their signatures and objects."""
+    needs = (observed.relations.get(name, {}).get(one, ()) for name, one in chosen.items())
+    found = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
+    return {match[1]: match[2] for match in found if match[1] not in chosen}
 
 
 class Ubuntu(Family):
@@ -296,9 +275,8 @@ class Ubuntu(Family):
         """Return the packages that have the kernel modules of a branch, where one is to be chosen."""
         if wanted.version or any("nvidia" in one for one in offered.installed):
             return ()
-        return tuple(
-            sorted(one for one in offered.names if SERVER.fullmatch(one) or BRANCH.fullmatch(one))
-        )
+        found = (one for one in offered.names if SERVER.fullmatch(one) or BRANCH.fullmatch(one))
+        return tuple(sorted(found))
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
         """Return -server, or nothing where a desktop's packages were taken over."""
@@ -369,12 +347,8 @@ class Ubuntu(Family):
     ) -> t.List[str]:
         """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
         names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
-        ours = {*observed.record.packages, *taken}
-        return [
-            one
-            for one in names
-            if one.startswith(OBJECTS) and one in ours and observed.installed(one)
-        ]
+        ours = {*filter(observed.installed, (*observed.record.packages, *taken))}
+        return [one for one in names if one.startswith(OBJECTS) and one in ours]
 
     def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
         """Say which prebuilt modules a kernel lacks, and whether there are any for it."""
@@ -384,16 +358,15 @@ class Ubuntu(Family):
         found = builds(observed, missing)
         versions = sorted({one for one in found.values() if one})
         if versions:
-            return (
-                f"; its modules are built for {', '.join(versions)}. Next step: boot it and run again, "
-                "which takes that version, or remove that kernel; hold_kernel: true keeps such kernels away"
-            )
-        if not found:
-            return (
-                f"; the sources have no {missing}. Next step: refresh the package lists and run again, "
-                "or remove that kernel; hold_kernel: true keeps such kernels away"
-            )
-        return otherwise(missing)
+            words = f"its modules are built for {', '.join(versions)}"
+            first = "boot it and run again, which takes that version"
+        elif not found:
+            words = f"the sources have no {missing}"
+            first = "refresh the package lists and run again"
+        else:
+            return otherwise(missing)
+        keep = "hold_kernel: true keeps such kernels away"
+        return f"; {words}. Next step: {first}, or remove that kernel; {keep}"
 
 
 UBUNTU = Ubuntu()
