@@ -103,7 +103,6 @@ class DriverCapability:
         }
 
     def _again(self) -> t.Sequence[Step]:
-        """Fetch the package lists, and plan by them."""
         self._node.refresh()
         return self.plan(self.observe()).steps
 
@@ -145,13 +144,11 @@ class DriverCapability:
         return replace(machine, repository=known_repository(self._node, found.repository))
 
     def _machine(self) -> Observed:
-        host, node = self._node.host, self._node
-        kernel = node.kernel
+        node, host, kernel = self._node, self._node.host, self._node.kernel
         driver, devices = nodeinfo.loaded_driver(host), nodeinfo.pci_devices(host)
-        record = node.added.record
+        record, distribution = node.added.record, self._release.get("ID", "unknown")
         gpus = tuple((one.address, one.architecture) for one in devices if one.kind == "gpu")
         bridged = bool(gpus) and bool(nodeinfo.bridges(host))
-        distribution = self._release.get("ID", "unknown")
         return Observed(
             family=node.family,
             distribution=distribution,
@@ -245,22 +242,19 @@ class DriverCapability:
         try:
             return self._asked(found, holds=not state.lacks_locking)
         except NoHold:
-            if self._desired.prerequisites != "install" or not state.candidate(
-                state.family.locking
-            ):
+            offered = state.candidate(state.family.locking)
+            if self._desired.prerequisites != "install" or not offered:
                 raise
             return self._possible(replace(state, lacks_locking=True))
         except NoWay as error:
             refused = state.family.unusable(state, found.steps, str(error))
             if not refused:
                 raise
-            words = unmet(error.cause)
-            return self._without(state, dict.fromkeys(refused, words))
+            return self._without(state, refused, unmet(error.cause))
 
-    def _without(self, state: Observed, refused: t.Mapping[str, str]) -> Plan:
-        words = next(iter(refused.values()))
+    def _without(self, state: Observed, refused: t.Sequence[str], words: str) -> Plan:
         try:
-            found = self._possible(replace(state, refused={**state.refused, **refused}))
+            found = self._possible(replace(state, refused=state.refused.union(refused)))
         except NodeError as second:
             second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
             raise

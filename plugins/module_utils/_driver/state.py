@@ -101,15 +101,13 @@ def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
         return None
     location, checksum = values["location"], values["sha256"].lower()
     if not LOCATION.fullmatch(location):
-        raise InputError.of(
-            "runfile.location", location, "a path on the node, or an http(s) address"
-        )
+        expected = "a path on the node, or an http(s) address"
+        raise InputError.of("runfile.location", location, expected)
     if not SHA256.fullmatch(checksum):
         raise InputError.of("runfile.sha256", values["sha256"], "64 hexadecimal digits")
     if params["state"] == "present" and not VERSION.fullmatch(version):
-        raise InputError.of(
-            "version", version, "the exact version that the file has, such as 580.95.05"
-        )
+        expected = "the exact version that the file has, such as 580.95.05"
+        raise InputError.of("version", version, expected)
     return Runfile(location, checksum)
 
 
@@ -193,7 +191,7 @@ class Observed(Packages):
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     ``surplus`` are packages of ours that only a component needs which is no longer wanted.
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
-    install, with its words. ``own_kernel`` says that the running kernel has its modules on the
+    install. ``own_kernel`` says that the running kernel has its modules on the
     node, as all have but a container's. ``back`` are the packages that an adoption has exchanged and that can be put
     back, with their versions, None where they cannot. ``lacks_locking`` says that the
     package manager cannot keep packages at their version yet. ``undone`` is what this run has taken back.
@@ -235,7 +233,7 @@ class Observed(Packages):
     firmware: t.Tuple[str, ...] = ()
     streams: Streams = dataclasses.field(default_factory=Streams)
     relations: Relations = dataclasses.field(default_factory=dict)
-    refused: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused: t.FrozenSet[str] = frozenset()
     own_kernel: bool = True
     back: t.Optional[t.Mapping[str, str]] = dataclasses.field(default_factory=dict)
     surplus: t.Tuple[str, ...] = ()
@@ -243,9 +241,6 @@ class Observed(Packages):
     undone: Record = dataclasses.field(default_factory=Record)
     device_nodes: DeviceNodes = NOTHING_MISSING
     today: datetime.date = datetime.date.min
-    _offered: t.Dict[str, t.Tuple[Version, ...]] = dataclasses.field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @property
     def newer(self) -> t.List[str]:
@@ -257,9 +252,8 @@ class Observed(Packages):
     def flavours(self) -> t.List[str]:
         """Return what apt's packages of new kernels are called after linux-image-: generic, generic-hwe-24.04."""
         match = FLAVOUR_OF.search(self.kernel)
-        metas = (name for name in self.packages if re.fullmatch(r"linux-image-[a-z].*", name))
-        found = [name[len("linux-image-") :] for name in metas]
-        return [one for one in found if match and one.startswith(match[1])]
+        form = f"linux-image-({re.escape(match[1])}.*)" if match else "(?!)"
+        return [found[1] for found in map(re.compile(form).fullmatch, self.packages) if found]
 
     @property
     def others(self) -> t.Dict[str, str]:
@@ -296,11 +290,8 @@ class Observed(Packages):
         return module_type(wanted, self.gpus, self.types)
 
     def drivers(self, package: str) -> t.Tuple[Version, ...]:
-        """Return the driver's versions in the same, parsed once."""
-        if package not in self._offered:
-            found = dict.fromkeys(map(Version.of, self.versions(package)))
-            self._offered[package] = tuple(found)
-        return self._offered[package]
+        """Return the driver's versions among those that can be had."""
+        return tuple(dict.fromkeys(map(Version.of, self.versions(package))))
 
     def driver(self, package: str) -> Version:
         """Return the driver's version in an installed package's, empty where it is not installed."""
