@@ -42,9 +42,9 @@ from .machine.sources import Node, Params, Runfile, known_repository, nvidias, r
 from .machine.streams import ModuleStreams
 from .names import PLACE
 from .plan import disrupts, plan, replaces
+from .releases.standing import AUTO, Source, chosen, has_run, named_source
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
-from .source import AUTO, Source, chosen, has_run, named_source
 from .state import Observed, Record, parse_desired
 
 # The steps that decide what the package manager knows.
@@ -198,7 +198,9 @@ class DriverCapability:
         try:
             spared = self._spared(state)
             recorded = (*spared.steps, *self._gpu_record(state, spared.steps))
-            found = self._gate.services.around(replace(spared, steps=recorded))
+            found = replace(spared, steps=recorded)
+            if disrupts(found) or self._gate.services.unsettled:
+                found = self._gate.services.around(found)
         except BY_LISTS as error:
             # In a real run a step before would have fetched the lists.
             if not self._check_mode or self._node.refreshed:
@@ -285,8 +287,10 @@ class DriverCapability:
             self._begun = True
         if self._desired.state == "absent":
             self._node.undone = self._node.undone or self._node.added.record
-        if not self._gate.services.apply(step):
+        if step.action in self._actions:
             self._actions[step.action](step.params)
+        else:
+            self._gate.services.apply(step)
 
     def _uninstall(self, params: Params) -> None:
         """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""

@@ -82,6 +82,11 @@ class Services:
         found = dataclasses.replace(found, warnings=(*found.warnings, *self._warnings))
         return services.around(found, running, self._left())
 
+    @property
+    def unsettled(self) -> bool:
+        """Tell whether a service that was stopped is not started yet, or there is something to say of one."""
+        return bool(self._left() or self._warnings)
+
     def check(self) -> t.List[str]:
         """Return what runs, in the order of stopping. InputError: a service that is named is not there."""
         every = self._all()
