@@ -113,10 +113,8 @@ def _steps(observed: Observed, desired: Desired, problems: t.Sequence[str]) -> t
     about = observed.made_of["collection"]
     yield Step("collections", f"pack {about['name']} {about['version']}")
     for file, image in observed.made_of["images"].items():
-        yield Step(
-            "image", f"save {image['name']} as {file}", {"file": file, "name": image["name"]}
-        )
+        name = image["name"]
+        yield Step("image", f"save {name} as {file}", {"file": file, "name": name})
     yield Step("packages", "list the packages that the distributions' mirrors must have")
-    yield Step(
-        "publish", f"write the SHA-256 of each file, and put all of it in place as {desired.path}"
-    )
+    words = f"put all of it in place as {desired.path}"
+    yield Step("publish", f"write the SHA-256 of each file, and {words}")

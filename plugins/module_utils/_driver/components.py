@@ -93,9 +93,8 @@ def check(observed: Observed, wanted: t.Sequence[str], *, persistence: bool) -> 
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
             raise InputError.of("components", name, f"names of {names.title} packages")
         if observed.type_of(name):
-            raise InputError.of(
-                "components", name, "no kernel modules: kernel_modules chooses them"
-            )
+            expected = "no kernel modules: kernel_modules chooses them"
+            raise InputError.of("components", name, expected)
     if persistence and names.persistenced not in chosen(names, wanted):
         raise InputError.of(
             "components",

@@ -75,14 +75,8 @@ class Names:
     def relevant(self) -> t.Tuple[str, ...]:
         """Return every package that may belong to the driver."""
         others = (self.anchor, *self.companion, self.firmware, self.fabric, *self.subnet)
-        names = (
-            *self.user_space,
-            *others,
-            *self.kernel.values(),
-            *self.prebuilt.values(),
-            *self.beside,
-        )
-        return tuple(dict.fromkeys(name for name in names if name))
+        modules = (*self.kernel.values(), *self.prebuilt.values(), *self.beside)
+        return tuple(dict.fromkeys(filter(None, (*self.user_space, *others, *modules))))
 
     @property
     def matched(self) -> t.FrozenSet[str]:

@@ -167,7 +167,7 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     mine = {*observed.record.packages, *ours, *choice.targets, *known}
     excluded = observed.family.excluded(observed.packages, choice.targets) - mine
     lost = [
-        name for name in sorted(excluded) if observed.installed(name) and not observed.type_of(name)
+        one for one in sorted(filter(observed.installed, excluded)) if not observed.type_of(one)
     ]
     if lost:
         raise would_remove(lost, adoption.advice(observed.family, desired.adopt, desired.source))
@@ -194,12 +194,8 @@ def _install(observed: Observed, desired: Desired, choice: Choice) -> t.List[Ste
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
-        params = {
-            "packages": {**change, **packages},
-            "remove": drop,
-            "pins": choice.pins,
-            "taken": known,
-        }
+        change.update(packages)
+        params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": known}
         needs = ("reboot",) if look(observed, desired, choice)[1] else ()
         steps.append(Step("install", "; ".join(texts), params, needs))
     return steps

@@ -60,9 +60,8 @@ def _check(observed: Observed, desired: Desired) -> None:
     if desired.runfile is None:
         _check_platform(observed)
     if desired.hold_kernel and not observed.family.apt:
-        raise InputError.of(
-            "hold_kernel", True, "false, as only apt's packages of kernels are known"
-        )
+        expected = "false, as only apt's packages of kernels are known"
+        raise InputError.of("hold_kernel", True, expected)
     if desired.precompiled != "auto" and not observed.family.has_precompiled:
         wanted = "auto, as only the RHEL family has a choice"
         raise InputError.of("precompiled", desired.precompiled, wanted)

@@ -44,9 +44,8 @@ def newer_headers(observed: Observed) -> t.List[str]:
     bare = [one for one in observed.newer if one in observed.modules.bare]
     names = [observed.names.headers_of(one) for one in bare]
     known = not observed.names.headers_first
-    return [
-        one for one in names if known and not observed.installed(one) and observed.candidate(one)
-    ]
+    missing = (one for one in names if known and not observed.installed(one))
+    return [one for one in missing if observed.candidate(one)]
 
 
 def look(observed: Observed, desired: Desired, choice: Choice) -> t.Tuple[str, t.Tuple[str, ...]]:
@@ -227,9 +226,8 @@ def _nouveau(observed: Observed) -> str:
 
 def installed(observed: Observed) -> Version:
     """Return the version that is installed, empty where there is none."""
-    return next(
-        filter(None, map(observed.driver, observed.names.user_space)), observed.runfile.version
-    )
+    there = map(observed.driver, observed.names.user_space)
+    return next(filter(None, there), observed.runfile.version)
 
 
 def _newest(observed: Observed, desired: Desired, version: Version) -> Version:

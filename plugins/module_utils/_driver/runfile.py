@@ -81,9 +81,8 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
 def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> None:
     """Refuse what the installer would fail at after it has begun."""
     if not observed.runfile.present:
-        raise InputError.of(
-            "runfile.location", runfile.location, "a file that is there on the node"
-        )
+        expected = "a file that is there on the node"
+        raise InputError.of("runfile.location", runfile.location, expected)
     if not observed.headers:
         raise NodeError(
             f"the headers of the running kernel {observed.kernel} are not installed",

@@ -84,9 +84,8 @@ class Software(t.Generic[S, R]):
 
     def _possible(self, found: Plan) -> Plan:
         """Return a plan that the package manager can carry out. NodeError: it can't, or packages of others would go."""
-        purged = [
-            one for step in found.steps if step.action == "purge" for one in step.params["packages"]
-        ]
+        steps = (one for one in found.steps if one.action == "purge")
+        purged = [name for step in steps for name in step.params["packages"]]
         for step in found.steps:
             if step.action == "install" and step.params and REPAIR not in found.steps:
                 self._simulate(self._change(step.params), purged)
@@ -122,9 +121,8 @@ class Software(t.Generic[S, R]):
         self._added.remember(packages=self._added.record.packages | set(new))
         self._manager.change(change)
         if change.remove:
-            gone = set(change.remove).difference(
-                still_there(change.remove, self._manager.packages())
-            )
+            left = still_there(change.remove, self._manager.packages())
+            gone = set(change.remove).difference(left)
             self._added.remember(packages=self._added.record.packages - gone)
 
     def _hold(self, params: Params) -> None:

@@ -69,15 +69,13 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
             continue
         match = re.search(r"^  Candidate: (\S+)$", block, flags=re.M)
         candidate = None if match is None or match[1] == "(none)" else match[1]
-        versions = tuple(
-            re.findall(r"^ (?:\*\*\*|   ) (\S+) \d+(?: \(phased \d+%\))?$", block, flags=re.M)
-        )
+        form = r"^ (?:\*\*\*|   ) (\S+) \d+(?: \(phased \d+%\))?$"
+        versions = tuple(re.findall(form, block, flags=re.M))
         version = re.escape(candidate or "(none)")
         row = rf"^ (?:\*\*\*|   ) {version} \d+.*\n +-?\d+ \S+ \S+/(\S+) \S+ Packages$"
         source = re.search(row, block, flags=re.M)
-        found[lines[0][:-1].split(":")[0]] = Policy(
-            candidate, versions, source[1] if source else ""
-        )
+        name, component = lines[0][:-1].split(":")[0], source[1] if source else ""
+        found[name] = Policy(candidate, versions, component)
     return found
 
 

@@ -204,9 +204,8 @@ class Record:
         with readable(path, "remove the file; what earlier runs added then counts as your own"):
             values = json_data.loads(text)
             fields = {one.name: one.default for one in dataclasses.fields(cls)}
-            return cls(
-                **{name: _read(values.get(name, one), type(one)) for name, one in fields.items()}
-            )
+            found = {name: _read(values.get(name, one), type(one)) for name, one in fields.items()}
+            return cls(**found)
 
 
 def _read(value: t.Any, kind: type) -> t.Any:

@@ -139,9 +139,8 @@ def step(
     trust = untrusted(keys, family, known.trusted)
     fetch = None if keys else Fetch(repository, family, path, known.trusted)
     pinned = " or ".join(repository.key_fingerprints)
-    words = (
-        [f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"] if fetch else []
-    )
+    first = f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"
+    words = [first] if fetch else []
     words += [f"write {', '.join(sorted(write))}"] if write else []
     words += [f"remove {', '.join(stale)}"] if stale else []
     words += [f"teach rpm the key {', '.join(trust)}"] if trust else []

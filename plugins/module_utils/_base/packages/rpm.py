@@ -103,9 +103,8 @@ def parse_dnf5_locks(text: str) -> t.FrozenSet[str]:
     """Return the packages that dnf 5 keeps at one version, by its file, which has a block for each."""
     blocks = re.split(r"^\[\[packages\]\]$", text, flags=re.M)[1:]
     kept = (one for one in blocks if re.search(r'^comparator *= *"=+"', one, flags=re.M))
-    return frozenset(
-        name for one in kept for name in re.findall(r'^name *= *"(.*)"', one, re.M)[:1]
-    )
+    found = (re.findall(r'^name *= *"(.*)"', one, re.M) for one in kept)
+    return frozenset(names[0] for names in found if names)
 
 
 def writer(locks: str, files: t.Collection[str]) -> str:

@@ -141,9 +141,8 @@ def _xml(text: str) -> ET.Element:
     try:
         return ET.fromstring(text)
     except ET.ParseError as error:
-        raise NodeError(
-            "zypper's answer cannot be read", cause=f"{error}: {text[:200]!r}"
-        ) from error
+        cause = f"{error}: {text[:200]!r}"
+        raise NodeError("zypper's answer cannot be read", cause=cause) from error
 
 
 def parse_search(text: str) -> t.Dict[str, Policy]:

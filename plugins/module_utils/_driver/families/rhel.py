@@ -174,9 +174,9 @@ def choose_stream(streams: Streams, version: Version, kind: str) -> str:
         return ""
     exact = f"{version.branch}{ENDINGS[kind]}"
     preferred = [one for one in (exact, ROLLING[kind]) if one in fitting]
-    return next(iter(preferred), "") or max(
-        fitting, key=lambda one: int(Version(one).branch), default=""
-    )
+    if preferred:
+        return preferred[0]
+    return max(fitting, key=lambda one: int(Version(one).branch), default="")
 
 
 def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
@@ -227,9 +227,8 @@ class Rhel(Family):
         """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
         devel, tie = headers(wanted.kernel)
         trusted = {"open": True, "proprietary": wanted.trusted}
-        kinds = [
-            kind for kind in DKMS if wanted.precompiled and (trusted[kind] or not wanted.signs)
-        ]
+        usable = [kind for kind in DKMS if trusted[kind] or not wanted.signs]
+        kinds = usable if wanted.precompiled else []
         ready = {kind: precompiled(offered, wanted, kind) for kind in kinds}
         kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
         built = kernel[wanted.module_type] in DKMS.values()

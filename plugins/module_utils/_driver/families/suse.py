@@ -70,9 +70,8 @@ def _nearest(versions: t.Iterable[str], kernel: str) -> t.List[str]:
 
 
 def _builds(observed: Observed, package: str, driver: t.Optional[str]) -> t.List[str]:
-    return [
-        one for one in observed.versions(package) if built_for(one) and Version.of(one) == driver
-    ]
+    builds = filter(built_for, observed.versions(package))
+    return [one for one in builds if Version.of(one) == driver]
 
 
 def build(observed: Observed, package: str, driver: str) -> t.Optional[str]:

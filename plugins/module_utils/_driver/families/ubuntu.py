@@ -68,9 +68,7 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
     branch = next(filter(None, [wanted.version.branch, *have, *able, NO_BRANCH]))
     server = f"{branch}{wanted.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
-    prebuilt = {
-        key: f"linux-modules-nvidia-{ending}-{wanted.kernel}" for key, ending in endings.items()
-    }
+    prebuilt = {key: f"{PREBUILT}{ending}-{wanted.kernel}" for key, ending in endings.items()}
     user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
     return Names(
         **COMMON,
@@ -307,9 +305,8 @@ class Ubuntu(Family):
             expected = f"a branch that the sources offer with {kind} kernel modules: "
             raise family.unknown_version(desired, f"{expected}{', '.join(known.branches)}")
         ready = known.prebuilt.get(kind, "")
-        offered = waiting(observed, kind)[1] or (
-            observed.versions(ready) and ready not in observed.refused
-        )
+        there = observed.versions(ready) and ready not in observed.refused
+        offered = there or waiting(observed, kind)[1]
         use = ready and offered and not observed.installed(known.kernel[kind])
         found = _choose(observed, desired, kind, ready) if use else None
         try:

@@ -78,9 +78,8 @@ def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
             )
         text = str(int(value)) if isinstance(value, bool) else str(value)
         if not VALUE.fullmatch(text):
-            raise InputError.of(
-                f"module_options.{key}", value, "a value of letters, digits and any of _.,:;=/+-"
-            )
+            expected = "a value of letters, digits and any of _.,:;=/+-"
+            raise InputError.of(f"module_options.{key}", value, expected)
         name = f"{module}.{option}"
         if name in found:
             raise InputError.of("module_options", key, f"{name} once only")
@@ -153,9 +152,8 @@ def overruled(options: Options, texts: t.Mapping[str, str], command_line: str) -
                     {f"{module}.{one}": (value.strip('"'), path) for one, _is, value in pairs}
                 )
     words = (word.partition("=") for word in command_line.split() if "." in word)
-    found.update(
-        {one.replace("-", "_"): (value, "the kernel's command line") for one, _is, value in words}
-    )
+    given = "the kernel's command line"
+    found.update({one.replace("-", "_"): (value, given) for one, _is, value in words})
     return tuple(
         f"{one}={wanted[one]} won't hold after the next load: {place} sets {value}. Next step: remove it there"
         for one, (value, place) in found.items()

@@ -92,9 +92,8 @@ class Gate:
         """Return what is done though GPUs are in use, with who has them."""
         who = blockers(busy)
         words = [PROCEEDS.format(", ".join(who))] if replaces(found) else []
-        return dataclasses.replace(
-            found, blocked_by=who, warnings=(*found.warnings, *words, *notes)
-        )
+        warnings = (*found.warnings, *words, *notes)
+        return dataclasses.replace(found, blocked_by=who, warnings=warnings)
 
 
 def blockers(observed: Observed) -> t.Tuple[str, ...]:

@@ -37,9 +37,8 @@ class ModuleStreams(Part):
         version, of = wanted_stream(observed, desired)
         if not of:
             return dataclasses.replace(observed, streams=Streams(enabled))
-        there = observed.drivers(
-            observed.names.kernel[observed.wanted_type(desired.kernel_modules)]
-        )
+        kind = observed.wanted_type(desired.kernel_modules)
+        there = observed.drivers(observed.names.kernel[kind])
         has = any(one.fits(Version.of(version)) for one in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])

@@ -122,11 +122,8 @@ class Apt(PackageManager):
         texts = {path: self._host.read(path) or "" for path in (PREFERENCES, *others)}
         found = apt.pins_of(texts, names)
         words = [f"{path} pins {', '.join(hit)}" for path, hit in found.items()]
-        return (
-            f"{'; '.join(words)}: let it allow what apt names, or ask for another version"
-            if words
-            else ""
-        )
+        hint = "let it allow what apt names, or ask for another version"
+        return f"{'; '.join(words)}: {hint}" if words else ""
 
     # --- changing ---
 
@@ -238,11 +235,8 @@ class Apt(PackageManager):
     def repair(self) -> None:
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
         broken = {name: one for name, one in self.packages().items() if one.broken}
-        halves = {
-            name: one
-            for name, one in broken.items()
-            if one.state is State.HALF_INSTALLED or one.torn
-        }
+        half = State.HALF_INSTALLED
+        halves = {name: one for name, one in broken.items() if one.state is half or one.torn}
         try:
             self._reinstall(halves)
         except NodeError:
@@ -276,9 +270,8 @@ class Apt(PackageManager):
 
 def _words(change: Change) -> t.List[str]:
     command = [*FORCE, "install"]
-    command += [
-        f"{name}={version}" if version else name for name, version in change.packages.items()
-    ]
+    packages = change.packages.items()
+    command += [f"{name}={version}" if version else name for name, version in packages]
     return command + [f"{name}-" for name in change.remove]
 
 

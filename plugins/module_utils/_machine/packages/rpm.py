@@ -34,6 +34,9 @@ GUARDS = (
 # It knows \\n in a format, and takes tabs as they are.
 DNF5_FORMAT = rpm.DNF_FORMAT.replace("\\t", "\t") + "\\n"
 ANYWAY = "--setopt=disable_excludes=*"
+# Locks of ours would hide versions; those of others are respected by the plan.
+UNLOCKED = ("--disableplugin=versionlock", "--setopt=exit_on_lock=True")
+NO_WEAK = "--setopt=install_weak_deps=False"
 KEEP = "--setopt=clean_requirements_on_remove=False"
 # Of a kernel there are several versions.
 TEST = ("rpm", "--erase", "--allmatches", "--test")
@@ -120,11 +123,10 @@ class Rpm(PackageManager):
     def _lacking(self, change: Change) -> t.List[str]:
         """Return what is to be installed and is not there in its version."""
         wanted = {name: _of(name, one) if one else name for name, one in change.packages.items()}
-        return [
-            name
-            for name, one in wanted.items()
-            if self._host.run(["rpm", "-q", one], check=False).rc != 0
-        ]
+        asked = {
+            name: self._host.run(["rpm", "-q", one], check=False) for name, one in wanted.items()
+        }
+        return [name for name, done in asked.items() if done.rc != 0]
 
     def _check_there(self, change: Change, done: Completed) -> None:
         """Refuse to believe a transaction that has not installed what it was to."""
@@ -204,9 +206,7 @@ class Dnf(Rpm):
         self._call(["dnf", "-q", "versionlock", "delete", *names])
 
     def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
-        # Locks of ours would hide versions; those of others are respected by the plan.
-        options = ["-q", "--disableplugin=versionlock", "--setopt=exit_on_lock=True"]
-        return self._call(["dnf", *options, *command], check=check)
+        return self._call(["dnf", "-q", *UNLOCKED, *command], check=check)
 
     def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
         """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
@@ -222,14 +222,7 @@ class Dnf(Rpm):
             for name, version in change.packages.items()
         ]
         lines += [f"remove {name}" for name in change.remove]
-        command = [
-            "dnf",
-            *options,
-            "--disableplugin=versionlock",
-            "--setopt=exit_on_lock=True",
-            KEEP,
-        ]
-        command += ["--setopt=install_weak_deps=False"]
+        command = ["dnf", *options, *UNLOCKED, KEEP, NO_WEAK]
         command += ["--setopt=module_stream_switch=True"] if change.stream else []
         stdin = "\n".join([*lines, "run", "exit"]) + "\n"
         done = self._call([*command, "shell"], check=check, stdin=stdin)
@@ -304,14 +297,7 @@ class Dnf5(Dnf):
         wanted = [f"{name}-{one}" if one else name for name, one in change.packages.items()]
         actions = ["--action=install", *wanted] if wanted else []
         actions += ["--action=remove", *change.remove] if change.remove else []
-        command = [
-            "dnf",
-            "-q",
-            *options,
-            KEEP,
-            "--setopt=install_weak_deps=False",
-            *self._ours(change),
-        ]
+        command = ["dnf", "-q", *options, KEEP, NO_WEAK, *self._ours(change)]
         return self._call([*command, "do", *actions], check=check)
 
 

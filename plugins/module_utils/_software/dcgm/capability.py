@@ -159,9 +159,8 @@ class DcgmCapability(Software[Observed, Record]):
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions, and where the exporter serves."""
         found = describe(state)
-        core = next(
-            (one for name, one in found["packages"].items() if name.endswith("-core")), None
-        )
+        cores = (one for name, one in found["packages"].items() if name.endswith("-core"))
+        core = next(cores, None)
         return {
             "dcgm_version": upstream(core) if core else None,
             "packages": found["packages"],

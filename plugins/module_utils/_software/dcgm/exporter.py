@@ -125,9 +125,8 @@ def files(exporter: Exporter, program: str) -> t.Dict[str, str]:
 
 def digest_of(unit: str) -> str:
     """Return the settings that a unit's text names."""
-    return next(
-        (line.partition(f"{SETTINGS}=")[2] for line in unit.split("\n") if SETTINGS in line), ""
-    )
+    parts = (line.partition(f"{SETTINGS}=") for line in unit.split("\n"))
+    return next((value for _before, is_there, value in parts if is_there), "")
 
 
 def environment(exporter: Exporter) -> t.Dict[str, str]:

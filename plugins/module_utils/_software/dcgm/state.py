@@ -105,14 +105,12 @@ def _check_serving(values: t.Mapping[str, t.Any]) -> None:
     if values["collectors"] and not PATH.fullmatch(values["collectors"]):
         raise InputError.of("exporter.collectors", values["collectors"], "a path on the node")
     if values["interval"] < 1:
-        raise InputError.of(
-            "exporter.interval", values["interval"], "a number of seconds, 1 at least"
-        )
+        expected = "a number of seconds, 1 at least"
+        raise InputError.of("exporter.interval", values["interval"], expected)
     for one in values["resources"]:
         if not RESOURCE.fullmatch(one):
-            raise InputError.of(
-                "exporter.resources", one, "a resource, such as nvidia.com/gpu.shared"
-            )
+            expected = "a resource, such as nvidia.com/gpu.shared"
+            raise InputError.of("exporter.resources", one, expected)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,11 +32,8 @@ HOOK = "/usr/bin/nvidia-cdi-hook"
 class ToolkitCapability(Software[Observed, Record]):
     """Keeps the NVIDIA container toolkit of a node installed and held at a safe version."""
 
-    name, title, purpose = (
-        "container_toolkit",
-        "the NVIDIA container toolkit",
-        "the container toolkit",
-    )
+    name = "container_toolkit"
+    title, purpose = "the NVIDIA container toolkit", "the container toolkit"
     instead = "use mode cdi of gpu.node.container_runtime, which needs none of it"
     rivals = "", "look at what they need, and remove them yourself or ask for another version"
 
@@ -45,9 +42,8 @@ class ToolkitCapability(Software[Observed, Record]):
         super().__init__(host, RECORD, Record, values.pop("lock_timeout"))
         toolkit.check_version(values["version"])
         self._check_mode = check_mode
-        self._desired = Desired(
-            repository=self._repository(values.pop("repository"), values["state"]), **values
-        )
+        source = self._repository(values.pop("repository"), values["state"])
+        self._desired = Desired(repository=source, **values)
         self._actions |= {
             "repository": lambda params: self._added.write_repository(self._manager, params),
             "vendor": self._vendor,

@@ -87,9 +87,8 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     planner = _Planner(observed, desired, PARTS[desired.parts], check_mode=check_mode)
     if desired.state == "absent":
         return planner.absent(observed.repository.files, observed.users)
-    named = repository.step(
-        desired.repository, PLACE, observed.family, observed.repository, observed.sources
-    )
+    known, sources = observed.repository, observed.sources
+    named = repository.step(desired.repository, PLACE, observed.family, known, sources)
     return planner.present([named] if named else [])
 
 
@@ -179,9 +178,8 @@ class _Planner(Planner[Observed, Desired]):
         observed = self.observed
         if not self.desired.hold:
             ours = sorted(filter(observed.held, observed.record.holds))
-            return (
-                [Step("release", f"release {', '.join(ours)}", {"release": ours})] if ours else []
-            )
+            words = f"release {', '.join(ours)}"
+            return [Step("release", words, {"release": ours})] if ours else []
         loose = [name for name in self.names if installed or not observed.held(name)]
         summary = f"hold {', '.join(loose)} at their version"
         return [Step("hold", summary, {"hold": loose})] if loose else []
