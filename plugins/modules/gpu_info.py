@@ -59,6 +59,13 @@ gpu_info:
           has C(begun), in UTC, why it has C(failed), and the marker's SHA-256 in C(digest).
         - A marker of an earlier version tells of C(change) alone.
       type: dict
+    quarantine:
+      description:
+        - What is in quarantine, as RV(gpu.node.quarantine#module:quarantine) tells it.
+      type: dict
+    quarantine_error:
+      description: Why that is not known, empty where it is.
+      type: str
     nvml_available:
       description: Whether NVML answered.
       type: bool

@@ -60,14 +60,20 @@ def gpus(
     info: t.Mapping[str, t.Any],
     using: Users,
     faults: t.Iterable[t.Mapping[str, t.Any]],
+    aside: t.Iterable[t.Mapping[str, t.Any]] = (),
     *,
     known: bool,
 ) -> t.List[Json]:
     """Return the GPUs that answer. Memory is in bytes; ``slots`` is how many memory slices MIG divides it into.
 
-    ``known``: who uses the node's GPUs is known, so that one without a user is free.
+    ``aside`` is in quarantine. ``known``: who uses the node's GPUs is known, so that one without a user is free.
     """
-    unfit: t.Dict[Place, str] = {(one["gpu"], one["gi"]): one["reason"] for one in faults}
+    unfit: t.Dict[Place, str] = {
+        (uuid, None): f"in quarantine: {one['reason']}"
+        for one in aside
+        for uuid in ([one["gpu"]] if one["gpu"] else [gpu["uuid"] for gpu in info.get("gpus", ())])
+    }
+    unfit.update({(one["gpu"], one["gi"]): one["reason"] for one in faults})
     return [{**_gpu(one, using, unfit), "known": known} for one in info.get("gpus", ())]
 
 

@@ -11,10 +11,12 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data impo
     MISREAD,
     NOT_UNDERSTOOD,
 )
+from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import seconds
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
+from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Quarantined as Entry
 
 from .gpus import NOWHERE, gpus, users
-from .shape import Fault, is_node
+from .shape import Fault, Quarantined, is_node
 
 Json = t.Dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
@@ -42,7 +44,9 @@ def _node(name: str, answer: Answer, info: Answer) -> Json:
     state = _state(answer)
     status = answer.get("status") or {}
     known = answer.get("gpu_info") or info.get("gpu_info") or {}
-    using, faults = users(status), status.get("faults", [])
+    using, aside = users(status), _quarantine(known)
+    # What is set aside is told by the node itself, whether or not a device plugin runs there.
+    faults = [one for one in status.get("faults", ()) if one["kind"] != "quarantined"]
     complete = bool(status) and not status.get("allocations_unknown")
     return {
         "name": name,
@@ -52,7 +56,7 @@ def _node(name: str, answer: Answer, info: Answer) -> Json:
         "kernel": status.get("host", {}).get("kernel", ""),
         "pci_gpus": len(known.get("pci_gpus", ())),
         "driver": _driver(status.get("driver") or {}, known),
-        "gpus": gpus(known, using, faults, known=complete),
+        "gpus": gpus(known, using, faults, aside, known=complete),
         "other_users": using.get(NOWHERE, []),
         "users_unknown": status.get("allocations_unknown", ""),
         "drift": [
@@ -60,7 +64,8 @@ def _node(name: str, answer: Answer, info: Answer) -> Json:
             *(_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]),
         ],
         "faults": [{key: one[key] for key in Fault.__annotations__} for one in faults],
-        "unhealthy": _unhealthy(known, status),
+        "quarantine": aside,
+        "unhealthy": [*_unhealthy(known, status, faults), *map(_said, aside)],
         "reboot": _reboot(answer, status),
         "change": _change(known.get("change") or {}),
         "labels": status.get("labels", {}).get("labels", {}),
@@ -118,13 +123,35 @@ def _part(part: Answer) -> Json:
     }
 
 
-def _unhealthy(known: Answer, status: Answer) -> t.List[str]:
-    """Return what is wrong with the GPUs and with what advertises them."""
+def _quarantine(known: Answer) -> t.List[Json]:
+    """Return what is set aside, the node first."""
+    told = known.get("quarantine") or {}
+    indices = {one["uuid"]: one["index"] for one in known.get("gpus", ())}
+    whole = {"": told["node"]} if told.get("node") else {}
+    return [
+        {
+            **{key: one[key] for key in Quarantined.__annotations__ if key in one},
+            "gpu": uuid,
+            "index": indices.get(uuid),
+        }
+        for uuid, one in {**whole, **told.get("gpus", {})}.items()
+    ]
+
+
+def _said(one: Json) -> str:
+    """Return a quarantine in words."""
+    entry = Entry(one["by"], one["reason"], one["ticket"], seconds(one["since"]))
+    index = one["gpu"] if one["index"] is None else f"GPU {one['index']}"
+    return f"{index if one['gpu'] else 'the node'}: {entry}"
+
+
+def _unhealthy(known: Answer, status: Answer, told: t.Iterable[Answer]) -> t.List[str]:
+    """Return what is wrong with the GPUs, by the faults that are ``told``, and with what advertises them."""
     faults = [
         f"GPU {one['index'] or one['gpu']}"
         + ("" if one["gi"] is None else f", instance {one['gi']}")
         + f": {one['reason']}"
-        for one in status.get("faults", ())
+        for one in told
     ]
     silent = known.get("pci_gpus") and not known.get("nvml_available", True)
     driver = [known.get("nvml_error", "")] if silent else []

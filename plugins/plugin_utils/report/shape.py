@@ -93,6 +93,17 @@ class Fault(t.TypedDict):
     xid: t.Optional[int]
 
 
+class Quarantined(t.TypedDict):
+    """A GPU that is set aside, or the node where ``gpu`` is empty; ``index`` is there for a GPU that answers."""
+
+    gpu: str
+    index: t.Optional[int]
+    by: str
+    reason: str
+    ticket: str
+    since: str
+
+
 class Change(t.TypedDict):
     """A change in service that has not ended."""
 
@@ -124,6 +135,7 @@ class Node(t.TypedDict):
     users_unknown: str
     drift: t.List[Part]
     faults: t.List[Fault]
+    quarantine: t.List[Quarantined]
     unhealthy: t.List[str]
     reboot: t.List[str]
     change: t.Union[Change, Nothing]

@@ -23,6 +23,8 @@ from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, within
 from ..._node.machine.facts import gpus, recorded_gpus
 from ..._node.machine.in_service import standing
+from ..._node.machine.quarantine import QuarantineFile, seen
+from ..._node.quarantine import elsewhere
 from ..._node.users.machine.allocated import CHECKPOINT
 from ..._runtime.machine.engine import Runtime
 from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
@@ -30,6 +32,7 @@ from .containers import Answer
 from .daemon import Daemon
 from .dra import Dra
 from .dra import Driver as DraDriver
+from .gpus import SetAside
 from .machine import driver, runtimes
 from .machine.containers import Trial
 from .machine.gpus import current, layout
@@ -96,6 +99,7 @@ class ValidateCapability:
         node = Node(
             pci_gpus=len(there),
             recorded=recorded_gpus(host, there, self._wanted.gpu_count),
+            aside=_set_aside(host),
             parts=parts,
             daemon=Daemon(state="silent", problem=said.err) if late else Daemon.of(said.out),
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
@@ -118,13 +122,18 @@ class ValidateCapability:
     def _with_gpus(self, node: Node) -> Node:
         with self._connect() as nvml:
             found, broken = nvml.gpus()
+            aside = node.aside
+            if aside.found.gpus:
+                there = elsewhere(aside.found, seen(nvml).values())
+                aside = aside._replace(elsewhere=there)
             migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
             return dataclasses.replace(
                 node,
                 gpus=tuple(found),
                 lost_gpus=tuple(map(str, broken)),
                 mig_uuids=tuple(one.uuid for one in migs),
-                idle=_idle(nvml, found, migs, node.daemon),
+                aside=aside,
+                idle=_idle(nvml, _not_aside(found, aside), migs, node.daemon),
                 layout=layout(self._host, nvml, found),
                 cdi=current(self._host, nvml),
             )
@@ -165,8 +174,20 @@ def _tried(found: t.Mapping[str, Answer]) -> bool:
     return any(one.cuda is not None for one in found.values())
 
 
+def _set_aside(host: Host) -> SetAside:
+    try:
+        return SetAside(QuarantineFile(host).read())
+    except NodeError as error:
+        return SetAside(problem=str(error))
+
+
+def _not_aside(found: t.Sequence[Gpu], aside: SetAside) -> t.List[Gpu]:
+    return [one for one in found if aside.found.of(one.uuid) is None]
+
+
 def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:
-    """Return a device that nobody uses, none where the driver does not say who does."""
+    """Return a device of these GPUs that nobody uses, none where the driver does not say who does."""
+    migs = [one for one in migs if one.gpu_uuid in {gpu.uuid for gpu in found}]
     try:
         processes = [one for gpu in found for one in nvml.processes(gpu)]
     except NvmlError:

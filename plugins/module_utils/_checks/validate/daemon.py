@@ -40,7 +40,7 @@ class Mps(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Daemon:
-    """The answer of ``gpu-plugin status``.
+    """The answer of ``gpu-plugin status``; what is in quarantine is not among the ``unhealthy``.
 
     ``labels`` are None where no process writes them, ``cdi_devices`` where nothing keeps a specification.
     ``allocatable`` is how many devices of each resource the kubelet can allocate, ``kubelet_problem`` why it does
@@ -77,14 +77,15 @@ class Daemon:
             *_held(report.get("devices")),
             *(one.device for one in mps if one.waits_for_clients),
         }
+        aside = set(_set_aside(report))
         resources, allocatable = table(report.get("resources")), table(report.get("allocatable"))
         return cls(
             state=text(report.get("state")),
             problem=text(report.get("problem")),
             resources={name: _resource(table(one)) for name, one in resources.items()},
             registration_problem=text(report.get("registration_problem")),
-            unhealthy=tuple(_unhealthy(resources, waits, waiting=False)),
-            waiting=tuple(_unhealthy(resources, waits, waiting=True)),
+            unhealthy=tuple(_unhealthy(resources, lambda one: one not in waits | aside)),
+            waiting=tuple(_unhealthy(resources, lambda one: one in waits - aside)),
             mig_uuids=_texts(report.get("mig_uuids")),
             mig_boot_state=text(boot.get("state")),
             mig_boot_problems=_texts(boot.get("problems")),
@@ -116,13 +117,25 @@ def _held(devices: t.Any) -> t.Iterator[str]:
             yield text(one.get("uuid"))
 
 
-def _unhealthy(
-    resources: t.Mapping[str, t.Any], waits: t.Container[str], *, waiting: bool
-) -> t.Iterator[str]:
+def _set_aside(report: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Return the devices of what is in quarantine: GPUs, and MIG devices, whose index begins with that of their GPU."""
+    told = table(report.get("quarantine"))
+    gpus = dict(map(_pair, rows(report.get("gpu_indices")), rows(report.get("gpu_uuids"))))
+    for one in map(table, rows(report.get("devices"))):
+        gpu = gpus.get(text(one.get("index")).partition(":")[0])
+        if told.get("node") or gpu in table(told.get("gpus")):
+            yield text(one.get("uuid"))
+
+
+def _pair(index: t.Any, uuid: t.Any) -> t.Tuple[str, str]:
+    return text(index), text(uuid)
+
+
+def _unhealthy(resources: t.Mapping[str, t.Any], which: t.Callable[[str], bool]) -> t.Iterator[str]:
     for resource, report in resources.items():
         problems = table(table(report).get("problems"))
         for device, health in table(table(report).get("devices")).items():
-            if health == UNHEALTHY and (device in waits) is waiting:
+            if health == UNHEALTHY and which(device):
                 problem = text(problems.get(device))
                 yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ..._node.gpu_record import NOT_RECORDED, Gpus
-from .check import Check, because, few, judged, skipped
+from ..._node.quarantine import EMPTY, Quarantine
+from .check import FAILED as FAILED_CHECK
+from .check import MOST, Check, because, few, judged, skipped
 
-GPUS, MIG, MIG_BOOT = "GPUs", "MIG", "MIG at boot"
+GPUS, QUARANTINE, MIG, MIG_BOOT = "GPUs", "quarantine", "MIG", "MIG at boot"
 FAILED = "failed"
 AGAIN = "fix the cause, then run the playbook gpu.node.mig"
 
@@ -49,6 +51,40 @@ def count(
     step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
     words = "; ".join(filter(None, (words, missing)))
     return judged(GPUS, f"validate_gpu_count asks for {wanted}, and {words}", step)
+
+
+class SetAside(t.NamedTuple):
+    """What is in quarantine, which of it is elsewhere by now, and why it is not known."""
+
+    found: Quarantine = EMPTY
+    elsewhere: t.Tuple[str, ...] = ()
+    problem: str = ""
+
+
+NOTHING_ASIDE = SetAside()
+
+
+def quarantine(aside: SetAside) -> t.List[Check]:
+    """Return what there is to say of what is set aside, which is meant to be and so no more than a warning."""
+    if aside.problem:
+        return [Check(QUARANTINE, FAILED_CHECK, *_split(aside.problem))]
+    named = {"the node": aside.found.node} if aside.found.node else {}
+    entries = [f"{name} is {one}" for name, one in {**named, **aside.found.gpus}.items()]
+    if not entries:
+        return []
+    words = "; ".join(
+        [*entries[:MOST], *([f"and {len(entries) - MOST} more"] if entries[MOST:] else [])]
+    )
+    return [
+        judged(QUARANTINE, words, "run gpu.node.release for what is repaired", fails=False),
+        *(judged(QUARANTINE, *_split(one), fails=False) for one in aside.elsewhere),
+    ]
+
+
+def _split(text: str) -> t.Tuple[str, str]:
+    """Return a text that has a next step, and that."""
+    cause, _words, step = text.partition(". Next step: ")
+    return cause, step
 
 
 def layout(found: t.Optional[Layout], unread: str) -> Check:

@@ -59,6 +59,7 @@ class Node:
 
     pci_gpus: int
     recorded: Gpus = NOT_RECORDED
+    aside: gpus.SetAside = gpus.NOTHING_ASIDE
     parts: t.FrozenSet[str] = frozenset()
     driver: Driver = dataclasses.field(default_factory=Driver)
     gpus: t.Tuple[Gpu, ...] = ()
@@ -130,6 +131,7 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
         *driver.checks(node.driver, wanted.driver_version, wanted.driver_source),
         services.holds(node.holds),
         skipped(gpus.GPUS, slow) if slow else count,
+        *gpus.quarantine(node.aside),
         *_part("mig", mig, node, wanted),
         *_part("cdi", cdi.checks(daemon, uuids, node.cdi), node, wanted),
         *node.runtimes.values(),

@@ -17,6 +17,8 @@ from ..gpu_record import Gpus
 from ..machine import cloud_init
 from ..machine.facts import gpus, loaded_driver, pci_devices, recorded_gpus
 from ..machine.in_service import standing
+from ..machine.quarantine import QuarantineFile, seen
+from ..quarantine import EMPTY, data_of, elsewhere
 from ..users.allocated import names
 from ..users.machine import allocated
 
@@ -32,6 +34,7 @@ class GpuInfoCapability:
         self._host, self._params = host, params
         self._warnings: t.Tuple[str, ...] = ()
         self._waited = False
+        self._set_aside, self._elsewhere = EMPTY, t.cast(t.Tuple[str, ...], ())
         checked_timeout(params["cloud_init_timeout"], "cloud_init_timeout")
 
     def observe(self) -> Info:
@@ -44,6 +47,7 @@ class GpuInfoCapability:
             "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
             "driver": driver._asdict() if driver else None,
             "missing_gpus": list(self.recorded(_addresses(devices)).missing),
+            **self._quarantine(),
             "change": {**marker.change._asdict(), "digest": marker.digest} if marker else {},
             "nvml_available": True,
             "nvml_error": "",
@@ -60,6 +64,9 @@ class GpuInfoCapability:
         try:
             with open_nvml() as nvml:
                 found, broken = nvml.gpus()
+                self._elsewhere = (
+                    elsewhere(self._set_aside, seen(nvml).values()) if self._set_aside.gpus else ()
+                )
                 info.update(
                     library_version=nvml.driver_version(),
                     cuda_version=nvml.cuda_version(),
@@ -69,6 +76,15 @@ class GpuInfoCapability:
         except NvmlError as error:
             info.update(nvml_available=False, nvml_error=str(error))
         return info
+
+    def _quarantine(self) -> Info:
+        """Return what is in quarantine, and why it is not known."""
+        problem = ""
+        try:
+            self._set_aside = QuarantineFile(self._host).read()
+        except NodeError as error:
+            self._set_aside, problem = EMPTY, str(error)
+        return {"quarantine": data_of(self._set_aside), "quarantine_error": problem}
 
     def recorded(self, there: t.Iterable[str]) -> Gpus:
         """Return the GPUs of the node's last bring-up, with the addresses of those that are there."""
@@ -85,7 +101,8 @@ class GpuInfoCapability:
         """There is never anything to do."""
         found = self.recorded(_addresses(state["pci_gpus"]))
         missing = (f"{found}. Next step: {found.next_step}",) if found.missing else ()
-        return Plan(warnings=(*self._warnings, *missing))
+        damaged = (state["quarantine_error"],) if state["quarantine_error"] else ()
+        return Plan(warnings=(*self._warnings, *missing, *damaged, *self._elsewhere))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

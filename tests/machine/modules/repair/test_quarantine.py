@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import parse
 from nvsim.testing import Sim
 
@@ -81,3 +83,42 @@ def test_a_driver_that_is_not_there_leaves_a_gpu_to_its_record(a100: Sim, run_mo
     a100.ctl("unload")
     answer = run_module(a100, "quarantine", gpus=[uuid], reason="again")
     assert answer["quarantine"]["gpus"][uuid]["reason"] == "again"
+
+
+def test_what_is_set_aside_is_told_by_all_who_look_at_the_node(
+    a100: Sim, run_module: Run, tmp_path: Path
+) -> None:
+    done = run_module(a100, "quarantine", gpus=["1"], **WHY)
+    info = run_module(a100, "gpu_info")["gpu_info"]
+    assert (info["quarantine"], info["quarantine_error"]) == (done["quarantine"], "")
+    checks = run_module(a100, "validate", fail=False)["checks"]
+    (aside,) = (one for one in checks if one["name"] == "quarantine")
+    assert (aside["state"], aside["holds"]) == ("warning", True)
+    assert "XID 79 twice (ticket OPS-1)" in aside["cause"]
+    told = {"looked": run_module(a100, "plan", status=True, components=["mig"])}
+    text = fleet_report(["n"], {"n": told}, "looked", form="json")
+    (row,) = json.loads(text)["nodes"][0]["quarantine"]
+    assert (row["index"], row["reason"], row["ticket"]) == (1, "XID 79 twice", "OPS-1")
+    (tmp_path / "quarantine.json").write_text("{")
+    info = run_module(a100, "gpu_info")
+    assert "quarantine.json is damaged" in info["gpu_info"]["quarantine_error"]
+    checks = run_module(a100, "validate", fail=False)["checks"]
+    assert [one["holds"] for one in checks if one["name"] == "quarantine"] == [False]
+
+
+def test_a_gpu_in_the_slot_of_one_that_is_set_aside_is_told_of(
+    a100: Sim, run_module: Run, tmp_path: Path
+) -> None:
+    run_module(a100, "quarantine", gpus=["1"], **WHY)
+    kept = tmp_path / "quarantine.json"
+    uuid = a100.ctl("status")["gpus"][1]["uuid"]
+    kept.write_text(kept.read_text().replace(uuid, "GPU-that-was-there"))
+    for module in ("gpu_info", "quarantine"):
+        args = {} if module == "gpu_info" else {"gpus": ["0"], **WHY}
+        said = " ".join(warnings_of(run_module(a100, module, **args)))
+        assert f"{uuid} (serial number" in said
+        assert "run gpu.node.release for it" in said
+
+
+def warnings_of(answer: dict[str, Any]) -> list[str]:
+    return [str(one) for one in answer.get("warnings", ())]

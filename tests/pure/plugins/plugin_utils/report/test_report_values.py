@@ -202,3 +202,40 @@ def test_a_node_has_drifted_exactly_where_a_part_has_steps(steps: list[str]) -> 
     found = report({"n": fleets.answer(gpus(), drift={"cdi": steps})})
     assert found["totals"]["drifted"] == bool(steps)
     assert [one["steps"] for one in found["nodes"][0]["drift"]] == ([steps] if steps else [])
+
+
+def fault(gpu: str, kind: str, reason: str) -> dict[str, Any]:
+    shape = dict.fromkeys(("index", "gi", "ci", "since", "way_back", "clearable", "verdict", "xid"))
+    return {**shape, "gpu": gpu, "kind": kind, "reason": reason}
+
+
+ASIDE = {"by": "operator", "reason": "XID 79", "ticket": "OPS-1", "since": "2027-01-15T08:00:00Z"}
+SAID = "in quarantine since 2027-01-15T08:00:00Z by an operator: XID 79 (ticket OPS-1)"
+
+
+def test_what_is_set_aside_is_told_with_reason_ticket_and_since_when() -> None:
+    gpus = [fleets.gpu(at, f"GPU-{at}", "NVIDIA L40S", 45, None) for at in range(2)]
+    answer = fleets.answer(gpus, faults=(fault("GPU-1", "quarantined", "by the plugin"),))
+    own = {**ASIDE, "serial": "1650", "pci": "0000:0f:00.0"}
+    answer["gpu_info"]["quarantine"] = {
+        "version": 1,
+        "gpus": {"GPU-1": own, "GPU-9": own},
+        "node": None,
+    }
+    found = node("n", answer, None)
+    assert found["quarantine"] == [
+        {"gpu": "GPU-1", "index": 1, **ASIDE},
+        {"gpu": "GPU-9", "index": None, **ASIDE},
+    ]
+    assert found["unhealthy"] == [f"GPU 1: {SAID}", f"GPU-9: {SAID}"]
+    assert [one["fault"] for one in found["gpus"]] == ["", "in quarantine: XID 79"]
+    assert found["faults"] == []
+
+
+def test_a_node_that_is_set_aside_is_so_with_all_of_its_gpus() -> None:
+    gpus = [fleets.gpu(at, f"GPU-{at}", "NVIDIA L40S", 45, None) for at in range(2)]
+    answer = fleets.answer(gpus, faults=(fault("GPU-1", "fault", "XID 48"),))
+    answer["gpu_info"]["quarantine"] = {"version": 1, "gpus": {}, "node": ASIDE}
+    found = node("n", answer, None)
+    assert found["unhealthy"] == ["GPU GPU-1: XID 48", f"the node: {SAID}"]
+    assert [one["fault"] for one in found["gpus"]] == ["in quarantine: XID 79", "XID 48"]
