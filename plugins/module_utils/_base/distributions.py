@@ -32,10 +32,7 @@ SUPPORTED = (
         {"bookworm": "535", "trixie": "550"},
     ),
     Distribution(
-        "ubuntu",
-        "Ubuntu",
-        ("ubuntu",),
-        {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"},
+        "ubuntu", "Ubuntu", ("ubuntu",), {"jammy": "22.04", "noble": "24.04", "resolute": "26.04"}
     ),
     Distribution(
         "rhel",
@@ -47,10 +44,7 @@ SUPPORTED = (
     Distribution("rhel", "Fedora", ("fedora",), {one: one for one in ("43", "44")}),
     Distribution("rhel", "Amazon Linux", ("amzn",), {"2023": "2023"}),
     Distribution(
-        "suse",
-        "SUSE",
-        ("sles", "opensuse-leap"),
-        {one: one for one in ("15.6", "15.7", "16.0")},
+        "suse", "SUSE", ("sles", "opensuse-leap"), {one: one for one in ("15.6", "15.7", "16.0")}
     ),
 )
 BY_ID: t.Mapping[str, Distribution] = {name: one for one in SUPPORTED for name in one.ids}

@@ -149,7 +149,6 @@ class Process:
     where: str = ""
 
     def __str__(self) -> str:
-        """Return it as users are told of it."""
         words = filter(None, (self.name or "unknown", self.where))
         return f"process {self.pid} ({', '.join(words)})"
 

@@ -19,8 +19,10 @@ def paths(cgroup: t.Optional[str], init: t.Optional[str] = None) -> t.List[str]:
     ``init`` is the same text of the node's first process. Where the node is a container itself, its
     cgroups may be shown below the container's own.
     """
-    roots = {hierarchy: _root(path) for hierarchy, path in _lines(init)}
-    found = []
+    roots, found = {}, []
+    for hierarchy, path in _lines(init):
+        folder, _slash, name = path.rstrip("/").rpartition("/")
+        roots[hierarchy] = folder if name in INIT else path.rstrip("/")
     for hierarchy, path in _lines(cgroup):
         root = roots.get(hierarchy, "")
         found.append(path[len(root) :] if path.startswith(f"{root}/") else path)
@@ -33,11 +35,6 @@ def _lines(text: t.Optional[str]) -> t.Iterator[t.Tuple[str, str]]:
         parts = line.split(":", 2)
         if len(parts) == 3:
             yield parts[1], parts[2]
-
-
-def _root(path: str) -> str:
-    folder, _slash, name = path.rstrip("/").rpartition("/")
-    return folder if name in INIT else path.rstrip("/")
 
 
 HEX = "[0-9a-f]{8}{0}[0-9a-f]{4}{0}[0-9a-f]{4}{0}[0-9a-f]{4}{0}[0-9a-f]{12}"

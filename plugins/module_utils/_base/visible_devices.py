@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .text.json_data import table
+
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 # What these allocate reaches containers through NVIDIA's runtime only, which reads the variable.
 BY_HANDLER = ("envvar", "volume-mounts")
@@ -20,11 +22,7 @@ REFUSED = re.compile(
 def strategies(config: t.Any) -> t.Tuple[str, ...]:
     """Return the strategies of a configuration, as far as it is one."""
     for key in ("flags", "plugin", "deviceliststrategy"):  # in whatever case
-        known = (
-            {str(name).casefold(): one for name, one in config.items()}
-            if isinstance(config, dict)
-            else {}
-        )
+        known = {str(name).casefold(): one for name, one in table(config).items()}
         config = known.get(key)
     if isinstance(config, str):
         return (config,)

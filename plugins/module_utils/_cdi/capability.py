@@ -136,7 +136,6 @@ class CdiCapability:
     def _plan_file(
         self, text: t.Optional[str], wanted: t.Optional[Wanted], waits_for: str
     ) -> t.Tuple[t.Tuple[Step, ...], str, str]:
-        """Return the step, if there is one, and the text before and after it."""
         if wanted is None:
             summary = f"write the node's GPUs to {self._path} once {waits_for}"
             return (Step("write", summary),), text or "", ""

@@ -99,7 +99,8 @@ def read(found: Json) -> Pod:
         ),
         gpus=_resources(spec),
         claims=tuple(_claims(spec, status)),
-        opens=_opens(spec),
+        opens=str(spec.get("runtimeClassName") or "").startswith("nvidia")
+        or any(map(_opens_gpus, _containers(spec))),
     )
 
 
@@ -155,15 +156,9 @@ def _claims(spec: Json, status: Json) -> t.Iterator[str]:
             yield str(name)
 
 
-def _opens(spec: Json) -> bool:
-    by_runtime = str(spec.get("runtimeClassName") or "").startswith("nvidia")
-    return by_runtime or any(map(_opens_gpus, _containers(spec)))
-
-
 def _opens_gpus(container: Json) -> bool:
-    program = (
-        str(container.get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
-    )
+    image = str(container.get("image") or "").partition("@")[0]
+    program = image.rpartition("/")[2].partition(":")[0]
     given = {one["name"]: one.get("value") for one in container.get("env") or ()}
     visible = given.get("NVIDIA_VISIBLE_DEVICES") or ""
     return program in OPENERS or visible not in HIDDEN

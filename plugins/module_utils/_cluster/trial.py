@@ -68,10 +68,7 @@ def manifest(
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "resources": {"limits": {resource: 1}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     if command:
         container["command"] = list(command)
@@ -126,9 +123,9 @@ def failed(pod: Json) -> bool:
 def why(pod: Json) -> str:
     """Return why a pod has not come further, in the words of scheduler, kubelet and runtime."""
     status = pod.get("status") or {}
-    for state in _states(status):
+    for one in status.get("containerStatuses") or ():
         for kind in ("waiting", "terminated"):
-            found = state.get(kind) or {}
+            found = (one.get("state") or {}).get(kind) or {}
             if found.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
                 code = f"exit code {found['exitCode']}" if "exitCode" in found else ""
                 return _joined(found.get("reason"), code, found.get("message"))
@@ -136,11 +133,6 @@ def why(pod: Json) -> str:
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
             return _joined(one.get("reason"), one.get("message"))
     return _joined(status.get("reason"), status.get("message")) or f"it is {status.get('phase')}"
-
-
-def _states(status: Json) -> t.Iterator[Json]:
-    for one in status.get("containerStatuses") or ():
-        yield one.get("state") or {}
 
 
 def _joined(*texts: t.Any) -> str:

@@ -17,9 +17,8 @@ def exposed(server: str, *, verifies: bool) -> str:
     parts = urlsplit(server)
     if (parts.scheme == "https" and verifies) or _is_here(parts.hostname or ""):
         return ""
-    how = (
-        "checking its certificate (insecure-skip-tls-verify)" if parts.scheme == "https" else "TLS"
-    )
+    unchecked = "checking its certificate (insecure-skip-tls-verify)"
+    how = unchecked if parts.scheme == "https" else "TLS"
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return (
         f"{address} is asked without {how}, so that whoever is on the way has the kubeconfig's credentials. Next step:"

@@ -154,7 +154,6 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
 def _after(
     before: t.Mapping[str, t.Any], steps: t.Sequence[Step], desired: Desired
 ) -> t.Dict[str, t.Any]:
-    """Return what the node shows once the steps are done."""
     files = dict(before["files"])
     for step in steps:
         if step.action in ("config", "file"):

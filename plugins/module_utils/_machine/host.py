@@ -355,7 +355,6 @@ def _regular(path: str) -> t.Optional[os.stat_result]:
 
 
 def _dress(descriptor: int, mode: int) -> None:
-    """Give a file of ours to root, in its mode."""
     if os.geteuid() == 0:
         os.fchown(descriptor, 0, 0)
     os.fchmod(descriptor, mode)

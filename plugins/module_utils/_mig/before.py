@@ -71,16 +71,15 @@ def load(text: t.Optional[str], path: str) -> t.Dict[str, Before]:
     if text is None:
         return {}
     with readable(path, "remove the file; the layouts that the GPUs have then count as your own"):
-        return {str(uuid): _before(one) for uuid, one in json_data.loads(text).items()}
-
-
-def _before(data: t.Mapping[str, t.Any]) -> Before:
-    found = Places(
-        Place(str(profile), tuple(map(int, cis)), int(start))
-        for profile, cis, start in data["instances"]
-    )
-    made = frozenset((str(profile), int(start)) for profile, start in data["made"])
-    return Before(data["enabled"] is True, found, made)
+        found = {}
+        for uuid, one in json_data.loads(text).items():
+            there = Places(
+                Place(str(profile), tuple(map(int, cis)), int(start))
+                for profile, cis, start in one["instances"]
+            )
+            made = frozenset((str(profile), int(start)) for profile, start in one["made"])
+            found[str(uuid)] = Before(one["enabled"] is True, there, made)
+        return found
 
 
 def unknown(config: t.Optional[str], record: Record) -> t.List[str]:
@@ -110,7 +109,6 @@ class Back(t.NamedTuple):
         return before.enabled, before.places
 
     def _others(self, state: GpuState) -> t.List[str]:
-        """Return the instances that somebody else has made."""
         before = self.record[state.gpu.uuid]
         known = {(one.profile, one.start) for one in before.places} | before.made
         return [

@@ -18,7 +18,7 @@ from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import Gpu, NvmlError, Process
 from .._base.services import mig
 from .._base.steps import Plan, Step
-from .._machine.host import Host
+from .._machine.host import Host, properties
 from .._machine.nvml.faults import condition
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.own_files import OwnFiles
@@ -33,8 +33,7 @@ from .._node.users.machine.services import Services
 from .._node.users.machine.users import user_of
 from . import before, label
 from . import boot as mig_boot
-from .config import Selection
-from .machine import label as label_units
+from .config import Declared, Selection
 from .machine.nvml import Changes, planned, read
 from .machine.report import report
 from .plan import GpuPlan, GpuState, Server, about, ends, idle_servers, plan_gpu, without_idle
@@ -69,7 +68,7 @@ class MigCapability:
         self._host, self._params, self._check_mode = host, params, check_mode
         back = params["state"] == "absent"
         given = (params["config"] or None, params["selected"], params["by_label"])
-        self._declared = mig_boot.Declared(*given if not back else (None, ""))
+        self._declared = Declared(*given if not back else (None, ""))
         if self._declared.by_label:
             label.check(self._declared, boot=params["boot"])
         self._chosen = ""
@@ -101,7 +100,10 @@ class MigCapability:
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
         units = boot.observe(self._host, mig_boot.BOOT)
-        by_label = label_units.observe(self._host, wanted=self._declared.by_label)
+        texts = {unit: self._host.read(unit_file(unit)) for unit in label.TEXTS}
+        names = ("ActiveState", "UnitFileState") if self._declared.by_label else ()
+        waits = properties(self._host, label.PATH_UNIT, *names) if names else {}
+        by_label = label.Units(texts, waits)
         self._at = ""  # what the steps have made so far is compared by the plan that comes next
         if self._back is not None:
             self._back = self._selection = before.Back(self._record())
@@ -111,7 +113,9 @@ class MigCapability:
             if not self._check_mode:
                 lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
                 self._stack.enter_context(lock)
-            self._follow_label()
+            if self._declared.by_label:  # what the node's label asked for last counts
+                self._chosen = (self._host.read(label.CHOSEN) or "").strip()
+                self._selection = self._declared.selection(self._chosen)
             try:
                 self._nvml = self._stack.enter_context(open_nvml())
             except NvmlError as error:
@@ -130,12 +134,6 @@ class MigCapability:
             if time.monotonic() >= self._deadline or not blocked:
                 return state
             time.sleep(1.0)
-
-    def _follow_label(self) -> None:
-        """Take the layout that the node's label asked for last, where labels may choose."""
-        if self._declared.by_label:
-            self._chosen = (self._host.read(label.CHOSEN) or "").strip()
-            self._selection = self._declared.selection(self._chosen)
 
     def close(self) -> None:
         """Let go of the driver and of the lock, and start again what was stopped."""
@@ -161,8 +159,14 @@ class MigCapability:
 
         NodeError: something would be taken, and which pods have it is not known.
         """
-        if self._params["on_allocated"] == "ignore" or not self._takes(state):
+        if self._params["on_allocated"] == "ignore":
             return state
+        try:
+            plans, blocked = self._plan_gpus(state)
+        except NodeError:
+            return state  # plan says what is wrong
+        if not blocked and not any(step.needs for one in plans for step in one.steps):
+            return state  # no step takes an instance or a whole GPU, nor would if it were idle
         held = self._holders(state.gpus, ASK_AGAIN_SECONDS)
         gpus = tuple(dataclasses.replace(one, holders=held[one.gpu.uuid]) for one in state.gpus)
         self._states = {one.gpu.uuid: one for one in gpus}
@@ -185,14 +189,6 @@ class MigCapability:
         with about(state.gpu):
             new = [one for one in held if one not in state.holders]
             refuse_if_busy("the kubelet gave it away since the change was planned", new)
-
-    def _takes(self, state: State) -> bool:
-        """Tell whether any step takes an instance or a whole GPU, or would if it were idle."""
-        try:
-            plans, blocked = self._plan_gpus(state)
-        except NodeError:
-            return False  # plan says what is wrong
-        return bool(blocked) or any(step.needs for one in plans for step in one.steps)
 
     def _users(self, processes: t.Iterable[Process]) -> t.Iterator[Process]:
         """Yield the processes with what runs them, without those of services that make way."""
@@ -260,7 +256,7 @@ class MigCapability:
         if self._params["boot"] is None and self._back is None:
             return state.boot.config, []
         kept = self._params["boot"] and self._back is None
-        wanted = mig_boot.dump(*self._declared) if kept else None
+        wanted = self._declared.dump() if kept else None
         how = {"check_mode": self._check_mode}
         steps = mig_boot.BOOT.plan(state.boot, wanted, mig_boot.TEXTS, **how)
         return wanted, [*steps, *label.plan(state.label, wanted=self._declared.by_label)]
@@ -317,7 +313,9 @@ class MigCapability:
         if self._at and uuid != self._at:
             self._verify(self._at)
         if uuid and uuid != self._at and self._back is None:
-            self._remember(uuid)
+            # What it was like before its first change, and what this one may leave of it.
+            record = before.remembered(self._record(), self._states[uuid], self._round[uuid])
+            self._host.write(before.PATH, before.dump(record), mode=0o644)
         self._at = uuid
         if step.needs and uuid not in self._begun and self._params["on_allocated"] != "ignore":
             self._refuse_newcomers(uuid)
@@ -339,11 +337,6 @@ class MigCapability:
             mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
         else:
             self._changes.carry_out(step, self._states[uuid])
-
-    def _remember(self, uuid: str) -> None:
-        """Write down what a GPU was like before its first change, and what this one may leave of it."""
-        record = before.remembered(self._record(), self._states[uuid], self._round[uuid])
-        self._host.write(before.PATH, before.dump(record), mode=0o644)
 
     def _verify(self, uuid: str) -> None:
         """Read a GPU again once its steps are done, before the next one is touched."""

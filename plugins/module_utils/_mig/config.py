@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import re
 import typing as t
 
-from .._base.errors import InputError, NodeError
+from .._base.errors import InputError, NodeError, readable
 from .._base.gpu import NVIDIA, GiProfile, Gpu, NvmlError
 from .._base.mig_profile import canonical, parse, shapes
+from .._base.text import json_data
 from .._base.text.json_data import is_whole
 from .._base.text.shown import cut
 from .plan import GpuState, about
@@ -81,9 +83,8 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
     """
     if isinstance(config, list):
         if selected:
-            raise InputError.of(
-                "selected", selected, "nothing, since the configuration is one list of entries"
-            )
+            expected = "nothing, since the configuration is one list of entries"
+            raise InputError.of("selected", selected, expected)
         return "config", _entries("config", config)
     key, layouts = _layouts(config)
     parsed = {}
@@ -98,9 +99,8 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
     if selected.startswith("all-"):
         check_name(selected, parsed)
         return selected, None
-    raise InputError.of(
-        "selected", selected, f"one of: {cut(', '.join(sorted(parsed)), MOST_NAMES)}"
-    )
+    have = cut(", ".join(sorted(parsed)), MOST_NAMES)
+    raise InputError.of("selected", selected, f"one of: {have}")
 
 
 def names(config: t.Any) -> t.List[str]:
@@ -112,11 +112,8 @@ def names(config: t.Any) -> t.List[str]:
 
 def _layouts(config: t.Any) -> t.Tuple[str, t.Dict[t.Any, t.Any]]:
     if not isinstance(config, dict) or not config:
-        raise InputError.of(
-            "config",
-            config,
-            "a mig-parted configuration with version and mig-configs, its mig-configs, or a list of entries",
-        )
+        expected = "a mig-parted configuration with version and mig-configs, its mig-configs, or a list of entries"
+        raise InputError.of("config", config, expected)
     if "version" not in config and "mig-configs" not in config:
         return "config", config
     for key in config:
@@ -211,9 +208,8 @@ def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
         for device in spec.devices or ():
             if not any(_is(gpu, device) for gpu in gpus):
                 have = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.pci_bus_id})" for gpu in gpus)
-                raise InputError.of(
-                    f"{spec.key}.devices", device, f"a GPU of this node: {have or 'it has none'}"
-                )
+                expected = f"a GPU of this node: {have or 'it has none'}"
+                raise InputError.of(f"{spec.key}.devices", device, expected)
     return {gpu.uuid: spec for spec in specs for gpu in gpus if spec.matches(gpu)}
 
 
@@ -229,9 +225,8 @@ def check_name(selected: str, known: t.Iterable[str] = ()) -> None:
     except InputError:
         raise InputError.of("selected", selected, names) from None
     if profile.c != profile.g:
-        raise InputError.of(
-            "selected", selected, "a profile without a c part: not supported by this release"
-        )
+        expected = "a profile without a c part: not supported by this release"
+        raise InputError.of("selected", selected, expected)
 
 
 def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layout]:
@@ -246,9 +241,8 @@ def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layo
         if name in (one.name, one.name.replace("+", ".")):
             return {one.name: room(one)}
     offered = sorted(f"all-{one.name}" for one in profiles)
-    raise InputError.of(
-        "selected", selected, f"one of: {', '.join(['all-disabled', 'all-balanced', *offered])}"
-    )
+    names = ", ".join(["all-disabled", "all-balanced", *offered])
+    raise InputError.of("selected", selected, f"one of: {names}")
 
 
 def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
@@ -257,9 +251,8 @@ def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
     plain = {one.g: str(one) for one in parsed if not one.attributes}
     parts = BALANCED.get(max((one.slices for one in profiles), default=0), {})
     if not parts or not all(slices in plain for slices in parts):
-        raise NodeError(
-            "all-balanced is not defined for this GPU", hint="give the layout in config"
-        )
+        hint = "give the layout in config"
+        raise NodeError("all-balanced is not defined for this GPU", hint=hint)
     return {plain[slices]: count for slices, count in parts.items()}
 
 
@@ -284,10 +277,8 @@ class Selection(t.NamedTuple):
             return {uuid: (spec.enabled, spec.layout) for uuid, spec in specs.items()}
         targets = {one.gpu.uuid: self._generated(one) for one in states if one.gpu.mig_capable}
         if not targets and self.label != "all-disabled":
-            raise NodeError(
-                "no GPU of this node can be partitioned",
-                hint="leave mig_selected empty for this node",
-            )
+            hint = "leave mig_selected empty for this node"
+            raise NodeError("no GPU of this node can be partitioned", hint=hint)
         return targets
 
     def target(self, state: GpuState, gpus: t.Sequence[Gpu]) -> Target:
@@ -318,3 +309,41 @@ class Selection(t.NamedTuple):
                 where = "leave the GPU out of the layout's devices"
                 error.hint = f"reset the GPU or reboot the node, or {where}"
                 raise error
+
+
+class Declared(t.NamedTuple):
+    """What the user has declared. ``by_label``: the node's label may name another layout of ``config``."""
+
+    config: t.Any
+    selected: str
+    by_label: bool = False
+
+    def selection(self, chosen: str = "") -> Selection:
+        """Return the layout that holds; ``chosen`` is what the label asked for last. InputError.
+
+        Where nothing is selected and the label has not chosen yet, it is one without entries.
+        """
+        known = names(self.config) if self.by_label else []
+        if chosen in known:
+            return Selection.of(self.config, chosen)
+        if len(known) > 1 and not self.selected:
+            select(self.config, known[0])  # checks all of it
+            return Selection("", [])
+        return Selection.of(self.config, self.selected)
+
+    def dump(self) -> str:
+        """Return the text of the file for the next boot. InputError: nobody could read it again."""
+        data = {"config": self.config, "selected": self.selected}
+        data.update({"by_label": True} if self.by_label else {})
+        text = json.dumps(data, indent=1, sort_keys=True) + "\n"
+        if len(text) > json_data.LONGEST:
+            expected = f"at most {json_data.LONGEST >> 10} KiB of JSON"
+            raise InputError.of("config", self.config, expected)
+        return text
+
+    @classmethod
+    def load(cls, text: str, path: str) -> Declared:
+        """Return what is declared from the file's text. NodeError: it is damaged."""
+        with readable(path, "run gpu.node.mig again, which writes it"):
+            data = json_data.loads(text)
+            return cls(data["config"], str(data["selected"]), data.get("by_label") is True)

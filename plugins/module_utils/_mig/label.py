@@ -20,8 +20,8 @@ from .._base.services.mig import UNIT as BOOT_UNIT
 from .._base.steps import Step
 from .._base.text import json_data
 from .._base.text.shown import cut, shown
-from .boot import CONFIG, Declared
-from .config import MOST_NAMES, names
+from .boot import CONFIG
+from .config import MOST_NAMES, Declared, names
 
 LABEL, STATE_LABEL = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 PENDING, SUCCESS, FAILED = STATES = "pending", "success", "failed"
@@ -204,8 +204,15 @@ class Units(t.NamedTuple):
 def plan(units: Units, *, wanted: bool) -> t.List[Step]:
     """Return the steps to the units, or to none of them."""
     if not wanted:
-        there = any(text is not None for text in units.texts.values())
-        return [_removal()] if there else []
+        if {*units.texts.values()} <= {None}:
+            return []
+        params = {
+            "disable": ["--now", PATH_UNIT, UNIT],
+            "remove": [*map(unit_file, TEXTS), *LEFT],
+            "systemctl": [["daemon-reload"]],
+        }
+        summary = f"remove {', '.join(TEXTS)}, and what the label chose"
+        return [Step("boot_remove", summary, params)]
     steps = [
         Step(
             "boot_unit",
@@ -220,12 +227,3 @@ def plan(units: Units, *, wanted: bool) -> t.List[Step]:
         calls = {"systemctl": [["enable", PATH_UNIT], ["restart", PATH_UNIT]]}
         steps.append(Step("boot_enable", f"enable and start {PATH_UNIT}", calls))
     return steps
-
-
-def _removal() -> Step:
-    params = {
-        "disable": ["--now", PATH_UNIT, UNIT],
-        "remove": [*map(unit_file, TEXTS), *LEFT],
-        "systemctl": [["daemon-reload"]],
-    }
-    return Step("boot_remove", f"remove {', '.join(TEXTS)}, and what the label chose", params)

@@ -33,12 +33,8 @@ class Places(t.Tuple[Place, ...]):
 
 
 Layout = t.Union[Places, t.Mapping[str, int]]
-
-
-IDLE = (IDLE_GPU,)
-
-
 User = t.Union[Process, Holder]
+IDLE = (IDLE_GPU,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,19 +127,13 @@ def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = Fa
     With ``reset`` a mode that waits for a reset of the GPU gets it.
     """
     with about(state.gpu):
-        beside = _beside_claims(state, enabled, layout)
-        return beside or _plan_gpu(state, enabled, layout, reset)
-
-
-def _beside_claims(state: GpuState, enabled: bool, layout: Layout) -> t.Optional[GpuPlan]:
-    """Return the empty plan of a GPU that has its layout, and beside it only what claims had made."""
-    if not (state.claimed and enabled and state.gpu.mig_current):
-        return None
-    plan = _plan_gpu(state.without_claimed, enabled, layout, False)
-    if plan.steps or plan.pending:
-        return None
-    kept = tuple(one.id for one in state.instances)
-    return plan._replace(before=state.picture, after=state.picture, kept=kept)
+        if state.claimed and enabled and state.gpu.mig_current:
+            # It may have its layout, and beside it only what claims had made.
+            plan = _plan_gpu(state.without_claimed, enabled, layout, False)
+            if not (plan.steps or plan.pending):
+                kept = tuple(one.id for one in state.instances)
+                return plan._replace(before=state.picture, after=state.picture, kept=kept)
+        return _plan_gpu(state, enabled, layout, reset)
 
 
 def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> GpuPlan:
@@ -198,8 +188,7 @@ def _offered(
     wanted = {(one.profile, one.start) for one in layout}
     profiles = tuple(
         dataclasses.replace(
-            one,
-            placements=tuple(span for span in one.placements if (one.name, span[0]) in wanted),
+            one, placements=tuple(span for span in one.placements if (one.name, span[0]) in wanted)
         )
         for one in state.profiles
     )

@@ -224,10 +224,7 @@ def _place(
 
 
 def keep(
-    instance: GpuInstance,
-    shape: Shape,
-    busy: Busy,
-    placements: t.Optional[Placements] = None,
+    instance: GpuInstance, shape: Shape, busy: Busy, placements: t.Optional[Placements] = None
 ) -> Kept:
     """Return how to keep the busy compute instances first, and then the most of the others.
 

@@ -48,7 +48,6 @@ class Gpus(t.NamedTuple):
         return [Step(ACTION, summary, {"gpus": self.there})]
 
     def __str__(self) -> str:
-        """Say which GPUs are missing, empty where none is."""
         if not self.missing:
             return ""
         are = "is" if len(self.missing) == 1 else "are"

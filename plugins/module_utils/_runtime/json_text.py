@@ -167,6 +167,5 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return the file's own step of indentation."""
     match = re.match(r"\s*\{\s*?\n([ \t]+)", text)
     return match[1] if match else "  "

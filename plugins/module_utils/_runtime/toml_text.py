@@ -228,7 +228,6 @@ class _Setting:
 
 
 def _shared(one: Path, other: Path) -> int:
-    """Return how many keys two paths begin with alike."""
     return len(posixpath.commonprefix([one, other]))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpu_plugin._shared._mig.boot import dump
+from gpu_plugin._shared._mig.config import Declared
 from gpu_plugin.labels.choice.mig import Paths
 
 MIG = {"mig-enabled": True, "devices": "all"}
@@ -21,7 +21,7 @@ LAYOUTS = {
 def declare(paths: Paths, *, by_label: bool = True, **layouts: Any) -> None:
     config = {"version": "v1", "mig-configs": {**LAYOUTS, **layouts}}
     new = paths.config.with_suffix(".new")
-    new.write_text(dump(config, "", by_label))
+    new.write_text(Declared(config, "", by_label).dump())
     new.replace(paths.config)
 
 

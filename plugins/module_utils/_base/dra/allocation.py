@@ -53,13 +53,9 @@ BY_DEFAULT = Owners()
 def owners(allocation: str, devices: t.Any = ()) -> Owners:
     """Return who gives out what, from values as a user writes them."""
     listed = devices if isinstance(devices, (list, tuple)) else [devices]
-    return Owners(allocation, frozenset(_plain(str(one)) for one in listed if one != ""))
-
-
-def _plain(reference: str) -> str:
-    """Return a GPU's name in the form that all of them are compared in: NVML's bus ids have 4 digits of domain."""
-    text = reference.lower()
-    return text[-12:] if ":" in text else text
+    named = (str(one).lower() for one in listed if one != "")
+    # NVML's bus ids have 4 digits of domain.
+    return Owners(allocation, frozenset(one[-12:] if ":" in one else one for one in named))
 
 
 def written(text: t.Optional[str]) -> t.Any:
@@ -109,9 +105,8 @@ def _section(asked: Json) -> t.Dict[str, t.Any]:
 def check(allocation: str, asked: Json) -> None:
     """Refuse options that do not go together. InputError, NodeError."""
     if asked["devices"] and allocation != BOTH:
-        raise InputError.of(
-            "dra.devices", asked["devices"], f"none, as allocation is {allocation} and not {BOTH}"
-        )
+        expected = f"none, as allocation is {allocation} and not {BOTH}"
+        raise InputError.of("dra.devices", asked["devices"], expected)
     if allocation == BOTH and not asked["devices"]:
         expected = "the GPUs of DRA, by index, UUID or PCI bus id, as allocation is both"
         raise InputError.of("dra.devices", asked["devices"], expected)
@@ -120,13 +115,8 @@ def check(allocation: str, asked: Json) -> None:
     if asked["enforcement"] == HAMI_CORE and not asked["hami_core_library"]:
         expected = f"the path of libvgpu.so on the node, as enforcement is {HAMI_CORE}"
         raise InputError.of("dra.hami_core_library", asked["hami_core_library"], expected)
-    if asked["enforcement"] == MPS and asked["memory_scaling"] > 1:
-        _check_scaling(asked)
-
-
-def _check_scaling(asked: Json) -> None:
-    if asked["oversubscribe"] != BEST_EFFORT:
-        scaling = asked["memory_scaling"]
+    scaling = asked["memory_scaling"]
+    if asked["enforcement"] == MPS and scaling > 1 and asked["oversubscribe"] != BEST_EFFORT:
         raise NodeError(
             f"dra.memory_scaling: {scaling} is not valid",
             cause=f"enforcement is {MPS}, which limits each share and gives none memory that is not there",

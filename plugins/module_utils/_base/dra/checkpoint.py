@@ -147,10 +147,8 @@ def _plain(held: PreparedClaim) -> t.Dict[str, t.Any]:
 def _held(data: t.Mapping[str, t.Any]) -> PreparedClaim:
     if data["state"] not in STATES:
         raise ValueError(f"state {data['state']!r}")
-    devices = tuple(_device(one) for one in data["devices"])
+    devices = tuple(
+        Device(**{**one, "instance": Instance(**one["instance"]) if one.get("instance") else None})
+        for one in data["devices"]
+    )
     return PreparedClaim(**{**data, "devices": devices, "pods": tuple(data["pods"])})
-
-
-def _device(data: t.Mapping[str, t.Any]) -> Device:
-    instance = data.get("instance")
-    return Device(**{**data, "instance": Instance(**instance) if instance else None})

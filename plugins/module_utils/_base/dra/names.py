@@ -14,11 +14,8 @@ NVIDIA = "gpu.nvidia.com"  # the domain of what NVIDIA's own DRA driver publishe
 GPU, MIG, SHARE = TYPES = "gpu", "mig", "share"  # values of the attribute "type"
 GPU_CLASS, MIG_CLASS, SHARE_CLASS = (f"{one}.{DRIVER}" for one in TYPES)
 
-MEMORY, CORES, SHARES = (
-    "memory",
-    "cores",
-    "shares",
-)  # capacities of a share device: bytes, percent, clients
+# Capacities of a share device: bytes, percent, clients.
+MEMORY, CORES, SHARES = "memory", "cores", "shares"
 
 # How a share's memory and cores are enforced on a node; the value of the attribute "enforcement".
 MPS, CGROUP, HAMI_CORE, NONE = ENFORCEMENTS = "mps", "cgroup", "hami-core", "none"

@@ -35,7 +35,6 @@ class Trait(t.NamedTuple):
         return self.since <= version and (self.mended is None or version < self.mended)
 
     def __str__(self) -> str:
-        """Return what it means, with the reference."""
         return f"{self.means} ({self.reference})"
 
 

@@ -46,16 +46,12 @@ class Document:
         self.kinds: t.Dict[Keys, str] = {}
         self._table = self.data
         self._path: Keys = ()
-        self._read()
-
-    def _read(self) -> None:
-        text, at = self.text, after(GAP, self.text, 0)
+        at = after(GAP, text, 0)
         while at < len(text):
             at = self._heading(at) if text[at] == "[" else self._entry(at)
             at = after(GAP, text, at)
 
     def _line(self, at: int) -> int:
-        """Return where a line begins."""
         return self.text.rfind("\n", 0, at) + 1
 
     def _line_end(self, at: int) -> int:

@@ -199,15 +199,13 @@ def _inline(text: str, at: int, depth: int) -> Value:
     for one, data in found:
         inner = table
         for name in one.keys[:-1]:
-            inner = inner.setdefault(name, _noted({}, dotted))
+            if name not in inner:
+                inner[name] = {}
+                dotted.append(inner[name])
+            inner = inner[name]
             if not any(inner is each for each in dotted):
                 raise wrong(text, one.start, "a key that is not there yet")
         if one.keys[-1] in inner:
             raise wrong(text, one.start, "a key that is not there yet")
         inner[one.keys[-1]] = data
     return Value(table, end + 1)
-
-
-def _noted(table: t.Dict[str, t.Any], tables: t.List[t.Dict[str, t.Any]]) -> t.Dict[str, t.Any]:
-    tables.append(table)
-    return table

@@ -159,7 +159,6 @@ def _hook(
 def _missing(
     nodes: t.Container[str], files: specification.Files, version: str, computes: bool
 ) -> t.List[str]:
-    """Name what CUDA in containers will miss."""
     notes = [
         f"{path} does not exist, and CUDA needs it. Next step: load the module (nvidia-modprobe -u -c 0)"
         for path in CONTROL_NODES[:2]

@@ -125,16 +125,14 @@ class PlanCapability:
         if not info["pci_gpus"]:
             return State(info, [], {})
         validation = self._validate(self._values) if self._params["validate"] else None
-        found = parts.with_later(parts.once(self._parts()))
+        # Side by side: most of the time goes by while package managers and services answer.
+        wanted = [(part, self._options(part)) for part in parts.PARTS]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            all_planned = pool.map(self._planned, [one for one in wanted if one[1] is not None])
+            found = parts.with_later(parts.once(all_planned))
         if validation is None or parts.called(found):
             return State(info, found, {})
         return State(info, found, validation.answer())
-
-    def _parts(self) -> t.List[Answer]:
-        """Plan the parts side by side: most of the time goes by while package managers and services answer."""
-        wanted = [(part, self._options(part)) for part in parts.PARTS]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(self._planned, [one for one in wanted if one[1] is not None]))
 
     def _planned(self, wanted: t.Tuple[Part, t.Any]) -> Answer:
         part, options = wanted
@@ -142,7 +140,6 @@ class PlanCapability:
         return planned(part, make, shows_difference=self._shows)
 
     def _options(self, part: Part) -> t.Optional[modules.Params]:
-        """Return a part's options, None where it is not wanted here."""
         made, daemon = self._preflight.options, self._params["daemon"] or {}
         if self._params["parts"] is not None and part.name not in self._params["parts"]:
             return None

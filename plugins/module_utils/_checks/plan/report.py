@@ -13,14 +13,11 @@ from ..parts import Answer
 
 def lines(parts: t.Iterable[Answer]) -> t.List[str]:
     """Return a line for each step, with what it waits for, and for each part that would be refused."""
-    return [line for part in parts for line in _part(part)]
-
-
-def _part(part: Answer) -> t.Iterator[str]:
-    name = part["name"]
-    for step in part["steps"]:
-        yield f"{name}: {would(step['summary'])}"
-    yield from (f"{name}: {words}" for words in ahead(part))
+    found = []
+    for part in parts:
+        words = [would(step["summary"]) for step in part["steps"]]
+        found += [f"{part['name']}: {one}" for one in (*words, *ahead(part))]
+    return found
 
 
 def ahead(part: Answer) -> t.Iterator[str]:

@@ -14,7 +14,7 @@ from ..._base.options import VARIABLES
 from ..._base.steps import Plan, Step
 from ..._machine.host import Host
 from ..._machine.room import Room
-from ..._mig.boot import Declared
+from ..._mig.config import Declared
 from ..._node.gpu_info.capability import GpuInfoCapability, Info
 from ..._node.gpu_record import NOT_RECORDED
 from ..._node.machine.facts import gpus

@@ -34,7 +34,6 @@ class Problem(t.NamedTuple):
         return cls.of(InputError.of(variable, value, expected))
 
     def __str__(self) -> str:
-        """Return it in one line, with its way out."""
         text = " ".join(self.text.split("\n"))
         return f"{text} ({self.hint})" if self.hint else text
 
@@ -54,7 +53,6 @@ class Refusal(NodeError):
         self._problems = problems
 
     def __str__(self) -> str:
-        """Return a line for each."""
         lines = "\n".join(f"- {one}" for one in self._problems)
         return f"{self.message}:\n{lines}\nNext step: {self.hint}"
 

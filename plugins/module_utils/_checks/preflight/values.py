@@ -29,47 +29,34 @@ SECONDS = "a number of seconds, not negative"
 
 def check(values: Values, modules: t.Container[str]) -> t.List[Problem]:
     """Return what is wrong with the variables of the modules' roles."""
-    found = [*_timeouts(values), *_versions(values), *_paths(values)]
+    every, found = sorted(values.items()), []
+    for name, value in every:
+        if name.endswith("_timeout") and not _is_time(value):
+            found.append(Problem.value(name, value, SECONDS))
+    for name, value in every:
+        if name.endswith("_version") and isinstance(value, float):
+            expected = f'a text: quote it, as in {name}: "550.10", which without quotes is 550.1'
+            found.append(Problem.value(name, value, expected))
+    for name in PATHS:
+        if values.get(name) and not str(values[name]).startswith("/"):
+            found.append(Problem.value(name, values[name], "an absolute path on the node"))
     if "cdi" in modules and values.get("cdi_state", "present") == "present":
         found += _read_by_a_runtime(values, known="container_runtime" in modules)
     return found
-
-
-def _timeouts(values: Values) -> t.Iterator[Problem]:
-    for name, value in sorted(values.items()):
-        if name.endswith("_timeout") and not _is_time(value):
-            yield Problem.value(name, value, SECONDS)
 
 
 def _is_time(value: t.Any) -> bool:
     return str(value).isdecimal() if isinstance(value, str) else is_whole(value) and value >= 0
 
 
-def _versions(values: Values) -> t.Iterator[Problem]:
-    for name, value in sorted(values.items()):
-        if name.endswith("_version") and isinstance(value, float):
-            expected = f'a text: quote it, as in {name}: "550.10", which without quotes is 550.1'
-            yield Problem.value(name, value, expected)
-
-
-def _paths(values: Values) -> t.Iterator[Problem]:
-    for name in PATHS:
-        value = values.get(name)
-        if value and not str(value).startswith("/"):
-            yield Problem.value(name, value, "an absolute path on the node")
-
-
 def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:
     """Refuse a specification where no runtime looks for it."""
     path = values.get("cdi_path", SPEC["argument_spec"]["path"]["default"])
     folders = (values.get("container_runtime_spec_dirs") if known else None) or SPEC_DIRS
-    if not isinstance(path, str) or not path.startswith("/") or not _is_texts(folders):
+    texts = isinstance(folders, (list, tuple)) and all(isinstance(one, str) for one in folders)
+    if not isinstance(path, str) or not path.startswith("/") or not texts:
         return  # which the modules refuse
     if posixpath.dirname(resolved(path)) not in map(resolved, folders):
         expected = "a file in a folder that the container runtime reads, "
         expected += f"container_runtime_spec_dirs: {', '.join(folders)}"
         yield Problem.value("cdi_path", path, expected)
-
-
-def _is_texts(value: t.Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)

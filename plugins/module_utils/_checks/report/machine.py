@@ -42,10 +42,7 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
     answer = ask(host) if gpus else None
     silent = answer.err.strip() if answer and not answer.out.strip() else ""
     return {
-        "host": {
-            "system": os_release(host).get("PRETTY_NAME", ""),
-            "kernel": os.uname().release,
-        },
+        "host": {"system": os_release(host).get("PRETTY_NAME", ""), "kernel": os.uname().release},
         "driver": status.driver(info["driver"], table, datetime.date.today()),
         **status.daemon(answer.out if answer else "", silent),
         "processes": status.processes(gpus, users),

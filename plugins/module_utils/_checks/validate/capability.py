@@ -151,7 +151,6 @@ class ValidateCapability:
         return dataclasses.replace(node, containers=found, beside=beside, cuda_unknown=why)
 
     def _able(self, node: Node) -> t.List[Runtime]:
-        """Return the runtimes that containers get GPUs from, if any are to be started."""
         able = {name for name, one in node.runtimes.items() if one.state == PASSED}
         asked = self._params["containers"] and able
         return [one for one in runtimes.there(self._host) if one.kind.name in able] if asked else []

@@ -73,10 +73,10 @@ class Daemon:
         report = table_in(told)
         boot, cdi = table(report.get("mig_boot")), table(report.get("cdi"))
         mps = tuple(_mps(table(report.get("mps"))))
-        waits = {
-            *_held(report.get("devices")),
-            *(one.device for one in mps if one.waits_for_clients),
-        }
+        devices, hardware = (map(table, rows(report.get(key))) for key in ("devices", "hardware"))
+        waits = {text(one.get("uuid")) for one in devices if one.get("reason") == HELD}
+        waits |= {one.device for one in mps if one.waits_for_clients}
+        used = [one for one in hardware if one.get("used_by") or one.get("mps")]
         aside = set(_set_aside(report))
         resources, allocatable = table(report.get("resources")), table(report.get("allocatable"))
         return cls(
@@ -97,7 +97,7 @@ class Daemon:
             cdi_missing=_texts(cdi.get("missing")),
             allocatable={name: one for name, one in allocatable.items() if is_whole(one)},
             kubelet_problem=text(report.get("kubelet_problem")),
-            used=frozenset(_used(report.get("hardware"))),
+            used=frozenset(text(one.get("uuid")) for one in used),
         )
 
     @property
@@ -109,12 +109,6 @@ class Daemon:
 def _resource(report: t.Mapping[str, t.Any]) -> Resource:
     healthy = count(report) - count(report, UNHEALTHY)
     return Resource(healthy, report.get("registered") is not False)
-
-
-def _held(devices: t.Any) -> t.Iterator[str]:
-    for one in map(table, rows(devices)):
-        if one.get("reason") == HELD:
-            yield text(one.get("uuid"))
 
 
 def _set_aside(report: t.Mapping[str, t.Any]) -> t.Iterator[str]:
@@ -144,12 +138,6 @@ def _mps(devices: t.Mapping[str, t.Any]) -> t.Iterator[Mps]:
     for device, told in devices.items():
         one = table(told)
         yield Mps(device, text(one.get("problem")), one.get("waits_for_clients") is True)
-
-
-def _used(hardware: t.Any) -> t.Iterator[str]:
-    for one in map(table, rows(hardware)):
-        if one.get("used_by") or one.get("mps"):
-            yield text(one.get("uuid"))
 
 
 def _labels(told: t.Any) -> t.Optional[Labels]:

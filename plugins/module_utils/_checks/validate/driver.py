@@ -101,12 +101,11 @@ def _kernels(found: Driver) -> Check:
         " after a boot into it no GPU works"
     )
     step = f"{BRING_UP}, which says what it lacks, or remove it"
-    newest = max(found.kernels or found.bare, key=_order)
+    numbers = {
+        one: [int(n) for n in re.findall(r"\d+", one)] for one in found.kernels or found.bare
+    }
+    newest = max(numbers, key=lambda one: numbers[one])
     return judged(KERNELS, words, step, fails=newest in found.bare)
-
-
-def _order(kernel: str) -> t.List[int]:
-    return [int(one) for one in re.findall(r"\d+", kernel)]
 
 
 def _device_nodes(found: Driver) -> Check:

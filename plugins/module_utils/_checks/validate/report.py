@@ -57,7 +57,9 @@ def junit(results: t.Mapping[str, t.Optional[Result]]) -> str:
     root = ElementTree.Element("testsuites", {"name": SUITE})
     for name, node in data(results)["nodes"].items():
         suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(name)})
-        for one in node["checks"] or [_absent(node)]:
+        state = FAILED if node["ready"] is False else SKIPPED
+        absent = {"name": "validation", "state": state, "cause": node["summary"], "next_step": ""}
+        for one in node["checks"] or [absent]:
             _case(suite, one)
         suite.set("time", f"{node['seconds']:.2f}")
         _count(suite)
@@ -65,18 +67,11 @@ def junit(results: t.Mapping[str, t.Optional[Result]]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _absent(node: Result) -> t.Dict[str, str]:
-    state = FAILED if node["ready"] is False else SKIPPED
-    return {"name": "validation", "state": state, "cause": node["summary"], "next_step": ""}
-
-
 def _case(suite: ElementTree.Element, one: t.Mapping[str, str]) -> None:
-    case = ElementTree.SubElement(
-        suite, "testcase", {"classname": SUITE, "name": _clean(one["name"])}
-    )
-    text = _clean(
-        f"{one['cause']}\nNext step: {one['next_step']}" if one["next_step"] else one["cause"]
-    )
+    named = {"classname": SUITE, "name": _clean(one["name"])}
+    case = ElementTree.SubElement(suite, "testcase", named)
+    step = f"\nNext step: {one['next_step']}" if one["next_step"] else ""
+    text = _clean(one["cause"] + step)
     if one["state"] == FAILED:
         ElementTree.SubElement(case, "failure", {"message": _clean(one["cause"])}).text = text
     elif one["state"] == SKIPPED:

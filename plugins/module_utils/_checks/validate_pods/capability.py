@@ -97,7 +97,10 @@ class ValidatePodsCapability:
         if not classes or self._check_mode:
             return
         taken = claims.in_use(pods)
-        self._clean_claims()
+        query = {"labelSelector": f"{trial.LABEL}={trial.CREATOR}"}
+        found = self._api.ask("listing claims", "GET", claims.folder(self._namespace), query=query)
+        for name, _uid in trial.left_over(found.get("items") or [], self._node):
+            self._remove_claim(name)  # of a run that was killed
         for name in classes:
             yield self._try_claim(name, taken=taken)
 
@@ -121,14 +124,6 @@ class ValidatePodsCapability:
         finally:
             with contextlib.suppress(ApiError):  # it ends by itself, and the next run removes it
                 self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
-
-    def _clean_claims(self) -> None:
-        """Remove the claims that a run left which was killed."""
-        query = {"labelSelector": f"{trial.LABEL}={trial.CREATOR}"}
-        path = claims.folder(self._namespace)
-        found = self._api.ask("listing claims", "GET", path, query=query)
-        for name, _uid in trial.left_over(found.get("items") or [], self._node):
-            self._remove_claim(name)
 
     def _remove_claim(self, name: str) -> None:
         path = f"{claims.folder(self._namespace)}/{name}"
@@ -158,7 +153,9 @@ class ValidatePodsCapability:
     def _run(self, resources: t.Sequence[str]) -> t.List[Check]:
         """Make the pods, wait for them side by side, and remove them whatever comes."""
         made: t.Dict[str, Json] = {}
-        self._clean()
+        found = self._api.labelled_pods(self._namespace, trial.LABEL, trial.CREATOR)
+        for name, uid in trial.left_over(found, self._node):  # of a run that was killed
+            self._remove(name, uid)
         try:
             for one in resources:
                 made[one] = self._api.create_pod(self._namespace, self._manifest(one))
@@ -172,12 +169,6 @@ class ValidatePodsCapability:
         params = self._params
         place = (self._node, resource, self._namespace)
         return trial.manifest(*place, params["image"], params["command"], params["timeout"] * 2)
-
-    def _clean(self) -> None:
-        """Remove what a run left that was killed."""
-        found = self._api.labelled_pods(self._namespace, trial.LABEL, trial.CREATOR)
-        for name, uid in trial.left_over(found, self._node):
-            self._remove(name, uid)
 
     def _remove(self, name: str, uid: str) -> None:
         deadline = time.monotonic() + self._params["timeout"]

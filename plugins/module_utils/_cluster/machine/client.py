@@ -14,6 +14,7 @@ import typing as t
 import urllib.parse
 
 from ..._base.errors import NodeError
+from ..._base.text.json_data import MISREAD
 from ..._base.text.shown import cut, printable
 from ..drain.node import MANAGER
 from ..rights import Right
@@ -278,13 +279,7 @@ def _refusal(doing: str, status: int, text: str) -> ApiError:
             for one in details.get("causes") or ()
         ]
         message = _said(found["message"])
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):  # such as the page of a proxy
+    except (*MISREAD, RecursionError):  # such as the page of a proxy
         causes, message = [], "no Status object"
     return ApiError(doing, f"{status} {message}", status, causes)
 

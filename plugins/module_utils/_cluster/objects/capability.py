@@ -15,7 +15,6 @@ from ..._base.steps import Plan, Step
 from .. import trust
 from ..machine.asking import Pauses, interrupted, unreached
 from ..machine.client import CONFLICT, MISSING, ApiError, KubernetesApi
-from . import rollouts
 from . import state as objects
 from .state import DEFAULT, Json, Ref
 
@@ -80,14 +79,12 @@ class ClusterObjectsCapability:
     def _trial(self, one: Ref, wish: Json) -> Seen:
         path = self._path(one)
         live = self._read(one, path)
-        if live is None and self._is_in_new_namespace(one):
-            return Seen(one, path, None, wish)
-        return Seen(one, path, live, self._send(one, path, wish, dry=True))
-
-    def _is_in_new_namespace(self, one: Ref) -> bool:
-        """Tell whether the namespace of an object is among what is to be made, and so no dry run can be."""
         space = Ref("v1", "Namespace", one.namespace)
-        return space in self._wanted and self._read(space, self._path(space)) is None
+        if live is None and space in self._wanted and self._read(space, self._path(space)) is None:
+            return Seen(
+                one, path, None, wish
+            )  # no dry run can be in a namespace that is yet to be made
+        return Seen(one, path, live, self._send(one, path, wish, dry=True))
 
     def _unwanted(self) -> t.Iterator[Seen]:
         """Yield what was applied once, has the label, and is in the manifests no more."""
@@ -165,7 +162,7 @@ class ClusterObjectsCapability:
         """
         applied = [one for one in state if one.after and not objects.same(one.live, one.after)]
         removed = [one for one in reversed(state) if one.live and not one.after and _may_go(one)]
-        removed.sort(key=lambda one: one.ref.kind not in rollouts.HOOKS)
+        removed.sort(key=lambda one: one.ref.kind not in objects.HOOKS)
         steps = list(_steps(state, applied))
         steps += [
             Step("delete", f"remove {one.ref}", {"path": one.path, "live": one.live})
@@ -180,7 +177,6 @@ class ClusterObjectsCapability:
         )
 
     def _unpinned(self) -> t.Iterator[str]:
-        """Yield what there is to say of images."""
         for one, wish in self._wanted.items() if self._params["state"] == "present" else ():
             said = (trust.unpinned(image, "fractions_image") for image in trust.images(wish))
             yield from (f"{one}: {words}" for words in said if words)
@@ -194,7 +190,7 @@ class ClusterObjectsCapability:
             elif step.action == "apply":
                 one = step.params["ref"]
                 wish = self._wanted[one]
-                wish = rollouts.asks_nobody(wish) if step.params["early"] else wish
+                wish = objects.asks_nobody(wish) if step.params["early"] else wish
                 self._send(one, self._path(one), wish, dry=False)
             else:
                 self._delete(step.params["path"], step.params["live"])
@@ -206,20 +202,20 @@ class ClusterObjectsCapability:
         seen: t.Tuple[int, ...] = ()
         while True:
             live = self._api.ask(f"reading {one}", "GET", self._path(one))
-            if rollouts.rolled_out(live):
+            if objects.rolled_out(live):
                 return
-            if rollouts.progress(live) != seen:
-                seen = rollouts.progress(live)
-                pauses = self._pauses(time.monotonic() + rollouts.patience(live))
+            if objects.progress(live) != seen:
+                seen = objects.progress(live)
+                pauses = self._pauses(time.monotonic() + objects.patience(live))
             if pauses.over:
                 raise self._stuck(one, live)
             pauses.wait()
 
     def _stuck(self, one: Ref, live: Json) -> NodeError:
-        (label, value), seconds = rollouts.selector(live), rollouts.patience(live)
+        (label, value), seconds = objects.selector(live), objects.patience(live)
         cause = ""
         with contextlib.suppress(ApiError):  # the user of the kubeconfig may not look at pods
-            cause = rollouts.causes(self._api.labelled_pods(one.namespace or DEFAULT, label, value))
+            cause = objects.causes(self._api.labelled_pods(one.namespace or DEFAULT, label, value))
         return NodeError(
             f"{one} is not rolled out, and nothing has moved for {seconds} seconds",
             cause=cause or "its pods do not say why",
@@ -254,30 +250,24 @@ def _steps(state: State, applied: t.Sequence[Seen]) -> t.Iterator[Step]:
 
     A webhook's configuration is made before them, as its pods may have to write into it, and asks nobody until then.
     """
-    hooks = [one for one in applied if one.ref.kind in rollouts.HOOKS]
+    hooks = [one for one in applied if one.ref.kind in objects.HOOKS]
     for one in applied:
         if one not in hooks:
-            yield _apply(f"{_verb(one)} {one.ref}", one)
+            yield _apply(f"{'change' if one.live else 'make'} {one.ref}", one)
         elif not one.live:
             yield _apply(f"make {one.ref}, which asks nobody yet", one, early=True)
-    if any(one.ref.kind in rollouts.HOOKS and one.after for one in state):
+    if any(one.ref.kind in objects.HOOKS and one.after for one in state):
         for one in state:
-            if one.ref.kind == rollouts.DEPLOYMENT and one.after and _waits(one, applied, hooks):
+            if one.ref.kind != objects.DEPLOYMENT or not one.after:
+                continue
+            if one in applied or (hooks and one.live and not objects.rolled_out(one.live)):
                 yield Step("wait", f"wait for {one.ref}", {"ref": one.ref})
     for one in hooks:
         yield _apply(f"{'change' if one.live else 'put in force'} {one.ref}", one)
 
 
-def _waits(one: Seen, applied: t.Sequence[Seen], hooks: t.Sequence[Seen]) -> bool:
-    return one in applied or bool(hooks and one.live and not rollouts.rolled_out(one.live))
-
-
 def _apply(summary: str, one: Seen, *, early: bool = False) -> Step:
     return Step("apply", summary, {"ref": one.ref, "early": early})
-
-
-def _verb(one: Seen) -> str:
-    return "change" if one.live else "make"
 
 
 def _may_go(one: Seen) -> bool:
@@ -288,7 +278,6 @@ def _may_go(one: Seen) -> bool:
 def _left(one: Seen) -> str:
     if not (one.live and not one.after) or _may_go(one):
         return ""
-    why = (
-        "others may have something in it" if one.ref.kind == "Namespace" else "others have made it"
-    )
+    space = one.ref.kind == "Namespace"
+    why = "others may have something in it" if space else "others have made it"
     return f"{one.ref} stays, as {why}"

@@ -19,10 +19,11 @@ def hidden(value: t.Any, secret: bool = False) -> t.Any:
     """Return objects, in lists or not, without what Secrets among them hold; ``secret`` says that they are in one."""
     if isinstance(value, dict):
         secret = secret or _is_secret(value)
-        return {
-            key: _shut(one) if secret and key in (*HOLD, APPLIED) else hidden(one, secret)
-            for key, one in value.items()
-        }
+        found = {key: hidden(one, secret) for key, one in value.items()}
+        for key in (one for one in (*HOLD, APPLIED) if secret and one in value):
+            held = value[key]
+            found[key] = dict.fromkeys(held, HIDDEN) if isinstance(held, dict) else HIDDEN
+        return found
     return [hidden(one, secret) for one in value] if isinstance(value, list) else value
 
 
@@ -44,10 +45,6 @@ def values(value: t.Any, secret: bool = False) -> t.Set[str]:
 
 def _is_secret(value: t.Mapping[str, t.Any]) -> bool:
     return str(value.get("kind")).startswith("Secret")  # or a SecretList
-
-
-def _shut(value: t.Any) -> t.Any:
-    return dict.fromkeys(value, HIDDEN) if isinstance(value, dict) else HIDDEN
 
 
 def _both(text: str, key: str) -> t.Iterator[str]:

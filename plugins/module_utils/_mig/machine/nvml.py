@@ -152,7 +152,11 @@ class Changes:
             if before.gpu.mig_current:
                 self._restore(before)
             else:
-                self._empty(before.gpu)
+                nvml, now = self._nvml, self._fresh(before.gpu)
+                for instance in nvml.gpu_instances(now):
+                    nvml.destroy_instance(now, instance.id)
+                if now.mig_current or now.mig_pending:
+                    nvml.set_mig_mode(now, False)
         except NodeError as error:
             return f"its previous layout could not be restored: {error.message}: {error.cause}"
         return "its previous layout was restored"
@@ -179,10 +183,3 @@ class Changes:
                 nvml.destroy_compute_instance(gpu, gi, now[span])
             for at, slices in sorted(goals - now.keys()):
                 nvml.create_compute_instance(gpu, gi, slices, at)
-
-    def _empty(self, gpu: Gpu) -> None:
-        nvml, now = self._nvml, self._fresh(gpu)
-        for instance in nvml.gpu_instances(now):
-            nvml.destroy_instance(now, instance.id)
-        if now.mig_current or now.mig_pending:
-            nvml.set_mig_mode(now, False)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ..._base.gpu import GpuInstance
@@ -18,9 +19,7 @@ def _instance(state: GpuState, one: GpuInstance) -> t.Dict[str, t.Any]:
         "profile": state.name_of(one),
         "start": one.start,
         "size": one.size,
-        "compute_instances": [
-            {"id": ci.id, "slices": ci.slices, "start": ci.start} for ci in one.cis
-        ],
+        "compute_instances": [dataclasses.asdict(ci) for ci in one.cis],
         "uuids": [device.uuid for device in state.devices if device.gi_id == one.id],
     }
 
@@ -37,9 +36,7 @@ def report(
     created: t.List[t.Dict[str, t.Any]] = []
     destroyed: t.Sequence[int] = plan.destroyed if plan else ()
     if plan and planned_only:
-        created = [
-            {"profile": one.profile, "start": one.start, "size": one.size} for one in plan.created
-        ]
+        created = [one._asdict() for one in plan.created]
     elif plan:
         devices = {one.uuid for one in before.devices}
         created = [one for one in current if one["uuids"] and not devices & set(one["uuids"])]

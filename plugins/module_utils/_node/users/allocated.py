@@ -54,7 +54,6 @@ class Allocation:
     device: str
 
     def __str__(self) -> str:
-        """Return it as users are told of it."""
         name = f"{self.namespace}/{self.pod}" if self.namespace else self.pod
         device = self.device.partition("::")[0]
         who = f"pod {name} (container {self.container})" if self.container else f"claim {name}"
@@ -85,7 +84,6 @@ class Holder:
     ci_id: t.Optional[int] = None
 
     def __str__(self) -> str:
-        """Return who it is."""
         return self.who
 
 
@@ -119,7 +117,9 @@ def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
         whole = [each for each in node if each.gpu.uuid == old[1]]
         return [Place(each.gpu.uuid, int(old[2]), int(old[3])) for each in whole]
     if named:
-        return [place for each in node for place in _named(named[0], each)]
+        wholes = [Place(each.gpu.uuid) for each in node if each.gpu.uuid == named[0]]
+        migs = (one for each in node for one in each.migs)
+        return wholes or [_mig(one) for one in migs if one.uuid == named[0]]
     for pattern, read in OURS if one.resource.startswith(DRIVER) else PATTERNS:
         match = pattern.fullmatch(one.device)
         if match:
@@ -127,17 +127,10 @@ def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
     if ADDRESS.fullmatch(one.device.lower()):
         tail = one.device.lower()[-7:]
         return [Place(each.gpu.uuid) for each in node if each.gpu.pci_bus_id.lower()[-7:] == tail]
-    return [place for each in node for place in _everything(each)]
-
-
-def _everything(on: Devices) -> t.List[Place]:
-    return [Place(on.gpu.uuid), *(Place(on.gpu.uuid, one.id) for one in on.instances)]
-
-
-def _named(uuid: str, on: Devices) -> t.List[Place]:
-    if uuid == on.gpu.uuid:
-        return [Place(uuid)]
-    return [_mig(one) for one in on.migs if one.uuid == uuid]
+    parts = [
+        (each.gpu.uuid, gi) for each in node for gi in (None, *(one.id for one in each.instances))
+    ]
+    return [Place(*one) for one in parts]
 
 
 def _indexed(match: t.Match[str], on: Devices) -> t.List[Place]:
@@ -155,18 +148,11 @@ def _by_node(match: t.Match[str], on: Devices) -> t.List[Place]:
 
 
 def _by_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
-    """Return the place by the minor; drivers before 25.8 took the index, and either is spared."""
-    if int(match[1]) not in (on.gpu.minor, on.gpu.index):
-        return []
-    if match[2] is None:
-        return [Place(on.gpu.uuid)]
-    at = (int(match[2]), int(match[3]))
-    return [Place(on.gpu.uuid, one.id) for one in on.instances if (one.profile_id, one.start) == at]
+    """Return the place by the minor, of the whole GPU where it is a share of it.
 
-
-def _by_our_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
-    """Return the place by the minor, of the whole GPU where it is a share of it."""
-    if int(match[1]) != on.gpu.minor:
+    NVIDIA's drivers before 25.8 took the index, and either is spared.
+    """
+    if int(match[1]) not in {on.gpu.minor, on.gpu.minor if match.re is OUR_DRA else on.gpu.index}:
         return []
     if match[2] is None:
         return [Place(on.gpu.uuid)]
@@ -175,7 +161,7 @@ def _by_our_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
 
 
 PATTERNS = ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra))
-OURS = ((OUR_DRA, _by_our_dra),)
+OURS = ((OUR_DRA, _by_dra),)
 
 
 def _mig(one: MigDevice) -> Place:

@@ -51,7 +51,9 @@ DAEMON_SETS = (
 
 def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
     """Return how those are stopped that have GPUs, each way once, as commands where that is known."""
-    services = dict.fromkeys(one for user in users for one in _service(user))
+    named = [one for one in users if one.unit and not (one.pod or one.container)]
+    named = [one for one in named if not _is_display(one) and one.unit not in ADVERTISERS]
+    services = dict.fromkeys(PARENTS.get(one.unit, one.unit) for one in named)
     words = []
     if services:
         words.append(f"systemctl stop {' '.join(services)}, or name it in {VARIABLE}")
@@ -60,12 +62,6 @@ def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
     words += [way for user in users for way in _otherwise(user)]
     words += _of_pods([*(one.pod for one in users if one.pod), *pods])
     return "; ".join(dict.fromkeys(words))
-
-
-def _service(one: User) -> t.List[str]:
-    """Return the service to be stopped for a process, none where another way is the right one."""
-    elsewhere = one.pod or one.container or _is_display(one) or one.unit in ADVERTISERS
-    return [PARENTS.get(one.unit, one.unit)] if one.unit and not elsewhere else []
 
 
 def _is_display(one: User) -> bool:

@@ -49,7 +49,6 @@ class User(t.NamedTuple):
         return printable((f"pod {self.pod}" if self.pod else "") or container or self.unit)
 
     def __str__(self) -> str:
-        """Return it as users are told of it."""
         words = filter(None, (printable(self.program) or "unknown", self.where))
         return f"{self.pid} ({', '.join(words)})"
 

@@ -88,7 +88,6 @@ class Containerd(Runtime):
         return found
 
     def _glob(self, pattern: str) -> t.List[str]:
-        """Return the files that a pattern of paths means."""
         found = [""]
         for part in pattern.split("/")[1:]:
             if "*" in pattern and any(one in part for one in "*?["):
@@ -111,7 +110,6 @@ class Containerd(Runtime):
         return having[-1] if having else path
 
     def _check_owner(self, path: str, _view: View) -> None:
-        """Refuse to edit a file that something else regenerates."""
         containerd.check_owner(self._host.read(path) or "", path)
 
     def _dump(self, path: str, version: Version) -> Config:

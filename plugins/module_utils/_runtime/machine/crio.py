@@ -112,7 +112,6 @@ class Crio(Runtime):
         return ""
 
     def _check_monitor(self, shown: t.Mapping[str, t.Any], handler: str) -> None:
-        """Refuse what the daemon would not start with."""
         monitor = crio.monitor(shown, handler)
         if not monitor or self._host.which(monitor) is not None:
             return

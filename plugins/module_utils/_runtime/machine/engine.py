@@ -64,7 +64,6 @@ class Runtime:
         has_cdi(self.kind, self._version(), wanted)
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        """Return what the runtime makes of its files."""
         raise NotImplementedError
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:

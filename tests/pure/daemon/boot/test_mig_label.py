@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._mig.boot import dump
+from gpu_plugin._shared._mig.config import Declared
 from gpu_plugin._shared._mig.label import Request
 from gpu_plugin.boot import label
 
@@ -23,7 +23,7 @@ def paths(tmp_path: Path) -> label.Paths:
     """Files of a node where the label chose threes; there is no GPU to look at."""
     names = ("mig.json", "asked.json", "answer.json", "chosen", "status.json")
     found = label.Paths(*(tmp_path / name for name in names))
-    found.config.write_text(dump(LAYOUTS, "", True))
+    found.config.write_text(Declared(LAYOUTS, "", True).dump())
     found.chosen.write_text("threes\n")
     return found
 
@@ -56,7 +56,7 @@ def test_what_can_not_be_understood_changes_nothing(
 
 
 def test_where_labels_may_not_choose_nothing_is_done(paths: label.Paths) -> None:
-    paths.config.write_text(dump(LAYOUTS, "", False))
+    paths.config.write_text(Declared(LAYOUTS, "", False).dump())
     answer = told(paths, Request("seven", "d").dump())
     assert answer["state"] == "failed"
     assert "mig_by_label is not set" in answer["reason"]

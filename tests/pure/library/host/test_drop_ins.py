@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base import drop_ins
+from ansible_collections.gpu.node.plugins.module_utils._machine import own_files
 from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import OwnFiles
 
 from tests.fakes.library.fakes import FakeHost
@@ -31,7 +31,7 @@ TEXT = (REPOSITORY / "files/gpu_plugin/systemd/gpu-device-plugin.service").read_
         ("", []),
     ],
 )
-@pytest.mark.parametrize("folder", drop_ins.FOLDERS)
+@pytest.mark.parametrize("folder", own_files.FOLDERS)
 def test_what_weakens_or_replaces_is_named(folder: str, text: str, names: list[str]) -> None:
     drop_in = f"{folder}/gpu-device-plugin.service.d/mine.conf"
     host = FakeHost({UNIT: TEXT, drop_in: text})

@@ -15,11 +15,10 @@ from ansible_collections.gpu.node.plugins.module_utils._mig.boot import (
     TEXTS,
     UNIT,
     UNIT_TEXT,
-    dump,
-    load,
 )
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared
 
-WANTED = dump({"version": "v1"}, "half")
+WANTED = Declared({"version": "v1"}, "half").dump()
 ON = {"UnitFileState": "enabled", "ActiveState": "active"}
 THERE = State(WANTED, TEXTS, {UNIT: ON}, True)
 NONE = State(None, {UNIT: None}, {}, True)
@@ -60,10 +59,14 @@ def test_without_the_program_a_run_is_refused_and_a_check_is_not() -> None:
 
 
 def test_file_is_read_back() -> None:
-    assert load(dump([{"devices": "all"}], "x"), "/f") == ([{"devices": "all"}], "x", False)
+    assert Declared.load(Declared([{"devices": "all"}], "x").dump(), "/f") == (
+        [{"devices": "all"}],
+        "x",
+        False,
+    )
     for text in ("", "{", "[]", '{"config": {}}'):
         with pytest.raises(NodeError, match="/f is damaged"):
-            load(text, "/f")
+            Declared.load(text, "/f")
 
 
 def test_unit_orders_itself_before_what_uses_gpus_and_starts_nothing() -> None:

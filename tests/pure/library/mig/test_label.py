@@ -10,7 +10,7 @@ import configparser
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._mig import label
-from ansible_collections.gpu.node.plugins.module_utils._mig.boot import Declared, dump, load
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared
 from ansible_collections.gpu.node.plugins.module_utils._mig.label import (
     ANSWER,
     ASKED,
@@ -148,9 +148,10 @@ def test_with_nothing_selected_nothing_is_changed_before_a_label_asks() -> None:
 
 
 def test_the_file_of_before_is_the_same_without_labels() -> None:
-    assert "by_label" not in dump({"a": OFF}, "a")
-    assert load(dump({"a": OFF}, "a"), "x") == Declared({"a": OFF}, "a", by_label=False)
-    assert load(dump(*DECLARED), "x") == DECLARED
+    plain = Declared({"a": OFF}, "a", by_label=False)
+    assert "by_label" not in plain.dump()
+    assert Declared.load(plain.dump(), "x") == plain
+    assert Declared.load(DECLARED.dump(), "x") == DECLARED
 
 
 def test_what_goes_against_the_users_own_word_is_told() -> None:

@@ -13,8 +13,9 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NvmlError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._mig import before, capability, label
-from ansible_collections.gpu.node.plugins.module_utils._mig.boot import CONFIG, UNIT, load
+from ansible_collections.gpu.node.plugins.module_utils._mig.boot import CONFIG, UNIT
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared
 from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
@@ -67,7 +68,7 @@ def test_units_come_and_go_with_the_users_word() -> None:
     for step in wanted.steps:
         written.update(step.params.get("write", {}))
     assert set(written) == {CONFIG, *map(unit_file, (UNIT, *label.TEXTS))}
-    assert load(written[CONFIG], CONFIG).by_label
+    assert Declared.load(written[CONFIG], CONFIG).by_label
     host.files.update(written)
     assert len(plan(host, selected="a", by_label=True).steps) == 1  # the driver's
     back = steps(plan(host, selected="a"))[1:]

@@ -26,7 +26,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine im
 from ansible_collections.gpu.node.plugins.module_utils._driver import state as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._mig import label
-from ansible_collections.gpu.node.plugins.module_utils._mig.config import select, wanted
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared, select, wanted
 from ansible_collections.gpu.node.plugins.module_utils._mig.plan import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._runtime import edits, json_text
 from ansible_collections.gpu.node.plugins.module_utils._runtime import state as runtime
@@ -126,7 +126,7 @@ def test_many_entries_are_checked_in_time() -> None:
 def test_text_that_could_not_be_read_again_is_not_written() -> None:
     layouts = {f"name{number}": [ENTRY] for number in range(12_000)}
     with pytest.raises(InputError, match=r"config: .* at most 1024 KiB of JSON"):
-        mig_boot.dump(layouts, "name1")
+        Declared(layouts, "name1").dump()
 
 
 @pytest.mark.attack("hostile-configuration")
@@ -173,10 +173,10 @@ def test_json_up_to_the_limits_is_read() -> None:
 @pytest.mark.attack("hostile-configuration")
 def test_hostile_mig_layouts() -> None:
     def read(text: str) -> None:
-        declared = mig_boot.load(text, mig_boot.CONFIG)
+        declared = Declared.load(text, mig_boot.CONFIG)
         chosen = declared.selection("some")
         label.refusal(declared, "some")
-        mig_boot.dump(*declared)
+        declared.dump()
         if chosen.specs is not None:
             wanted(chosen.specs, [GPU])
 

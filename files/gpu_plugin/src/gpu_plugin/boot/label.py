@@ -20,6 +20,7 @@ from .._shared._base.steps import Plan
 from .._shared._machine.host import Completed, Host
 from .._shared._mig import boot as mig_boot
 from .._shared._mig.capability import MigCapability
+from .._shared._mig.config import Declared
 from .._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, PENDING, SUCCESS, Request, refusal
 from .._shared._mig.options import SPEC
 from .._shared._node.users.busy import Busy
@@ -106,7 +107,7 @@ class MigByLabel:
         logs.notify("WATCHDOG=1")
         try:
             text = bounded.read_text(self._paths.config)
-            declared = mig_boot.load(text, str(self._paths.config))
+            declared = Declared.load(text, str(self._paths.config))
             if not declared.by_label:
                 return Result(FAILED, f"mig_by_label is not set in {self._paths.config}")
             if not request.name:
@@ -122,7 +123,7 @@ class MigByLabel:
         self._paths.chosen.unlink(missing_ok=True)
         return Result()
 
-    def _made(self, request: Request, declared: mig_boot.Declared, text: str) -> Result:
+    def _made(self, request: Request, declared: Declared, text: str) -> Result:
         """Make a layout, and remember it once it is there. Nothing is taken from anybody for it."""
         given = {"config": declared.config, "selected": request.name, "boot": None}
         params = {**DEFAULTS, **given, "lock_timeout": LOCK_SECONDS}

@@ -16,9 +16,8 @@ from .._shared._base.dra.names import CHECKPOINT
 from .._shared._base.errors import NodeError
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.real import Nvml
-from .._shared._mig import boot as mig_boot
 from .._shared._mig import label
-from .._shared._mig.config import Selection
+from .._shared._mig.config import Declared, Selection
 from .._shared._mig.machine.nvml import Changes, planned, read
 from .._shared._mig.plan import GpuState, spare
 from .._shared._node.users.allocated import Devices, claims, holders, parse
@@ -73,7 +72,7 @@ def _mig(
     outcome = Outcome()
     try:
         text = bounded.read(config).decode("utf-8", "replace")
-        declared = mig_boot.load(text, str(config))
+        declared = Declared.load(text, str(config))
         name = bounded.peek(chosen).strip() if declared.by_label else ""
         for warning in label.warnings(declared, name) if name else ():
             logs.warning(warning)

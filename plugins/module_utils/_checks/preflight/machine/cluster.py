@@ -17,15 +17,19 @@ KUBECONFIG, CONTEXT = dra.KUBECONFIG, "gpu_nodes_context"
 
 
 def check(
-    values: t.Mapping[str, t.Any],
-    connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+    values: t.Mapping[str, t.Any], connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi
 ) -> t.List[Problem]:
     """Return what a cluster lacks for these variables. Without a kubeconfig nothing is asked."""
     kubeconfig = str(values.get(KUBECONFIG) or "")
     if not kubeconfig or not dra.wanted(values):
         return []
     try:
-        return _asked(connect(kubeconfig, str(values.get(CONTEXT) or "")), values)
+        api = connect(kubeconfig, str(values.get(CONTEXT) or ""))
+        said = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
+        if refused := dra.of_version(values, said):
+            return refused
+        served = _found(api)
+        return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
     except ApiError as error:
         hint = (
             "see that the API server answers, and correct gpu_nodes_kubeconfig or gpu_nodes_context"
@@ -33,14 +37,6 @@ def check(
         return [Problem(KUBECONFIG, f"{KUBECONFIG}: {error}", hint)]
     except NodeError as error:
         return [Problem(KUBECONFIG, f"{error.message}: {error.cause}", error.hint)]
-
-
-def _asked(api: KubernetesApi, values: t.Mapping[str, t.Any]) -> t.List[Problem]:
-    said = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
-    if refused := dra.of_version(values, said):
-        return refused
-    served = _found(api)
-    return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
 
 
 def _found(api: KubernetesApi) -> bool:
@@ -57,11 +53,7 @@ def _kept(api: KubernetesApi) -> t.Optional[t.Mapping[str, t.Any]]:
     """Return what the server would keep of a slice; nothing is made. None: it does not let us ask."""
     try:
         return api.ask(
-            "trying a slice",
-            "POST",
-            f"{GROUP}/resourceslices",
-            dra.TRIAL,
-            query={"dryRun": "All"},
+            "trying a slice", "POST", f"{GROUP}/resourceslices", dra.TRIAL, query={"dryRun": "All"}
         )
     except ApiError as error:
         if error.status != FORBIDDEN:

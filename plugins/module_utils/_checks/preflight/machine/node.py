@@ -73,7 +73,6 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
 
 
 def _is(params: Params, module: str, state: str = "present") -> bool:
-    """Tell whether a module of this run is to bring its part to a state."""
     return params.get(module, {}).get("state") == state
 
 
@@ -196,7 +195,6 @@ def _sources(host: Host) -> t.List[Problem]:
 
 
 def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) -> t.List[Need]:
-    """Return what will be written where."""
     wanted = []
     if fresh:
         wanted += [

@@ -47,9 +47,7 @@ class Trial:
         self._host = host
         self._source = inspect.getsource(program)
         self._python = bundle.python(
-            os.path.realpath(sys.executable),
-            sys.base_prefix,
-            host.read("/proc/self/maps") or "",
+            os.path.realpath(sys.executable), sys.base_prefix, host.read("/proc/self/maps") or ""
         )
         self._runs: t.Dict[str, t.Callable[[Runtime, bundle.Python, str], Answer]] = {
             "podman": self._podman,
@@ -117,12 +115,10 @@ class Trial:
             self._quietly(commands)
 
     def _quietly(self, commands: t.Iterable[Words]) -> None:
-        """Run commands that may have nothing to do."""
         for one in commands:
             self._host.run(one, check=False, timeout=CLEANING_SECONDS)
 
     def _options(self, python: bundle.Python) -> Words:
-        """Return what podman and Docker call alike."""
         words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
         words += [f"--device={bundle.ALL}"]
         words += [f"--env={name}={text}" for name, text in python.environment.items()]

@@ -21,7 +21,7 @@ from ...._machine.host import Host
 from ...._machine.nvml.real import Nvml, inventory
 from ...._mig import boot as mig_boot
 from ...._mig import label
-from ...._mig.config import Selection
+from ...._mig.config import Declared, Selection
 from ...._mig.machine.nvml import read
 from ...._mig.plan import plan_gpu
 from ..cdi import Current
@@ -36,7 +36,7 @@ def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optio
         if text is None:
             return None
         chosen = (host.read(label.CHOSEN) or "").strip()
-        selection = mig_boot.load(text, mig_boot.CONFIG).selection(chosen)
+        selection = Declared.load(text, mig_boot.CONFIG).selection(chosen)
         name = selection.label
         return Layout(
             name, tuple(_differing(selection, nvml, gpus, made(host.read(CLAIMS)))) if nvml else ()
@@ -48,7 +48,6 @@ def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optio
 def _differing(
     selection: Selection, nvml: Nvml, gpus: t.Sequence[Gpu], claimed: t.FrozenSet[str]
 ) -> t.Iterator[str]:
-    """Yield what would have to be done on idle GPUs."""
     read_now = (read(nvml, gpu) for gpu in gpus)
     states = [dataclasses.replace(one, processes=(), claimed=claimed) for one in read_now]
     targets = selection.targets(states)

@@ -61,11 +61,7 @@ def unreached(host: Host) -> t.Optional[NodeError]:
 
 
 def _look(
-    runtime: Runtime,
-    folder: str,
-    records: Records,
-    noted: t.Sequence[Written],
-    required: bool,
+    runtime: Runtime, folder: str, records: Records, noted: t.Sequence[Written], required: bool
 ) -> Check:
     name, unit = f"{runtime.kind.name}: CDI", runtime.unit
     ours = [one for one in noted if one.runtime == runtime.kind.name]
@@ -75,7 +71,11 @@ def _look(
         changed = records.changed(runtime, runtime.reads(view, runtime.kind.config_path))
     except NodeError as error:
         problem, changed = str(error), ()
-    if problem and not _by_cdi(runtime, ours) and not required:
+    # We may have set up a handler alone.
+    keys = {runtime.kind.spec_dirs, *(path for path, _value in runtime.kind.on)} - {()}
+    paths = [one.path for each in ours for one in each.entries]
+    by_cdi = any(path[-len(key) :] == key for path in paths for key in keys)
+    if problem and not by_cdi and not required:
         return skipped(name, f"gpu.node has not set up CDI in it: {problem}")
     if problem:
         return judged(name, problem, AGAIN)
@@ -89,14 +89,6 @@ def _look(
         words = f"{unit} has not read {', '.join(changed)} since that was changed"
         return judged(name, words, step)
     return Check(name)
-
-
-def _by_cdi(runtime: Runtime, ours: t.Sequence[Written]) -> bool:
-    """Tell whether we have set up CDI in it, and not only a handler."""
-    keys = {runtime.kind.spec_dirs, *(path for path, _value in runtime.kind.on)} - {()}
-    return any(
-        one.path[-len(key) :] == key for each in ours for one in each.entries for key in keys
-    )
 
 
 def _problem(runtime: Runtime, view: View, folder: str) -> str:
@@ -113,5 +105,4 @@ def _problem(runtime: Runtime, view: View, folder: str) -> str:
 
 
 def _plain(folder: str) -> str:
-    """Return a folder by one of its two names."""
     return f"/var{folder}" if folder.startswith("/run/") else folder.rstrip("/")

@@ -17,9 +17,8 @@ from ...._machine.host import Host
 from ..allocated import ROOTS, SOCKET, Allocated, Allocation, checkpoint, claims, is_gpu, parse
 
 CLAIMS = "dra_manager_state"
-CHECKPOINT = (
-    "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"  # whatever the root folder
-)
+# Whatever the root folder.
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 SECONDS = 20.0
 DRIVERS = (NVIDIA, DRIVER)
 UNTOLD = (
@@ -100,23 +99,17 @@ def _kept(host: Host, problem: str) -> Allocated:
     folders = host.listdir(pods.LOGS)
     try:
         # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
-        found = [one for one in checkpoint(text) if _is_there(host, one.pod)]
-        return Allocated(tuple(_with_name(one, folders) for one in found))
+        found = []
+        for one in checkpoint(text):
+            if any(host.exists(f"{root}/pods/{one.pod}") for root in ROOTS):
+                namespace, _slash, pod = pods.name_of(one.pod, folders).rpartition("/")
+                found.append(dataclasses.replace(one, namespace=namespace, pod=pod))
+        return Allocated(tuple(found))
     except NodeError as error:
         return Allocated(unknown="; ".join(filter(None, (str(error), problem))))
 
 
-def _is_there(host: Host, uid: str) -> bool:
-    return any(host.exists(f"{root}/pods/{uid}") for root in ROOTS)
-
-
-def _with_name(one: Allocation, folders: t.Sequence[str]) -> Allocation:
-    namespace, _slash, pod = pods.name_of(one.pod, folders).rpartition("/")
-    return dataclasses.replace(one, namespace=namespace, pod=pod)
-
-
 def _running(host: Host) -> t.FrozenSet[str]:
-    """Return the UIDs of the pods that have processes."""
     init = host.read("/proc/1/cgroup")
     found = set()
     for name in host.listdir("/proc"):
@@ -132,11 +125,8 @@ def _ended(
     host: Host, folders: t.Sequence[str], running: t.FrozenSet[str], booted: t.Optional[float]
 ) -> bool:
     """Tell whether the pod of these log folders has ended for good; kubelets before 1.34 still name it."""
-    return pods.ended(
-        (pods.uid_in(folder) for folder in folders),
-        running,
-        started=booted is not None and any(_logged(host, folder, booted) for folder in folders),
-    )
+    started = booted is not None and any(_logged(host, folder, booted) for folder in folders)
+    return pods.ended((pods.uid_in(folder) for folder in folders), running, started=started)
 
 
 def _logged(host: Host, folder: str, since: float) -> bool:

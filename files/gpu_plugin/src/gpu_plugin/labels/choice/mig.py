@@ -17,6 +17,7 @@ from typing import Final
 
 from ..._shared._base.errors import NodeError
 from ..._shared._mig import boot as mig_boot
+from ..._shared._mig.config import Declared
 from ..._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, Answer, Decision, answered, decide
 from ...tools import bounded, files, logs
 from ...tools.state import StateUnusable, alive, read
@@ -41,7 +42,7 @@ class MigByLabel:
         self._paths, self._clock = paths, clock
         self.decision = Decision()
         self._stamp: object = None
-        self._declared: mig_boot.Declared | None = None
+        self._declared: Declared | None = None
         self._digest = self._damage = ""
         self._asked_at = clock()
 
@@ -69,7 +70,7 @@ class MigByLabel:
             return
         try:
             text = bounded.read_text(self._paths.config)
-            found = mig_boot.load(text, str(self._paths.config))
+            found = Declared.load(text, str(self._paths.config))
             found.selection()  # checks all of it
         except (OSError, ValueError, NodeError) as error:
             self._damage = str(error)
