@@ -205,6 +205,34 @@ class Condition:
     compute_mode: t.Optional[int] = None
 
 
+# What a GPU can be set to, by the names that users have for it.
+PERSISTENCE, POWER, ECC, COMPUTE = "persistence", "power_limit", "ecc", "compute_mode"
+GPU_CLOCKS, MEMORY_CLOCKS, ACCOUNTING = "gpu_clocks", "memory_clocks", "accounting"
+CLOCKS = (GPU_CLOCKS, MEMORY_CLOCKS)
+# In the order in which they are set: what keeps the others comes first.
+NAMES = (PERSISTENCE, POWER, *CLOCKS, ECC, COMPUTE, ACCOUNTING)
+COMPUTE_MODES: t.Mapping[str, int] = {"default": 0, "prohibited": 2, "exclusive_process": 3}
+Range = t.Tuple[int, int]
+Value = t.Union[bool, int, str, Range, None]
+
+
+class SettingsTold(t.NamedTuple):
+    """What NVML tells of a GPU's settings. Power is in milliwatts, clocks are in MHz.
+
+    ``now`` has each setting that the GPU has, but for clocks, of which NVML tells no lock; ``ecc_next`` is the mode
+    after the next reset. ``power`` is what the board allows, ``clocks`` are those that it can run at, and ``running``
+    those that it does. ``energy`` is what it has used since it was initialised, in millijoules.
+    """
+
+    now: t.Mapping[str, Value]
+    power: Range = (0, 0)
+    power_default: int = 0
+    clocks: t.Mapping[str, Range] = {}
+    running: t.Mapping[str, int] = {}
+    ecc_next: t.Optional[bool] = None
+    energy: t.Optional[int] = None
+
+
 class Links(t.NamedTuple):
     """A GPU's NVLinks that are up: to switches, and to other GPUs by their PCI address."""
 

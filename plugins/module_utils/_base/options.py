@@ -166,6 +166,11 @@ VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
         "xids": "repair_xids",
         "gpu_count": "validate_gpu_count",
     },
+    "settings": {
+        "state": "settings_state",
+        "rules": "settings_rules",
+        "lock_timeout": "settings_lock_timeout",
+    },
     "validate": {
         "gpu_count": "validate_gpu_count",
         "containers": "validate_containers",

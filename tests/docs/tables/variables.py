@@ -24,6 +24,7 @@ PAGES = {
     "container_toolkit": "container-toolkit.md",
     "container_runtime": "container-runtimes.md",
     "mig": "mig.md",
+    "settings": "driver/settings.md",
     "cdi": "cdi.md",
     "device_plugin": "device-plugin.md",
     "dcgm": "dcgm.md",

@@ -33,6 +33,9 @@ from {PACKAGE.removesuffix("s")}_utils._node.machine import quarantine as locked
 locked.LOCK = os.path.dirname(before.PATH) + "/quarantine.lock"
 from {PACKAGE.removesuffix("s")}_utils._node.users.machine import services
 services.RECORD = os.path.dirname(before.PATH) + "/stopped-services.json"
+from {PACKAGE.removesuffix("s")}_utils._settings import capability as settings
+settings.PATH = os.path.dirname(before.PATH) + "/settings.json"
+settings.LOCK = os.path.dirname(before.PATH) + "/settings.lock"
 mig.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
 """

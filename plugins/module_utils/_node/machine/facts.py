@@ -15,6 +15,9 @@ from ..gpu_record import PATH, Gpus, load
 
 DRIVER_FIRST = "bring up the driver first (gpu.node.nvidia_driver), then run again"
 BUS = "/sys/bus/pci/devices"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# The kernel makes this folder when it loads the module, and never gives one the inode of the folder before it.
+MODULE = "/sys/module/nvidia"
 CONNECTX_7 = ["0x15b3", "0x1021"]
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 LIBRARY_FOLDERS = (
@@ -75,6 +78,12 @@ def machine(host: Host) -> str:
 def recorded_gpus(host: Host, there: t.Iterable[str], meant: int) -> Gpus:
     """Return the GPUs of the last bring-up beside those that are there and meant. NodeError: the record is damaged."""
     return Gpus(load(host.read(PATH), machine(host)), tuple(there), meant)
+
+
+def driver_load(host: Host) -> str:
+    """Return what tells one load of the driver from another, in this boot and in others; empty where none is loaded."""
+    loaded = host.status(MODULE)
+    return f"{(host.read(BOOT_ID) or '').strip()}/{loaded.inode}" if loaded is not None else ""
 
 
 def without_nvml(host: Host) -> str:

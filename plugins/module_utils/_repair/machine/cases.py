@@ -9,13 +9,11 @@ import time
 import typing as t
 
 from ..._machine.host import Host
+from ..._node.machine.facts import BOOT_ID, MODULE
 from .. import case, case_file
 
 LOCK = "/var/lib/gpu-node/repair.lock"
 LOCK_SECONDS = 30.0
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# The kernel makes this folder when it loads the module, and never gives one the inode of the folder before it.
-DRIVER = "/sys/module/nvidia"
 
 
 class CaseFile:
@@ -43,7 +41,7 @@ class CaseFile:
 
 def boot(host: Host) -> case.Boot:
     """Return which boot this is, and which load of the driver."""
-    loaded = host.status(DRIVER)
+    loaded = host.status(MODULE)
     return case.Boot(
         (host.read(BOOT_ID) or "").strip(), str(loaded.inode) if loaded is not None else ""
     )

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, the gpu.node authors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Documentation of options, written by make options from options/settings.yml."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation of options, written by make options from options/settings.yml."""
+
+    DOCUMENTATION = r"""
+options:
+  state:
+    description:
+      - With V(present), GPUs are set as O(rules) say. V(absent) gives each GPU back what it was set to before it was
+        set for the first time. O(rules) is ignored then.
+    type: str
+    choices: [present, absent]
+    default: present
+  rules:
+    description:
+      - What holds for which GPUs. Of several rules that match a GPU, the last that names a setting counts. A setting
+        that no rule names is left alone, or becomes what it was before where this module has set it.
+      - C(match) is C(all), which is the default, or a mapping of C(model), C(uuid), C(index) and C(pci), each with a
+        value or a list of them. A GPU matches that is one of each. C(model) may have C(*) and C(?).
+      - C(persistence), C(ecc) and C(accounting) are V(true) or V(false).
+      - C(power_limit) is a number of watts, a share of the board's default such as C(80%), or C(default).
+      - C(gpu_clocks) and C(memory_clocks) are two clocks in MHz, between which the GPU runs, one clock, or C(default)
+        for no lock.
+      - C(compute_mode) is C(default), C(exclusive_process) or C(prohibited).
+      - What a board does not allow is refused before anything is set, naming what it allows. What a GPU does not have
+        at all is left out with a warning.
+    type: list
+    elements: dict
+    default: []
+  lock_timeout:
+    description:
+      - Seconds to wait for another run on the same node.
+    type: int
+    default: 60
+"""

@@ -1,0 +1,180 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.settings: each GPU is read, compared with the rules, and set."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import typing as t
+
+from .._base.errors import NodeError, checked_timeout
+from .._base.gpu import CLOCKS, COMPUTE, NOT_SUPPORTED, Gpu, NvmlError, SettingsTold, Value
+from .._base.services import mps
+from .._base.services.driver import SERVICE
+from .._base.steps import Plan, Step
+from .._machine.host import Host, properties
+from .._machine.nvml.real import Nvml, open_nvml
+from .._machine.nvml.settings import set_to, settings
+from .._machine.own_files import OwnFiles
+from .._node.machine.facts import driver_load, without_nvml
+from .._node.users.allocated import Devices, holders
+from .._node.users.machine import allocated
+from .plan import FORGET, SET, GpuPlan, Node, plan
+from .rules import Rule, parse
+from .state import NOTHING, PATH, GpuState, Kept, Lock, dump, now, shown
+from .state import parse as parse_record
+
+LOCK = "/run/gpu-node/settings.lock"
+OPEN = "default"  # the compute mode in which every process may use a GPU
+SLURM = "/etc/slurm/slurm.conf"
+SLURM_CLOCKS = re.compile(r"^\s*GpuFreqDef\s*=", re.IGNORECASE | re.MULTILINE)
+
+
+class State(t.NamedTuple):
+    """The GPUs, an error for each that does not answer, and what else is known of the node."""
+
+    gpus: t.Tuple[GpuState, ...] = ()
+    broken: t.Tuple[NvmlError, ...] = ()
+    node: Node = Node()
+    absent: str = ""
+
+
+class SettingsCapability:
+    """Keeps GPUs set as rules say."""
+
+    name = "settings"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        self._host, self._check_mode = host, check_mode
+        self._back = params["state"] == "absent"
+        self._rules: t.Tuple[Rule, ...] = () if self._back else parse(params["rules"])
+        self._seconds = checked_timeout(params["lock_timeout"])
+        self._stack = contextlib.ExitStack()
+        self._nvml: t.Optional[Nvml] = None
+        self._gpus: t.Dict[str, Gpu] = {}
+        self._plans: t.Tuple[GpuPlan, ...] = ()
+        self._load = ""
+
+    def observe(self) -> State:
+        """Read every GPU; the lock is held from the first observation on."""
+        record = parse_record(self._host.read(PATH))
+        if self._nvml is None:
+            if not self._check_mode:
+                self._stack.enter_context(self._host.lock(LOCK, timeout=self._seconds))
+            try:
+                self._nvml = self._stack.enter_context(open_nvml())
+            except NvmlError as error:
+                error.hint = error.hint or without_nvml(self._host)
+                if self._check_mode:
+                    return State(absent=str(error))
+                raise
+        self._load = driver_load(self._host)
+        gpus, broken = self._nvml.gpus()
+        self._gpus = {one.uuid: one for one in gpus}
+        read = [(one, settings(self._nvml.handle(one))) for one in gpus]
+        shared = set(mps.devices(self._host.listdir(mps.FOLDER)))
+        users = self._users(read)
+        states = []
+        for gpu, told in read:
+            kept = record.get(gpu.uuid, NOTHING)
+            values = now(told, kept, self._load)
+            held = users.get(gpu.uuid, ())
+            states.append(GpuState(gpu, told, values, kept, held, gpu.uuid in shared))
+        return State(tuple(states), tuple(broken), self._node())
+
+    def _users(
+        self, read: t.Sequence[t.Tuple[Gpu, SettingsTold]]
+    ) -> t.Dict[str, t.Tuple[str, ...]]:
+        """Return the processes and pods that have something of each GPU, where a compute mode would keep them out."""
+        modes = [rule.wanted.get(COMPUTE, OPEN) for rule in self._rules]
+        if self._nvml is None or not any(
+            mode not in (OPEN, told.now.get(COMPUTE)) for mode in modes for _gpu, told in read
+        ):
+            return {}
+        devices = [Devices(gpu) for gpu, _told in read]
+        held = holders(allocated.observe(self._host), devices)
+        return {
+            one.gpu.uuid: (*map(str, self._nvml.processes(one.gpu)), *map(str, held[one.gpu.uuid]))
+            for one in devices
+        }
+
+    def _node(self) -> Node:
+        runs = properties(self._host, SERVICE, "ActiveState").get("ActiveState") == "active"
+        return Node(runs, bool(SLURM_CLOCKS.search(self._host.read(SLURM) or "")))
+
+    def plan(self, state: State) -> Plan:
+        """Plan for every GPU; refuse before anything is changed."""
+        if state.absent:
+            warning = f"settings: the rules are valid in form, whether they fit the GPUs is not known: {state.absent}"
+            steps = (Step(SET, "set the GPUs once NVML answers"),) if self._rules else ()
+            return Plan(steps, warnings=(warning,), later="NVML answers")
+        found, self._plans = plan(state.gpus, self._rules, state.node, back=self._back)
+        left = tuple(
+            f"settings: left alone, since it does not answer: {one}" for one in state.broken
+        )
+        return dataclasses.replace(found, warnings=(*found.warnings, *left))
+
+    def own(self, _state: State) -> OwnFiles:
+        """Return what is root's alone."""
+        return OwnFiles(self._host, {PATH: 0o644})
+
+    def apply(self, step: Step) -> None:
+        """Carry out one step. What a GPU was before is written down first."""
+        uuid, record = step.params["gpu"], parse_record(self._host.read(PATH))
+        kept = record.get(uuid, NOTHING)
+        if step.action == FORGET:
+            names = step.params["names"]
+            left = {name: one for name, one in kept.before.items() if name not in names}
+            locks = {name: one for name, one in kept.locks.items() if name not in names}
+            self._write({**record, uuid: Kept(left, locks)})
+            return
+        name, value = step.params["name"], step.params["value"]
+        state = next(one.state for one in self._plans if one.state.gpu.uuid == uuid)
+        kept = kept._replace(before={name: state.now[name], **kept.before})
+        self._write({**record, uuid: kept})
+        self._set(state, name, value)
+        if name in CLOCKS:
+            locks = {key: one for key, one in kept.locks.items() if key != name}
+            if isinstance(value, tuple):
+                locks[name] = Lock(value, self._load, state.told.energy)
+            self._write({**record, uuid: kept._replace(locks=locks)})
+
+    def _set(self, state: GpuState, name: str, value: Value) -> None:
+        if self._nvml is None:
+            raise NodeError("nothing can be set before the GPUs were read")
+        try:
+            set_to(self._nvml.handle(state.gpu), name, value)
+        except NvmlError as error:
+            error.message = f"{state.named}: {name} can't be set to {shown(name, value)}"
+            if error.code == NOT_SUPPORTED:
+                error.hint = f"leave {name} out of the rules for {state.gpu.name}"
+            raise
+
+    def _write(self, record: t.Mapping[str, Kept]) -> None:
+        left = {uuid: one for uuid, one in record.items() if one != NOTHING}
+        if left:
+            self._host.write(PATH, dump(left), mode=0o644)
+        else:
+            self._host.remove(PATH)
+
+    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+        """Report what each GPU is set to, in check mode what it would be."""
+        return {
+            "state": "absent" if self._back else "present",
+            "nvml_available": not state.absent,
+            "nvml_error": state.absent,
+            "gpus": [
+                {
+                    "index": one.state.gpu.index,
+                    "uuid": one.state.gpu.uuid,
+                    "name": one.state.gpu.name,
+                    "settings": dict(one.after),
+                    "unsupported": list(one.unsupported),
+                    "pending": one.pending,
+                }
+                for one in self._plans
+            ],
+        }

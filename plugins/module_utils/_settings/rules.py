@@ -1,0 +1,142 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Rules as users write them: which GPUs, and what they are set to; checked against what a board allows."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import typing as t
+
+from .._base.errors import InputError
+from .._base.gpu import CLOCKS, COMPUTE, COMPUTE_MODES, NAMES, POWER, Gpu, SettingsTold, Value
+from .._base.table import check_keys, mapping
+from .._base.text.json_data import is_whole
+
+ALL, DEFAULT = "all", "default"
+MATCH = ("model", "uuid", "index", "pci")
+PERCENT = re.compile(r"([1-9][0-9]{0,2})%")
+WANTED: t.Mapping[str, str] = {
+    POWER: "watts, a share of the board's default such as 80%, or default",
+    **dict.fromkeys(CLOCKS, "two clocks in MHz, from and to, one clock, or default for no lock"),
+    COMPUTE: f"one of {', '.join(COMPUTE_MODES)}",
+}
+
+
+class Rule(t.NamedTuple):
+    """What holds for the GPUs that match. ``match`` has what each has to be one of, nothing for all GPUs."""
+
+    key: str
+    match: t.Mapping[str, t.Tuple[str, ...]]
+    wanted: t.Mapping[str, t.Any]
+
+    def matches(self, gpu: Gpu) -> bool:
+        """Tell whether a rule is about a GPU."""
+        return all(any(_is(gpu, name, one) for one in some) for name, some in self.match.items())
+
+
+def _is(gpu: Gpu, name: str, text: str) -> bool:
+    text = text.lower()
+    if name == "model":
+        return fnmatch.fnmatchcase(_plain(gpu.name), _plain(text))
+    if name == "pci":
+        return text[-12:] == gpu.pci_bus_id or (
+            text.count(":") == 1 and f"0000:{text}" == gpu.pci_bus_id
+        )
+    return text == {"uuid": gpu.uuid.lower(), "index": str(gpu.index)}[name]
+
+
+def _plain(model: str) -> str:
+    """Return a model's name without what NVIDIA's tools sometimes put before it."""
+    return model.strip().lower().replace("nvidia ", "", 1)
+
+
+def parse(rules: t.Sequence[t.Any]) -> t.Tuple[Rule, ...]:
+    """Return the rules. InputError names what is wrong, with the nearest name that is known."""
+    return tuple(_rule(f"rules[{at}]", one) for at, one in enumerate(rules))
+
+
+def _rule(key: str, data: t.Any) -> Rule:
+    row = mapping(key, data, "a mapping with match and settings")
+    check_keys(key, row, ("match", *NAMES))
+    wanted = {name: value for name, value in row.items() if name != "match" and value is not None}
+    if not wanted:
+        raise InputError.of(key, data, f"at least one of {', '.join(NAMES)}")
+    for name, value in wanted.items():
+        if not _valid(name, value):
+            raise InputError.of(f"{key}.{name}", value, WANTED.get(name, "true or false"))
+    return Rule(key, _match(f"{key}.match", row.get("match", ALL)), wanted)
+
+
+def _match(key: str, data: t.Any) -> t.Dict[str, t.Tuple[str, ...]]:
+    if data == ALL:
+        return {}
+    row = mapping(key, data, f"{ALL}, or a mapping with some of {', '.join(MATCH)}")
+    check_keys(key, row, MATCH)
+    found = {}
+    for name, value in row.items():
+        some = value if isinstance(value, list) else [value]
+        if not some or not all(isinstance(one, str) or is_whole(one) for one in some):
+            raise InputError.of(f"{key}.{name}", value, "a text or a number, or a list of them")
+        found[name] = tuple(map(str, some))
+    return found
+
+
+def _valid(name: str, value: t.Any) -> bool:
+    if name == COMPUTE:
+        return isinstance(value, str) and value in COMPUTE_MODES
+    if name not in (POWER, *CLOCKS):
+        return isinstance(value, bool)
+    if value == DEFAULT:
+        return True
+    if name == POWER:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        return number or bool(isinstance(value, str) and PERCENT.fullmatch(value))
+    some = value if isinstance(value, list) else [value]
+    ordered = len(some) in (1, 2) and all(is_whole(one) and one > 0 for one in some)
+    return ordered and some[0] <= some[-1]
+
+
+def wanted(rules: t.Sequence[Rule], gpu: Gpu, told: SettingsTold) -> t.Dict[str, Value]:
+    """Return what a GPU is to be set to; of the rules that match, the last that names a setting counts.
+
+    InputError: its board does not allow it. A setting that it does not have is left as it is written.
+    """
+    found: t.Dict[str, Value] = {}
+    for rule in rules:
+        if rule.matches(gpu):
+            for name, value in rule.wanted.items():
+                found[name] = _resolved(f"{rule.key}.{name}", name, value, gpu, told)
+    return found
+
+
+def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, told: SettingsTold) -> Value:
+    if name == POWER and POWER in told.now:
+        milliwatts = _milliwatts(value, told.power_default)
+        least, most = told.power
+        if not least <= milliwatts <= most:
+            board = (
+                f"{least / 1000:g} to {most / 1000:g} W, which GPU {gpu.index} ({gpu.name}) allows"
+            )
+            raise InputError.of(key, value, board)
+        return milliwatts
+    if name in CLOCKS and name in told.clocks:
+        if value == DEFAULT:
+            return None
+        some = value if isinstance(value, list) else [value]
+        least, most = told.clocks[name]
+        if not least <= some[0] <= some[-1] <= most:
+            board = f"{least} to {most} MHz, which GPU {gpu.index} ({gpu.name}) has"
+            raise InputError.of(key, value, board)
+        return some[0], some[-1]
+    return t.cast(Value, value)
+
+
+def _milliwatts(value: t.Any, default: int) -> int:
+    if value == DEFAULT:
+        return default
+    share = PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if share:
+        return default * int(share[1]) // 100_000 * 1000  # whole watts, as nvidia-smi has them
+    return int(round(value * 1000))

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What GPUs are set to, and the file with what they were before and what NVML does not tell."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+from .._base.errors import readable
+from .._base.gpu import CLOCKS, COMPUTE_MODES, NAMES, POWER, Gpu, Range, SettingsTold, Value
+from .._base.text import json_data, strict
+
+PATH = "/var/lib/gpu-node/settings.json"
+VERSION = 1
+MOST_GPUS = 1024
+MOST_NUMBER = 10**9
+FORGET = "move it away and run again; what the GPUs are set to then counts as your own"
+
+
+class Lock(t.NamedTuple):
+    """Clocks that were locked: in which load of the driver, and at which reading of the GPU's energy, if it has one."""
+
+    clocks: Range
+    load: str
+    energy: t.Optional[int] = None
+
+
+class Kept(t.NamedTuple):
+    """What is known of a GPU that was set: each setting as it was before, and the clocks that were locked."""
+
+    before: t.Mapping[str, Value] = {}
+    locks: t.Mapping[str, Lock] = {}
+
+
+NOTHING = Kept()
+Record = t.Mapping[str, Kept]  # by the GPUs' UUIDs
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuState:
+    """A GPU. ``now`` has each setting that it has; that of clocks is their lock, None for none.
+
+    ``users`` are the processes and pods that have something of it, ``mps`` tells whether MPS shares it.
+    """
+
+    gpu: Gpu
+    told: SettingsTold
+    now: t.Mapping[str, Value]
+    kept: Kept = NOTHING
+    users: t.Tuple[str, ...] = ()
+    mps: bool = False
+
+    @property
+    def named(self) -> str:
+        """Return the GPU for people."""
+        return f"GPU {self.gpu.index} ({self.gpu.uuid})"
+
+
+def now(told: SettingsTold, kept: Kept, load: str) -> t.Dict[str, Value]:
+    """Return what a GPU is set to. Clocks are locked as they were last, unless something shows that they are not.
+
+    A lock is gone with the load of the driver, with a reset, after which the GPU counts its energy anew, and where the
+    clock that runs is beyond it.
+    """
+    locks: t.Dict[str, Value] = dict.fromkeys(told.clocks)
+    for name, lock in kept.locks.items():
+        runs = told.running.get(name, 0)
+        counted = None in (lock.energy, told.energy) or told.energy >= lock.energy  # type: ignore[operator]
+        if name in locks and lock.load == load and counted and runs <= lock.clocks[1]:
+            locks[name] = lock.clocks
+    return {**told.now, **locks}
+
+
+def shown(name: str, value: Value) -> str:
+    """Return a value for people."""
+    if name in CLOCKS:
+        return f"{value[0]} to {value[1]} MHz" if isinstance(value, tuple) else "not locked"
+    if name == POWER and isinstance(value, int):
+        return f"{value / 1000:g} W"
+    return {True: "on", False: "off"}.get(t.cast(bool, value), str(value).replace("_", " "))
+
+
+def dump(record: Record) -> str:
+    """Return the file's text."""
+    gpus = {
+        uuid: {
+            "before": dict(one.before),
+            "locks": {name: lock._asdict() for name, lock in one.locks.items()},
+        }
+        for uuid, one in record.items()
+    }
+    return json.dumps({"version": VERSION, "gpus": gpus}, indent=1, sort_keys=True) + "\n"
+
+
+def parse(text: t.Optional[str]) -> t.Dict[str, Kept]:
+    """Return what the file has. NodeError: it can't be understood."""
+    if text is None:
+        return {}
+    with readable(PATH, FORGET):
+        data = strict.keys("the file", json_data.loads(text), "version", "gpus")
+        strict.version(data["version"], VERSION)
+        found = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
+        return {uuid: _kept(uuid, one) for uuid, one in found.items()}
+
+
+def _kept(uuid: str, data: object) -> Kept:
+    found = strict.keys(uuid, data, "before", "locks")
+    before, locks = found["before"], found["locks"]
+    if not set(before) <= set(NAMES) or not set(locks) <= set(CLOCKS):
+        raise ValueError(f"{uuid}: expected settings out of {', '.join(NAMES)}")
+    return Kept(
+        {name: _value(name, value) for name, value in before.items()},
+        {name: _lock(name, one) for name, one in locks.items()},
+    )
+
+
+def _lock(name: str, data: object) -> Lock:
+    found = strict.keys(name, data, "clocks", "load", "energy")
+    energy = found["energy"]
+    if energy is not None and not json_data.is_whole(energy):
+        raise ValueError(f"{name}: energy is no whole number")
+    return Lock(_range(name, found["clocks"]), strict.text("load", found["load"]), energy)
+
+
+def _value(name: str, value: t.Any) -> Value:
+    if name in CLOCKS:
+        return None if value is None else _range(name, value)
+    good = isinstance(value, bool)
+    if name == POWER:
+        good = json_data.is_whole(value) and 0 <= value <= MOST_NUMBER
+    elif name == "compute_mode":
+        good = value in COMPUTE_MODES
+    if not good:
+        raise ValueError(f"{name}: a value is not understood")
+    return t.cast(Value, value)
+
+
+def _range(name: str, value: t.Any) -> Range:
+    if len(value) != 2 or not all(
+        json_data.is_whole(one) and 0 <= one <= MOST_NUMBER for one in value
+    ):
+        raise ValueError(f"{name}: expected two clocks")
+    return value[0], value[1]

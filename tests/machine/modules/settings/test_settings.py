@@ -1,0 +1,134 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The module settings on the simulated driver, beside the genuine nvidia-smi, which sets and reads the same."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nvsim.testing import Sim, start
+
+Run = Callable[..., dict[str, Any]]
+NO_PERMISSION = 4
+CAPPED = [{"persistence": True, "power_limit": "50%", "gpu_clocks": [300, 1200], "ecc": False}]
+
+
+@pytest.fixture
+def h100() -> Iterator[Sim]:
+    with start("h100-80", 2) as sim:
+        sim.ctl("energy", gpu="0", seconds=1000)
+        sim.ctl("energy", gpu="1", seconds=1000)
+        yield sim
+
+
+@pytest.fixture
+def smi(nvidia_smi: Path, h100: Sim) -> Callable[..., str]:
+    def run(*words: str) -> str:
+        command = [nvidia_smi, *words]
+        return subprocess.run(
+            command, env=h100.env, capture_output=True, text=True, check=True
+        ).stdout
+
+    return run
+
+
+def has(smi: Callable[..., str], *names: str) -> list[str]:
+    """Return what nvidia-smi says of each GPU."""
+    text = smi(f"--query-gpu={','.join(names)}", "--format=csv,noheader,nounits")
+    return text.strip().splitlines()
+
+
+def test_what_is_set_is_what_nvidia_smi_shows_and_a_second_run_changes_nothing(
+    run_module: Run, h100: Sim, smi: Callable[..., str]
+) -> None:
+    planned = run_module(h100, "settings", check=True, rules=CAPPED)
+    asked = ("power.limit", "clocks.current.graphics", "persistence_mode", "ecc.mode.pending")
+    assert has(smi, *asked) == ["700.00, 1980, Disabled, Enabled"] * 2
+    done = run_module(h100, "settings", rules=CAPPED)
+    assert [one["summary"] for one in done["steps"]] == [one["summary"] for one in planned["steps"]]
+    assert has(smi, *asked) == ["350.00, 1200, Enabled, Disabled"] * 2
+    assert done["reboot_required"]
+    assert [one["pending"].partition(": ")[2] for one in done["gpus"]] == [
+        "ECC is off after a reset of the GPU or a reboot"
+    ] * 2
+    again = run_module(h100, "settings", rules=CAPPED)
+    assert not again["changed"]
+    assert again["gpus"][0]["settings"] == {
+        "persistence": True,
+        "power_limit": 350000,
+        "gpu_clocks": [300, 1200],
+        "memory_clocks": None,
+        "ecc": False,
+        "compute_mode": "default",
+        "accounting": False,
+    }
+    run_module(h100, "settings", state="absent")
+    assert has(smi, *asked) == ["700.00, 1980, Disabled, Enabled"] * 2
+    assert not run_module(h100, "settings", state="absent")["changed"]
+
+
+def test_what_was_changed_by_hand_is_put_right_and_what_was_there_before_comes_back(
+    run_module: Run, h100: Sim, smi: Callable[..., str]
+) -> None:
+    smi("-pl", "600", "-i", "1")
+    rules = [{"power_limit": 400}, {"match": {"index": 0}, "gpu_clocks": 1200}]
+    run_module(h100, "settings", rules=rules)
+    smi("-pl", "500", "-i", "0")
+    smi("-rgc", "-i", "0")
+    put_right = run_module(h100, "settings", rules=rules)
+    assert [one["summary"].partition(": ")[2] for one in put_right["steps"]] == [
+        "power_limit from 500 W to 400 W",
+        "gpu_clocks from not locked to 1200 to 1200 MHz",
+    ]
+    run_module(h100, "settings", rules=[{"match": {"index": 0}, "gpu_clocks": 1200}])
+    assert has(smi, "power.limit", "clocks.current.graphics") == ["700.00, 1200", "600.00, 1980"]
+
+
+def test_another_load_of_the_driver_loses_what_the_next_run_sets_again(
+    run_module: Run, h100: Sim, smi: Callable[..., str]
+) -> None:
+    rules = [{"power_limit": 400, "gpu_clocks": 1200}]
+    run_module(h100, "settings", rules=rules)
+    h100.ctl("reload")
+    assert len(run_module(h100, "settings", rules=rules)["steps"]) == 4
+    assert has(smi, "power.limit", "clocks.current.graphics") == ["400.00, 1200"] * 2
+
+
+def test_a_value_that_a_board_does_not_allow_is_refused_before_any_gpu_is_set(
+    run_module: Run, h100: Sim, smi: Callable[..., str]
+) -> None:
+    rules = [{"power_limit": 400}, {"match": {"index": 1}, "power_limit": 100}]
+    refused = run_module(h100, "settings", rules=rules)
+    assert refused["failed"]
+    assert "rules[1].power_limit: 100 is not valid" in refused["msg"]
+    assert "200 to 700 W, which GPU 1 (NVIDIA H100 80GB HBM3) allows" in refused["msg"]
+    assert has(smi, "power.limit") == ["700.00"] * 2
+
+
+def test_a_setter_that_fails_says_which_and_the_next_run_goes_on(
+    run_module: Run, h100: Sim, smi: Callable[..., str]
+) -> None:
+    function = "nvmlDeviceSetPowerManagementLimit"
+    h100.ctl("fault", gpu="1", function=function, code=NO_PERMISSION)
+    failed = run_module(h100, "settings", rules=[{"power_limit": 400}])
+    assert failed["failed"]
+    assert "GPU 1 (GPU-" in failed["msg"]
+    assert "power_limit can't be set to 400 W" in failed["msg"]
+    assert has(smi, "power.limit") == ["400.00", "700.00"]
+    h100.ctl("clear-faults")
+    assert len(run_module(h100, "settings", rules=[{"power_limit": 400}])["steps"]) == 1
+    run_module(h100, "settings", state="absent")
+    assert has(smi, "power.limit") == ["700.00"] * 2
+
+
+def test_older_gpus_are_set_as_far_as_they_can_be(run_module: Run) -> None:
+    with start("v100", 1) as sim:
+        done = run_module(sim, "settings", rules=[{"memory_clocks": 877, "power_limit": 200}])
+    assert done["failed"]
+    assert "memory_clocks can't be set to 877 to 877 MHz" in done["msg"]
+    assert "leave memory_clocks out of the rules for Tesla V100" in done["msg"]
