@@ -15,6 +15,7 @@ from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
+    from tests.fakes.daemon.labelling import Start
 
 MIG = "nvidia.com/mig-1g.10gb"
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
@@ -143,3 +144,23 @@ def test_one_that_is_not_in_the_node_is_told_of_too(make_node: MakeNode) -> None
     eventually(lambda: metrics.value("gpu_plugin_quarantined", uuid="GPU-gone", index=""), 1.0)
     health = json.loads(node.cli("health", "--status-file", node.status_file, "--json").stdout)
     assert {one["gpu"]: one["state"] for one in health["gpus"]}["GPU-gone"] == "Unhealthy"
+
+
+def test_the_node_says_in_an_annotation_what_is_set_aside(labeller: Start) -> None:
+    one = labeller(2)
+    one.start("flags: {gfd: {noTimestamp: true}}")
+    one.wait(gpu_count="2")
+    root, (first, second) = one.node.sim.root, one.node.uuids()
+    set_aside(root, first, node=True)
+
+    def told() -> str | None:
+        return one.api.own("annotations").get("gpu.node/quarantined-gpus")
+
+    eventually(told, f"all: XID 79 twice (ticket OPS-1); {first}: XID 79 twice (ticket OPS-1)")
+    put(root, "{")
+    eventually(lambda: "quarantine.json is damaged" in (one.state()["problem"] or ""))
+    set_aside(root, second)
+    eventually(told, f"{second}: XID 79 twice (ticket OPS-1)")
+    set_aside(root)
+    eventually(lambda: told() is None)
+    assert one.api.own()["nvidia.com/gpu.count"] == "2"

@@ -9,26 +9,28 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._base.errors import NodeError, damaged
+from .._shared._base.text.shown import cut
 from .._shared._node.quarantine import DAMAGED, EMPTY, PATH, Quarantine, data_of, dump, parse
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
 from ..tools.state import VERSION, StateFile, StateUnusable, read
 
 FILE: Final = "quarantine.json"
+MOST_WORDS: Final = 4000  # characters
 
 
 class QuarantineWatch:
     """``found`` is what is in quarantine. A file that can't be used changes nothing, also for the next process.
 
-    ``host_root`` is where the host's files are seen, ``folder`` is where the last good one is kept.
+    ``host_root`` is where the host's files are seen, ``kept`` is where the last good one is.
     """
 
-    def __init__(self, host_root: Path, folder: Path) -> None:
+    def __init__(self, host_root: Path, kept: Path) -> None:
         self._path = host_root / PATH.lstrip("/")
-        self._kept = StateFile(folder / FILE)
+        self._kept = StateFile(kept)
         self._seen: object = self  # no stamp of a file is equal to it
         self._last = EMPTY
-        self.found = self._recall(folder / FILE)
+        self.found = self._recall(kept)
         trouble = "what is in quarantine can't be read, so that the last that could be stays"
         self.chore = Chore("quarantine", trouble, self._read)
 
@@ -38,6 +40,13 @@ class QuarantineWatch:
             self.chore.run()
         before, self._last = self._last, self.found
         return before != self.found
+
+    @property
+    def words(self) -> str:
+        """Return what is in quarantine for people, in a line."""
+        whole = [f"all: {self.found.node.why}"] if self.found.node else []
+        gpus = (f"{uuid}: {entry.why}" for uuid, entry in self.found.gpus.items())
+        return cut("; ".join([*whole, *gpus]), MOST_WORDS)
 
     def _read(self) -> None:
         stamp = files.stamp(self._path)

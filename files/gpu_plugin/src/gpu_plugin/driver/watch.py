@@ -27,6 +27,7 @@ from .asking import EVERY
 from .health import Health
 from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted
+from .quarantine import FILE as SET_ASIDE
 from .quarantine import QuarantineWatch
 from .unhealthy import Onsets, Unhealthy, unhealthy, verdicts
 
@@ -108,7 +109,7 @@ class GpuWatch:
         health_file = HealthFile(folder / FILE, host_root)
         trouble = "what is known of the GPUs' health can't be kept"
         self._keep = Chore("health_file", trouble, health_file.write)
-        self._quarantine = QuarantineWatch(host_root, folder)
+        self._quarantine = QuarantineWatch(host_root, folder / SET_ASIDE)
         trouble = "what an operator wants cleared can't be read"
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
         self.chores = (

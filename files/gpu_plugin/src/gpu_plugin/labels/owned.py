@@ -28,6 +28,7 @@ METADATA_LIST: Final = PARTIAL.format("PartialObjectMetadataList")
 OURS: Final = "gpu.node/labels"
 REFUSED: Final = "gpu.node/device-plugin.config-refused"
 MIG_REASON: Final = "gpu.node/mig.config-reason"
+QUARANTINED: Final = "gpu.node/quarantined-gpus"
 NFD: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
@@ -91,11 +92,15 @@ class Change:
 
 
 def change(
-    node: NodeState, wanted: Mapping[str, str], refused: str = "", mig_reason: str = ""
+    node: NodeState,
+    wanted: Mapping[str, str],
+    refused: str = "",
+    mig_reason: str = "",
+    quarantined: str = "",
 ) -> Change:
     """Reconcile a node's labels with the wanted ones; ``refused`` is why its configuration is not used.
 
-    ``mig_reason`` is why the MIG layout that its label names is not there.
+    ``mig_reason`` is why the MIG layout that its label names is not there, ``quarantined`` what is set aside, and why.
     """
     theirs = _keys(node.annotations.get(NFD)) - node.ours
     left = tuple(sorted(theirs & wanted.keys()))
@@ -105,6 +110,7 @@ def change(
     }
     labels |= dict.fromkeys(sorted(node.ours & node.labels.keys() - mine.keys()))
     notes = {OURS: ",".join(sorted(mine)), REFUSED: refused, MIG_REASON: mig_reason}
+    notes[QUARANTINED] = quarantined
     others = {key: text for key, text in notes.items() if node.annotations.get(key, "") != text}
     return Change(labels, {key: text or None for key, text in others.items()}, left)
 

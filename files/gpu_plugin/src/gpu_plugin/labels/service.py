@@ -18,6 +18,7 @@ from ..cluster.rate import jittered
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch
 from ..driver.nvml import library_deleted
+from ..driver.quarantine import QuarantineWatch
 from ..tools import logs
 from ..tools.chores import Backoff
 from ..tools.logs import notify
@@ -32,6 +33,7 @@ from .settings import API, FEATURE, FILE, Settings
 from .watching import NodeWatch, Told
 
 TICK: Final = 1.0  # seconds between two looks at files
+SET_ASIDE: Final = "quarantine.labels.json"  # beside the device plugin's own
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
@@ -63,6 +65,8 @@ class Service(Process):
         self._chosen_for: object = None
         self._mig = mig.MigByLabel(settings.mig) if settings.mig else None
         self._models: list[str] = []
+        kept = settings.status_file.with_name(SET_ASIDE)
+        self._quarantine = QuarantineWatch(settings.host_root, kept)
         self._plugin = Plugin(settings.plugin_status_file)
         self._in_force = InForce(source)
         self._in_force.follow(self._plugin.state())
@@ -102,6 +106,7 @@ class Service(Process):
             self._node = self._connected().node.read().node
             self._choose()
             self._follow_mig()
+        self._quarantine.look()
         self._write()
         return 0
 
@@ -143,6 +148,7 @@ class Service(Process):
         if self._watch.changed() or asked:
             self._reload()
         self._follow()
+        self._follow_quarantine()
         if now >= self._read_at and self._in_force.known:
             self._look(now)
         if self._settings.reads_node(self._config.gfd) and self._node_watch is None:
@@ -237,6 +243,12 @@ class Service(Process):
             if self._mig.decision.state == SUCCESS:
                 self._read_at = 0.0
 
+    def _follow_quarantine(self) -> None:
+        """Write what is set aside where it is something else."""
+        if self._quarantine.look():
+            self._write_at = 0.0
+        self._settle("quarantine", self._quarantine.chore.error or "")
+
     # --- writing ---
 
     def _try_to_write(self, now: float) -> None:
@@ -273,7 +285,8 @@ class Service(Process):
             reason = self._mig.decision.reason if self._mig else ""
             if self._mig and self._mig.decision.state:
                 wanted[STATE_LABEL] = self._mig.decision.state
-            planned = change(self._node, wanted, self._problems.get("choice", ""), reason)
+            refused, aside = self._problems.get("choice", ""), self._quarantine.words
+            planned = change(self._node, wanted, refused, reason, aside)
             if planned:
                 self._node = self._connected().node.write(planned)
                 self._tell_mig(planned.labels.get(STATE_LABEL))
