@@ -139,4 +139,5 @@ def _milliwatts(value: t.Any, default: int) -> int:
     share = PERCENT.fullmatch(value) if isinstance(value, str) else None
     if share:
         return default * int(share[1]) // 100_000 * 1000  # whole watts, as nvidia-smi has them
-    return int(round(value * 1000))
+    milliwatts: int = round(value * 1000)
+    return milliwatts
