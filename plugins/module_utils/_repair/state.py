@@ -9,7 +9,15 @@ import dataclasses
 import enum
 import typing as t
 
-from .._base.gpu import NOTHING_TOLD, FaultSigns
+from .._base.gpu import (
+    GPU_IS_LOST,
+    NOT_FOUND,
+    NOTHING_TOLD,
+    RESET_REQUIRED,
+    TIMEOUT,
+    UNKNOWN_ERROR,
+    FaultSigns,
+)
 from .actions import Action
 
 
@@ -20,6 +28,16 @@ class Answer(enum.Enum):
     RESET_REQUIRED = "reset required"  # NVML_ERROR_RESET_REQUIRED
     LOST = "lost"  # NVML_ERROR_GPU_IS_LOST
     NEVER = "never"  # not within the time after which a GPU counts as hung
+
+
+# By NVML's error. The driver has a GPU that NVML does not find where it could not initialise it.
+ANSWERED: t.Mapping[int, Answer] = {
+    RESET_REQUIRED: Answer.RESET_REQUIRED,
+    GPU_IS_LOST: Answer.LOST,
+    TIMEOUT: Answer.NEVER,
+    NOT_FOUND: Answer.NEVER,
+    UNKNOWN_ERROR: Answer.NEVER,
+}
 
 
 class Xid(t.NamedTuple):

@@ -55,6 +55,9 @@ class Gpus:
     def unhealthy(self) -> tuple[()]:
         return ()
 
+    def verdicts(self) -> dict[str, Any]:
+        return {}
+
 
 class Kubelet:
     """Handover, holders and the kubelet's edge: nobody has anything, and all is served."""

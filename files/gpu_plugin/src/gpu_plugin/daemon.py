@@ -73,9 +73,9 @@ class Daemon(Process):
         kubelet = paths.kubelet_socket.parent.parent
         kept_in = paths.state_directory or run
         self._holders, self._vanished = HolderWatch(kubelet, kept_in, self.wake), Vanished()
-        self._handover = Handover(kubelet, kept(checkpoint_of(root)))
+        self._handover = Handover(kubelet, kept(checkpoint_of(root)), lambda: self._gpus.inventory)
         self._telemetry = Telemetry(
-            lambda: daemons_pages(observer, lambda: self._configuration.config.mps_root)
+            lambda: daemons_pages(observer, self.last, lambda: self._configuration.config.mps_root)
         )
         self._reconcile = Chore("mps", "MPS control daemons can't be looked after", self._mps.tick)
         self._advertise = Chore("devices", "devices can't be brought up to date", self._decide)
@@ -130,13 +130,13 @@ class Daemon(Process):
 
     def _check_start(self, config: Config) -> bool:
         """Refuse a configuration that the node does not allow. Returns whether that is known."""
-        known = self._handover.check(self._gpus.inventory, config.dra)
+        known = self._handover.check(config.dra)
         return self._check_mps(config) and known
 
     def _check_change(self, config: Config) -> bool:
         """Refuse one that does not go with what is in force."""
         before = self._configuration.config.dra
-        known = self._handover.check(self._gpus.inventory, config.dra, before)
+        known = self._handover.check(config.dra, before)
         return self._check_mps(config) and known
 
     def _check_mps(self, config: Config) -> bool:
@@ -167,7 +167,9 @@ class Daemon(Process):
         without_shm = frozenset(one for one in advertised.mps if not self._mps.own_shm(one))
         advertised = advertised.judged(MpsState(self._mps.problems(), without_shm))
         if serves:
-            self._slices.begin(time_slices(advertised.resources), inventory, advertised.held)
+            slices = time_slices(advertised.resources)
+            if slices or not self._slices.idle:
+                self._slices.begin(slices, inventory, advertised.held)
             self._holders.advertised(advertised, inventory)
             notes = narrow(advertised, self._advertised, inventory)
             advertised = replace(advertised, notes=(*advertised.notes, *notes))
@@ -190,5 +192,4 @@ class Daemon(Process):
             self._mps.describe(),
             errors(self._chores),
         )
-        self._observer.round(found)
-        self.report(found, summary(found))
+        self.report(found, summary(found["problem"], self._advertised))

@@ -1,14 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened since the start, as metrics of the Prometheus client, and what the last round found."""
+"""What happened since the start, as metrics of the Prometheus client."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, Final
 
 PREFIX: Final = "gpu_plugin_"
@@ -44,7 +42,6 @@ class Observer:
         self._metrics: dict[str, Any] = {}
         self._series: dict[str, set[tuple[str, ...]]] = {}
         self._lock = threading.Lock()
-        self._last: tuple[Mapping[str, Any], float] = ({}, 0.0)
 
     @property
     def metrics(self) -> tuple[Any, ...]:
@@ -63,15 +60,6 @@ class Observer:
     def took(self, seconds: float, *labels: str) -> None:
         """Note how long something took: ``labels`` are the resource and the call."""
         self._note(DURATION, seconds, labels)
-
-    def round(self, state: Mapping[str, Any]) -> None:
-        """Take over the state that the main loop found. It must not change any more."""
-        self._last = state, time.monotonic()
-
-    def last(self) -> tuple[Mapping[str, Any], float]:
-        """Return the state of the main loop's last round, and how many seconds ago that was."""
-        state, at = self._last
-        return state, time.monotonic() - at
 
     def _note(self, what: str, amount: float, labels: tuple[str, ...]) -> None:
         with self._lock:

@@ -11,11 +11,9 @@ import typing as t
 
 from ..._base.gpu import (
     GPU_IS_LOST,
-    NOT_FOUND,
     NOTHING_TOLD,
     RESET_REQUIRED,
     TIMEOUT,
-    UNKNOWN_ERROR,
     FaultSigns,
     Links,
     NvmlError,
@@ -25,17 +23,9 @@ from ..._machine.nvml.readings import links
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, all_within, within
 from ..._node.users.allocated import Devices
-from ..state import Answer, Virtual
+from ..state import ANSWERED, Answer, Virtual
 
 HUNG = 60.0  # seconds without an answer after which a GPU counts as hung, as for the device plugin
-# The driver has a GPU that NVML does not find where it could not initialise it.
-ANSWERS: t.Mapping[int, Answer] = {
-    RESET_REQUIRED: Answer.RESET_REQUIRED,
-    GPU_IS_LOST: Answer.LOST,
-    TIMEOUT: Answer.NEVER,
-    NOT_FOUND: Answer.NEVER,
-    UNKNOWN_ERROR: Answer.NEVER,
-}
 MODES: t.Mapping[int, Virtual] = {
     0: Virtual.NONE,
     1: Virtual.PASSTHROUGH,
@@ -60,7 +50,7 @@ class Asked(t.NamedTuple):
     @property
     def answer(self) -> Answer:
         """Return how NVML answers for the GPU."""
-        return ANSWERS.get(self.error.code, Answer.YES) if self.error else Answer.YES
+        return ANSWERED.get(self.error.code, Answer.YES) if self.error else Answer.YES
 
 
 def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._base.gpu import Gpu, Links
-from gpu_plugin.driver.asking import Asking
-from gpu_plugin.driver.connections import ANEW, Connections
+from gpu_plugin.driver.asking import ANEW, Asking, Connections
 
 from tests.fakes.daemon.gpu_builders import gpu
 

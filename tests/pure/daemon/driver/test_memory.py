@@ -108,31 +108,32 @@ def test_a_link_in_the_folders_place_is_not_followed(tmp_path: Path) -> None:
 def test_a_gpu_is_cleared_in_the_file_and_the_others_stay(tmp_path: Path) -> None:
     file = kept(tmp_path)
     before = json.loads((tmp_path / "health.json").read_text())
-    assert file.clear("GPU-1") == ["XID 199, which the list does not have"]
+    assert file.clear(Health(), "GPU-1") == ["XID 199, which the list does not have"]
     after = json.loads((tmp_path / "health.json").read_text())
     assert [one["place"][0] for one in after["health"]["faults"]] == ["GPU-0"]
     assert {**after, "health": 0} == {**before, "health": 0}
     assert after["health"]["faults"] == before["health"]["faults"][:1]
-    health, indices = file.known()
-    assert [one.place for one in health.standing()] == [("GPU-0", None, None)]
+    health = Health()
+    indices = file.known(health)
+    assert list(health.faults()) == [("GPU-0", None, None)]
     assert indices == {"GPU-0": "0", "GPU-1": "1"}
 
 
 def test_a_file_stays_as_it_is_where_there_is_nothing_to_clear(tmp_path: Path) -> None:
     file = kept(tmp_path)
     before = (tmp_path / "health.json").stat()
-    assert file.clear("GPU-7") == []
+    assert file.clear(Health(), "GPU-7") == []
     after = (tmp_path / "health.json").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_no_file_and_one_of_another_boot_know_nothing(tmp_path: Path) -> None:
-    assert HealthFile(tmp_path / "health.json", Path("/")).clear("GPU-0") == []
+    assert HealthFile(tmp_path / "health.json", Path("/")).clear(Health(), "GPU-0") == []
     kept(tmp_path)
     boot = tmp_path / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("another\n")
-    assert HealthFile(tmp_path / "health.json", tmp_path).clear("GPU-0") == []
+    assert HealthFile(tmp_path / "health.json", tmp_path).clear(Health(), "GPU-0") == []
 
 
 def test_a_damaged_file_is_named_and_stays(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_damaged_file_is_named_and_stays(tmp_path: Path) -> None:
         path.write_text(text)
         file = HealthFile(path, Path("/"))
         with pytest.raises(StateUnusable, match=r"health\.json can't be used"):
-            file.known()
+            file.known(Health())
         with pytest.raises(StateUnusable, match=r"health\.json can't be used"):
-            file.clear("x")
+            file.clear(Health(), "x")
         assert path.read_text() == text

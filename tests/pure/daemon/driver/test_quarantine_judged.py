@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpu_plugin._shared._node.quarantine import OPERATOR, Quarantine, Quarantined
-from gpu_plugin.driver.unhealthy import Onsets, unhealthy
+from gpu_plugin.driver.watch import Onsets, unhealthy
 from gpu_plugin.model.inventory import Inventory, Kind, Problem, judged
 from gpu_plugin.tools.status import quarantined
 
@@ -51,7 +51,7 @@ def test_what_is_wrong_with_it_is_told_first_and_hides_no_quarantine() -> None:
 
 
 def test_each_is_among_what_is_unhealthy_with_its_own_time_and_way_back() -> None:
-    rows = unhealthy(node(Quarantine({"GPU-0": ASIDE, "GPU-9": ASIDE})), (), Onsets(), 1e9)
+    rows = unhealthy(node(Quarantine({"GPU-0": ASIDE, "GPU-9": ASIDE})), {}, Onsets(), 1e9)
     assert [(one.gpu, one.index, one.kind) for one in rows] == [
         ("GPU-0", "0", "quarantined"),
         ("GPU-9", "", "quarantined"),
@@ -59,7 +59,7 @@ def test_each_is_among_what_is_unhealthy_with_its_own_time_and_way_back() -> Non
     assert {(one.reason, one.since, one.way_back, one.clearable) for one in rows} == {
         (SAID, 1_800_000_000, "gpu.node.release", False)
     }
-    whole = unhealthy(node(Quarantine({}, ASIDE)), (), Onsets(), 1e9)
+    whole = unhealthy(node(Quarantine({}, ASIDE)), {}, Onsets(), 1e9)
     assert [one.gpu for one in whole] == ["GPU-0", "GPU-1"]
 
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 from gpu_plugin._shared._repair.actions import Action
 from gpu_plugin.config.xids import overrides
 from gpu_plugin.driver.health import Health
-from gpu_plugin.driver.unhealthy import Onsets, Unhealthy, unhealthy, verdicts
-from gpu_plugin.model.inventory import Inventory, Kind, Problem, judged
+from gpu_plugin.driver.watch import Onsets, unhealthy, verdicts
+from gpu_plugin.model.inventory import Inventory, Kind, Problem, Unhealthy, judged
 
 from tests.fakes.daemon.gpu_builders import condition, inventory, view
 
@@ -30,7 +30,7 @@ class Node:
 
     def unhealthy(self, now: Inventory = FINE) -> list[Unhealthy]:
         self.health.judge(now, 1)
-        return list(unhealthy(now, self.health.standing(), self.onsets, 1e9 + self.now))
+        return list(unhealthy(now, self.health.faults(), self.onsets, 1e9 + self.now))
 
 
 def test_each_fault_has_its_place_and_its_time() -> None:

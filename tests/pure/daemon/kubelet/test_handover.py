@@ -16,6 +16,7 @@ from gpu_plugin._shared._node.users.allocated import SOCKET
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.kubelet.handover import Handover, kept
+from gpu_plugin.model.inventory import Inventory
 from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
 
@@ -36,11 +37,11 @@ def kubelet(tmp_path: Path) -> Iterator[Ledger]:
     server.stop()
 
 
-def handover(tmp_path: Path, *held: PreparedClaim) -> Handover:
+def handover(tmp_path: Path, *held: PreparedClaim, inventory: Inventory | None = None) -> Handover:
     file = tmp_path / "checkpoint.json"
     if held:
         file.write_text(dump({one.uid: entry(one) for one in held}))
-    return Handover(tmp_path, kept(file))
+    return Handover(tmp_path, kept(file), lambda: inventory or NODE)
 
 
 def test_what_pods_and_claims_have_stays_where_it_is(tmp_path: Path, kubelet: Ledger) -> None:
@@ -49,45 +50,45 @@ def test_what_pods_and_claims_have_stays_where_it_is(tmp_path: Path, kubelet: Le
     check = handover(tmp_path, HELD).check
     for before in (None, PLUGIN):
         with pytest.raises(ConfigError) as error:
-            check(NODE, DRA, before)
+            check(DRA, before)
         told = ("gpuNode.allocation would give GPU 0 (GPU-0)", "pod default/pod-a", "drain")
         assert [word for word in told if word not in str(error.value)] == []
     for before in (None, DRA):
         with pytest.raises(ConfigError, match=r"GPU 1 \(GPU-1\).*claim default/claim with gpu-1"):
-            check(NODE, PLUGIN, before)
-    assert check(NODE, Dra("both", ("1",)), PLUGIN)
+            check(PLUGIN, before)
+    assert check(Dra("both", ("1",)), PLUGIN)
 
 
 def test_what_does_not_move_is_not_asked_for(tmp_path: Path, kubelet: Ledger) -> None:
     kubelet.give("pod-a", {"nvidia.com/gpu": ["0"]})
     check = handover(tmp_path, HELD).check
-    assert check(NODE, DRA, Dra("both", ("0", "1")))
-    assert check(NODE, PLUGIN, replace(PLUGIN, split_count=3))
+    assert check(DRA, Dra("both", ("0", "1")))
+    assert check(PLUGIN, replace(PLUGIN, split_count=3))
 
 
 def test_many_users_are_named_in_a_line(tmp_path: Path, kubelet: Ledger) -> None:
     for number in range(9):
         kubelet.give(f"pod-{number}", {"nvidia.com/gpu.shared": [f"0::{number}"]})
     with pytest.raises(ConfigError, match=r"pod-2 .*, 6 more users"):
-        handover(tmp_path).check(NODE, DRA, PLUGIN)
+        handover(tmp_path).check(DRA, PLUGIN)
 
 
 def test_a_silent_kubelet_refuses_a_change_and_lets_a_start_wait(
     tmp_path: Path,
 ) -> None:
     check = handover(tmp_path).check
-    assert check(NODE, DRA, PLUGIN)  # no kubelet was ever here
+    assert check(DRA, PLUGIN)  # no kubelet was ever here
     (tmp_path / SOCKET).parent.mkdir()
     (tmp_path / SOCKET).touch()
     with pytest.raises(ConfigError, match=r"can't be changed now.*start the kubelet"):
-        check(NODE, DRA, PLUGIN)
-    assert not check(NODE, DRA)
-    assert check(NODE, PLUGIN)
-    assert not check(replace(NODE, absent="no driver"), PLUGIN)
+        check(DRA, PLUGIN)
+    assert not check(DRA)
+    assert check(PLUGIN)
+    assert not handover(tmp_path, inventory=replace(NODE, absent="no driver")).check(PLUGIN)
 
 
 def test_a_damaged_checkpoint_gives_nothing_away(tmp_path: Path) -> None:
     check = handover(tmp_path, HELD).check
     (tmp_path / "checkpoint.json").write_text("{}")
     with pytest.raises(NodeError, match=r"checkpoint\.json"):
-        check(NODE, PLUGIN, DRA)
+        check(PLUGIN, DRA)

@@ -108,7 +108,7 @@ def test_only_who_shows_clients_looks_for_them(
         "servers": [{"pid": 42, "clients": [7, 9]}],
     }
     (tmp_path / f"{device}.json").write_text(json.dumps(state))
-    _status, _type, page = pages(Observer(), lambda: str(tmp_path))["/metrics"]()
+    _status, _type, page = pages(Observer(), lambda: ({}, 0.0), lambda: str(tmp_path))["/metrics"]()
     assert device.encode() in page
     assert looked == []
     assert "clients: 7 (team/train-0), 9 (team/train-0)" in mps_state.describe(

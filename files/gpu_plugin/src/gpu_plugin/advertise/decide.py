@@ -234,9 +234,13 @@ def decide(
     Without ``host`` it is not asked whether container runtimes know the devices. Of a GPU that the
     DRA driver gives to containers nothing is advertised.
     """
-    now = judged(owned(inventory, config.dra, DEVICE_PLUGIN), faults)
+    dra, notes = config.dra, []
+    if not dra.unused:
+        notes = misnamed(inventory, dra)
+        inventory = owned(inventory, dra, DEVICE_PLUGIN)
+    now = judged(inventory, faults)
     strategy, naming, sharing = config.mig_strategy, config.naming, config.sharing
-    notes = [*misnamed(inventory, config.dra), *left_out(now, strategy, naming)]
+    notes += left_out(now, strategy, naming)
     try:
         found = enumerate_devices(now, strategy, naming)
     except EnumerationRefused as refusal:

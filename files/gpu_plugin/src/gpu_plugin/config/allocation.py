@@ -64,6 +64,11 @@ class Dra:
     library: str = ""
     publish: str = ALL
 
+    @property
+    def unused(self) -> bool:
+        """Whether DRA has no GPU, whichever there are."""
+        return self.allocation == DEVICE_PLUGIN
+
 
 def owner(gpu: Gpu, dra: Dra) -> str:
     """Return who gives a GPU and its MIG devices to containers: ``device_plugin`` or ``dra``."""

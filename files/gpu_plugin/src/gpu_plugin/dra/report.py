@@ -19,6 +19,7 @@ from .._shared._base.dra.names import CORES, MEMORY
 from ..observer import PREFIX, Observer
 from ..report.endpoint import TEXT, Page
 from ..report.probes import health
+from ..tools.process import Last
 from .prepare.plan import is_share
 
 State = Mapping[str, Any]
@@ -113,17 +114,17 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}dra_{name}", text, labels=labels)
 
 
-def pages(observer: Observer) -> dict[str, Page]:
+def pages(observer: Observer, last: Last) -> dict[str, Page]:
     """Return the pages by their path: metrics, and whether the process goes round."""
     registry = CollectorRegistry(auto_describe=False)
     for metric in observer.metrics:
         registry.register(metric)
-    registry.register(Families(lambda: observer.last()[0]))
+    registry.register(Families(lambda: last()[0]))
     ProcessCollector(registry=registry)
     return {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
-        "/healthz": lambda: _page(health(*observer.last())),
-        "/readyz": lambda: _page(_unready(*observer.last())),
+        "/healthz": lambda: _page(health(*last())),
+        "/readyz": lambda: _page(_unready(*last())),
     }
 
 

@@ -99,7 +99,7 @@ class Service(Process):
         self._configuration = InForce(source, last_good, root, self._observer)
         self._checkpoint = Checkpoint(paths.checkpoint)
         kubelet = paths.registration.parent.parent
-        self._handover = Handover(kubelet, self._held)
+        self._handover = Handover(kubelet, self._held, lambda: self._gpus.inventory)
         # Beside the daemon's own: each keeps what it knows of faults.
         folder = run / DRA_FOLDER
         self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self.wake)
@@ -126,7 +126,7 @@ class Service(Process):
         calls = Calls(self._preparer, self._took)
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
         self._folders = tuple(Folder(one.parent) for one in (paths.registration, paths.socket))
-        self._telemetry = Telemetry(lambda: report.pages(self._observer))
+        self._telemetry = Telemetry(lambda: report.pages(self._observer, self.last))
         self._restored = False
         self._faults: Faults = {}
         self._described = self._files.seen
@@ -236,13 +236,13 @@ class Service(Process):
     def _check_start(self, config: Config) -> bool:
         """Refuse a configuration by which others than those who have it get a GPU. Returns if that is known."""
         check_published(config.dra, self._held())
-        return self._handover.check(self._gpus.inventory, config.dra)
+        return self._handover.check(config.dra)
 
     def _check_change(self, config: Config) -> bool:
         """Refuse one that takes a GPU from claims, or from pods of the device plugin."""
         check_published(config.dra, self._held())
         before = self._configuration.config.dra
-        return self._handover.check(self._gpus.inventory, config.dra, before)
+        return self._handover.check(config.dra, before)
 
     def _took(self, call: str, seconds: float, failed: bool) -> None:
         self._observer.took(seconds, names.DRIVER, call)
@@ -256,7 +256,6 @@ class Service(Process):
         published = [one["name"] for part in self._slices for one in part.get("devices", ())]
         self._health.put(health(self._pool, published, devices, self._preparer.snapshot.inventory))
         state = self._state()
-        self._observer.round(state)
         self.report(state, state["problem"] or state["state"])
 
     def _state(self) -> dict[str, Any]:

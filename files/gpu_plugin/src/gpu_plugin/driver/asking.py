@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking for GPUs when each answer may take long, or never come: who is slow, and who hangs."""
+"""Asking for GPUs when each answer may take long, or never come: who is slow, who hangs, and how they are connected."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import contextlib
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from .._shared._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
+from .._shared._machine.nvml import readings
 from .._shared._machine.nvml.calls import HEARD
 from .._shared._machine.nvml.within import LATE, begin, outcome
 from ..model.inventory import HUNG, SLOW
+from ..model.topology import Topology
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
 IN_TIME: Final = 3  # answers in a row that must come in time from who was late
@@ -22,6 +25,7 @@ PATIENCE: Final = 1.0  # seconds without an answer after which the other GPUs ar
 LONGEST: Final = (
     30.0  # seconds that are waited at most where nothing is known yet, whatever the patience
 )
+ANEW: Final = 600.0  # seconds until NVLinks are asked for again: they may train late
 T = TypeVar("T")
 
 
@@ -169,3 +173,75 @@ class Asking:
     def _waits(self, since: Mapping[int, float]) -> dict[int, float]:
         now = self._clock()
         return {key: now - at for key, at in list(since.items())}
+
+
+class Connections:
+    """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.topology = Topology()
+        self._clock = clock
+        self._generation: object = None
+        self._levels: dict[frozenset[str], int | None] = {}
+        self._links: dict[tuple[str, bool], Links] = {}
+        self._linked: dict[tuple[str, bool], float] = {}  # when they were asked for
+
+    def refresh(self, gpus: Sequence[Gpu], generation: object, asking: Asking) -> None:
+        """Read what is not known yet. NvmlError: a GPU did not answer, which the next call asks again.
+
+        ``generation``: the driver's; another one knows other links. GPUs that are late are left out.
+        """
+        if generation != self._generation:
+            self._levels.clear()
+            self._links.clear()
+            self._linked.clear()
+            self._generation = generation
+        on = {gpu.uuid: gpu.mig_current for gpu in gpus}  # MIG mode takes NVLinks down
+        by_index = {gpu.index: gpu for gpu in gpus} if len(gpus) > 1 else {}
+        late = asking.slow()  # which would keep those beside them waiting
+        in_time = [gpu for gpu in gpus if gpu.index not in late]
+        pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
+        old = self._clock() - ANEW
+        alone = {one.index for one in in_time if self._linked.get(_key(one), old) <= old}
+        keys = [at for at in by_index if at in alone or pairs.get(at)]
+        answers = asking.each(
+            "connections",
+            keys,
+            lambda at: self._ask(by_index[at], at in alone, pairs[at]),
+            known=by_index,
+        )
+        known = Topology(
+            {pair: level for pair, level in self._levels.items() if level is not None},
+            {uuid: one for (uuid, mode), one in self._links.items() if on.get(uuid, mode) == mode},
+            {**self.topology.addresses, **{gpu.uuid: gpu.pci_bus_id for gpu in gpus}},
+        )
+        if known != self.topology:
+            self.topology = known
+        for error in filter(None, answers.values()):
+            raise error
+
+    def _unknown(self, gpu: Gpu, others: Sequence[Gpu]) -> list[Gpu]:
+        return [one for one in others if frozenset((gpu.uuid, one.uuid)) not in self._levels]
+
+    def _ask(self, gpu: Gpu, links: bool, others: Sequence[Gpu]) -> NvmlError | None:
+        """Ask for a GPU's links, if so, and how near others are."""
+        failed = None
+        try:
+            if links:
+                self._links[_key(gpu)] = readings.links(gpu)
+                self._linked[_key(gpu)] = self._clock()
+        except NvmlError as error:
+            failed = error
+        for other in others:
+            pair = frozenset((gpu.uuid, other.uuid))
+            try:
+                self._levels[pair] = readings.level(gpu, other)
+            except NvmlError as error:
+                if error.code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND):
+                    self._levels[pair] = None
+                failed = error
+        return failed
+
+
+def _key(gpu: Gpu) -> tuple[str, bool]:
+    return gpu.uuid, gpu.mig_current

@@ -34,10 +34,10 @@ from ..model.xids import (
     counts,
     effect,
 )
-from .resets import Resets
-from .unhealthy import BY_ITSELF, Standing
+from .memory import Resets
 
 QUIET: Final = 30.0
+BY_ITSELF: Final = "it passes by itself"
 MOST_DOUBLINGS: Final = 5
 FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
 RESET: Final = "a reset of the GPU or another load of the driver, which the plugin notices"
@@ -71,11 +71,6 @@ class _Fault:
     since: int = 0  # seconds since 1970, for people
     xid: int = 0  # or the one that it counts as, where it is one
     verdict: Verdict = Verdict.RESET
-
-    @property
-    def due(self) -> Verdict:
-        """What is to be done, nothing where it was."""
-        return self.verdict if self.quiet_since is None else Verdict.NONE
 
 
 class Health:
@@ -163,18 +158,20 @@ class Health:
             self._look(view)
         self._pass()
         self._keep_signs(inventory)
-        return {
-            one.place: Problem(Kind.FAULT, one.reason, recovery=one.way_back, verdict=one.verdict)
-            for one in self.standing()
-        }
+        return self.faults()
 
-    def standing(self) -> list[Standing]:
+    def faults(self) -> Faults:
         """Return the faults that make something unhealthy, as they were judged last."""
-        return [
-            Standing(place, one.reason, one.since, *self._way_back(place, one), one.due)
+        return {
+            place: self._problem(place, one)
             for place, one in self._faults.items()
             if one.over_since is None
-        ]
+        }
+
+    def _problem(self, place: Place, fault: _Fault) -> Problem:
+        way, clearable = self._way_back(place, fault)
+        due = fault.verdict if fault.quiet_since is None else Verdict.NONE
+        return Problem(Kind.FAULT, fault.reason, 0, way, due, fault.since, clearable)
 
     def clear(self, uuid: str) -> list[str]:
         """Forget the faults of a GPU, because somebody who may says so. Returns their reasons.
@@ -332,7 +329,7 @@ class Health:
     def _ask(self, uuid: str, signs: FaultSigns) -> None:
         """See whether a GPU or its driver asks for something, or does no longer."""
         told = [name for name, value in vars(signs).items() if value is not None]
-        found = asked(ObservedNode(), ObservedGpu(uuid, signs=signs))
+        found = asked(ObservedNode(), ObservedGpu("", signs=signs))
         if found.action.fences:
             self._asked[uuid] = told
             self._note((uuid, None, None), found.reasons[0], Effect.FATAL)

@@ -34,15 +34,14 @@ from .._shared._machine.nvml.readings import Xid, brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from .._shared._repair.actions import Action
 from .._shared._repair.findings import ANSWERS
-from .._shared._repair.state import Answer
+from .._shared._repair.state import ANSWERED
 from ..model.inventory import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
-from .asking import EVERY, Asking
-from .connections import Connections
+from .asking import EVERY, Asking, Connections
 from .events import Ears
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
-LOST: Final = {GPU_IS_LOST: Answer.LOST, RESET_REQUIRED: Answer.RESET_REQUIRED}
+LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
 
 
 class DriverReplaced(Exception):
@@ -277,9 +276,8 @@ def _mistaken(gpu: Gpu) -> NvmlError:
 
 def _problem(error: Exception, what: str = "") -> Problem:
     code = error.code if isinstance(error, NvmlError) else 0
-    kind, verdict = Kind.UNREADABLE, Action.ASK
-    if code in LOST:
-        kind, verdict = Kind.LOST, ANSWERS[LOST[code]][0]
+    kind = Kind.LOST if code in LOST else Kind.UNREADABLE
+    verdict = ANSWERS[ANSWERED[code]][0] if code in ANSWERED else Action.ASK
     return Problem(kind, f"{what}{error}", code, verdict=verdict)
 
 

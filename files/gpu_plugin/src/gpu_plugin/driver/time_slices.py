@@ -61,8 +61,12 @@ class TimeSlices:
         self, slices: Mapping[str, str], inventory: Inventory, spared: Container[str] = ()
     ) -> None:
         """Do what want() does, without waiting for it."""
-        if slices or self._set or self.chore.error:
-            self._worker.start(lambda: self.chore.run(slices, inventory, spared))
+        self._worker.start(lambda: self.chore.run(slices, inventory, spared))
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do where nothing is asked for."""
+        return not (self._set or self.chore.error)
 
     def want(
         self, slices: Mapping[str, str], inventory: Inventory, spared: Container[str] = ()

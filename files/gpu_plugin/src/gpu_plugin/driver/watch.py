@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,24 +15,39 @@ from typing import Final
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._machine.nvml.readings import Xid
-from .._shared._repair.actions import STEPS
+from .._shared._node.quarantine import Quarantine
+from .._shared._repair.actions import STEPS, Action
 from ..config.configuration import Config
-from ..model.inventory import Faults, Inventory, judged, remember
+from ..model.inventory import (
+    RELEASE,
+    Faults,
+    GpuView,
+    Inventory,
+    Kind,
+    Problem,
+    Unhealthy,
+    judged,
+    remember,
+)
 from ..model.topology import Topology
 from ..model.xids import asks_driver
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from .asking import EVERY
-from .health import Health
+from .health import BY_ITSELF, Health
 from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted
 from .quarantine import FILE as SET_ASIDE
 from .quarantine import QuarantineWatch
-from .unhealthy import Onsets, Unhealthy, unhealthy, verdicts
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
+WAYS_BACK: Final = {
+    Kind.LOST: f"{STEPS[Action.REBOOT]}, or {STEPS[Action.RESET]} where NVML says that it needs one",
+    Kind.HUNG: f"{BY_ITSELF} as soon as NVML answers for it again",
+    Kind.UNREADABLE: f"{BY_ITSELF} as soon as the GPU can be read again",
+}
 
 
 class XidLog:
@@ -63,6 +78,18 @@ class XidLog:
         where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
         logs.warning("XID", **where, **({"times": times} if times > 1 else {}))
         self._said[xid] = self._clock(), 0
+
+
+class Onsets:
+    """When what has no memory of its own began, such as that NVML is slow."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, Kind], int] = {}
+
+    def of(self, now: Iterable[tuple[str, Kind]], clock: float) -> dict[tuple[str, Kind], int]:
+        """Return since when each of these goes on; what is none of them any more is forgotten."""
+        self._since = {one: self._since.get(one, int(clock)) for one in now}
+        return self._since
 
 
 class GpuWatch:
@@ -100,16 +127,16 @@ class GpuWatch:
         self._onsets = Onsets()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
         trouble = "not all connections of the GPUs are known"
-        self._connect = Chore("topology", trouble, self._driver.connect)
+        self._connect = Chore("topology", trouble, self._connections)
         trouble = (
             "the driver's library was exchanged on disk, a reload of the driver or a reboot is due"
         )
         self._exchanged = Chore("library", trouble, _check_library)
         self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
-        health_file = HealthFile(folder / FILE, host_root)
+        self._file = health_file = HealthFile(folder / FILE, host_root)
         trouble = "what is known of the GPUs' health can't be kept"
-        self._keep = Chore("health_file", trouble, health_file.write)
         self._quarantine = QuarantineWatch(host_root, folder / SET_ASIDE)
+        self._keep = Chore("health_file", trouble, self._write)
         trouble = "what an operator wants cleared can't be read"
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
         self.chores = (
@@ -161,13 +188,16 @@ class GpuWatch:
         """Return what makes GPUs unhealthy. It is kept before it is published: a kill forgets nothing."""
         if not self.inventory.absent:
             self._faults = self._health.judge(self.inventory, self.inventory.generation)
-        indices = {view.gpu.uuid: str(view.gpu.index) for view in self.inventory.gpus}
-        self._keep.run(self._health, self._driver.load, indices)
+        self._keep.run()
         return self._faults
+
+    def _write(self) -> None:
+        indices = {view.gpu.uuid: str(view.gpu.index) for view in self.inventory.gpus}
+        self._file.write(self._health, self._driver.load, indices)
 
     def unhealthy(self) -> tuple[Unhealthy, ...]:
         """Return everything that is unhealthy, with since when and what brings it back."""
-        return unhealthy(self.inventory, self._health.standing(), self._onsets, time.time())
+        return unhealthy(self.inventory, self._health.faults(), self._onsets, time.time())
 
     def verdicts(self) -> dict[str, dict[str, str]]:
         """Return by UUID what is to be done about GPUs, those alone about which something is, and why."""
@@ -215,9 +245,12 @@ class GpuWatch:
         self._exchanged.run()
         if not self._found.absent:
             before = self._driver.connections.topology
-            self._connect.run(self._found)
+            self._connect.run()
             if self._driver.connections.topology is not before:
                 self._wake()
+
+    def _connections(self) -> None:
+        self._driver.connect(self._found)
 
     def _look(self, config: Config) -> None:
         before = self._found
@@ -253,3 +286,56 @@ def _check_library() -> None:
 
 def _tell_of_reset(uuid: str, shown_by: str) -> None:
     logs.info("the GPU was reset", gpu=uuid, shown_by=shown_by)
+
+
+def unhealthy(
+    inventory: Inventory, faults: Faults, onsets: Onsets, clock: float
+) -> tuple[Unhealthy, ...]:
+    """Return everything that is unhealthy, by GPU and instance. ``clock`` is the time since 1970."""
+    indices = {view.gpu.uuid: str(view.gpu.index) for view in inventory.gpus}
+    found = {}
+    for view in inventory.gpus:
+        if view.problem or view.gpu.uuid in inventory.hung:
+            found[view.gpu.uuid] = view.problem or inventory.no_answer
+    since = onsets.of(((uuid, one.kind) for uuid, one in found.items()), clock)
+    rows = []
+    for place, one in faults.items():
+        uuid = place[0]
+        lost = place == (uuid, None, None) and uuid in found and found[uuid].kind is Kind.LOST
+        rows.append(
+            Unhealthy.of(place, indices.get(uuid, ""), Kind.LOST if lost else Kind.FAULT, one)
+        )
+        if lost:
+            del found[uuid]
+    for uuid, one in found.items():
+        told = replace(one, since=since[uuid, one.kind], recovery=WAYS_BACK.get(one.kind, ""))
+        rows.append(Unhealthy.of((uuid, None, None), indices[uuid], one.kind, told))
+    return tuple(sorted([*rows, *_set_aside(inventory.quarantine, indices)], key=_order))
+
+
+def _set_aside(found: Quarantine, indices: Mapping[str, str]) -> Iterator[Unhealthy]:
+    """Return what is in quarantine, also GPUs that are gone."""
+    for uuid in dict.fromkeys([*found.gpus, *(indices if found.node else ())]):
+        if entry := found.of(uuid):
+            why = Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE, since=int(entry.since))
+            yield Unhealthy.of((uuid, None, None), indices.get(uuid, ""), why.kind, why)
+
+
+def _order(one: Unhealthy) -> tuple[str, int, int, str]:
+    gi, ci = (-1 if number is None else number for number in (one.gi, one.ci))
+    return one.gpu, gi, ci, one.kind
+
+
+def verdicts(judged: Inventory) -> Iterator[tuple[GpuView, Action, str]]:
+    """Return the GPUs about which something is to be done, with the strongest of it and why.
+
+    ``judged`` is the inventory with what makes GPUs unhealthy. What a GPU asks for is among it also where it keeps
+    nobody from using the GPU.
+    """
+    for view in judged.gpus:
+        found = [(one.action, one.text) for one in view.verdict.reasons]
+        problems = filter(None, (view.problem, *view.mig_problems.values()))
+        found += [(one.verdict, one.reason) for one in problems]
+        action, text = max(found, key=lambda one: one[0], default=(Action.NONE, ""))
+        if action:
+            yield view, action, text

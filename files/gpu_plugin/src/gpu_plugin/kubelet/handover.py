@@ -31,22 +31,29 @@ Claims = Callable[[], Iterable[PreparedClaim]]
 
 
 class Handover:
-    """``kubelet`` is the kubelet's root folder, ``claims`` returns what the DRA driver has prepared."""
+    """``kubelet`` is the kubelet's root folder, ``claims`` returns what the DRA driver has prepared.
 
-    def __init__(self, kubelet: Path, claims: Claims) -> None:
+    ``inventory`` returns the GPUs as they are known now.
+    """
+
+    def __init__(self, kubelet: Path, claims: Claims, inventory: Callable[[], Inventory]) -> None:
         self._sockets = sockets(kubelet)
-        self._claims = claims
+        self._claims, self._inventory = claims, inventory
 
-    def check(self, inventory: Inventory, dra: Dra, before: Dra | None = None) -> bool:
+    def check(self, dra: Dra, before: Dra | None = None) -> bool:
         """Refuse owners by which a GPU would be given away twice. Returns whether that is known.
 
         ``before`` are the owners in force, None at a start. ConfigError: somebody has what is to go to
         another, or the kubelet does not tell who has what while something changes.
         """
+        inventory = self._inventory()
         if inventory.absent or (before is not None and not moved(inventory, before, dra)):
             return not inventory.absent
+        claims = tuple(self._claims())
+        if dra.unused and not claims:  # nobody has what is another's
+            return True
         pods = self._pods(inventory, dra, before)
-        _refuse(list(dict.fromkeys(taken(inventory, dra, pods or (), self._claims()))))
+        _refuse(list(dict.fromkeys(taken(inventory, dra, pods or (), claims))))
         return pods is not None
 
     def _pods(

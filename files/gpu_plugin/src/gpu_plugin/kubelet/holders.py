@@ -61,7 +61,7 @@ class HolderWatch:
         trouble = "it is not known which pods have which devices"
         self._ask = Chore("pods", trouble, self._look)
         trouble = "it can't be kept in which forms devices are advertised"
-        self._keep = Chore("forms", trouble, self._file.write)
+        self._keep = Chore("forms", trouble, self._write)
         self.chores = (self._ask, self._keep)
         self._forms = kept(self._file.path)
 
@@ -107,7 +107,10 @@ class HolderWatch:
             forms = {one: form for one, form in forms.items() if one in now.uuids}
         if forms != self._forms or self._keep.error:
             self._forms = forms
-            self._keep.run({"forms": dump(forms)})
+            self._keep.run()
+
+    def _write(self) -> None:
+        self._file.write({"forms": dump(self._forms)})
 
     def _begin(self, about: Answer) -> None:
         self._ask.run(about)

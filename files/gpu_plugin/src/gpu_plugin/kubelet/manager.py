@@ -54,7 +54,7 @@ class Manager:
 
     def tick(self) -> None:
         """Serve what is published and nothing else; bring back lost sockets and registrations."""
-        published = self._published.snapshot.resources
+        published = self._published.names
         for name in [name for name in self._plugins if name not in published]:
             logs.info("resource is gone", resource=name)
             self._plugins.pop(name).server.stop()

@@ -53,6 +53,11 @@ class Published:
         self.changed = threading.Condition()
         self.observer = observer or Observer()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The resources that are advertised."""
+        return tuple(self.snapshot.resources)
+
     def put(self, snapshot: Snapshot) -> None:
         """Advertise this from now on. Devices that are the same stay the same object."""
         before, kept = self.snapshot.resources, dict(snapshot.resources)

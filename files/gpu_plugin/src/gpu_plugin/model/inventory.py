@@ -52,7 +52,8 @@ class Kind(Enum):
 class Problem:
     """What is wrong, its ``reason`` in words; ``code`` is NVML's where it is an error of it.
 
-    ``recovery`` is what mends it, where something does, and ``verdict`` what is to be done about the GPU.
+    ``recovery`` is what mends it, where something does, and ``verdict`` what is to be done about the GPU. Of a fault
+    ``since`` is in seconds since 1970; ``clearable``: `gpu-plugin health clear` brings the GPU back.
     """
 
     kind: Kind
@@ -60,6 +61,8 @@ class Problem:
     code: int = 0
     recovery: str = ""
     verdict: Action = Action.NONE
+    since: int = field(default=0, compare=False)
+    clearable: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         verdict = f"Verdict: {self.verdict.word}" if self.verdict else ""
@@ -68,6 +71,33 @@ class Problem:
 
 
 Faults = Mapping[Place, Problem]  # what XIDs and GPUs reported
+
+
+@dataclass(frozen=True)
+class Unhealthy:
+    """A GPU, or one of its MIG instances where ``gi`` is given, and why it must not be used.
+
+    ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970. ``clearable``:
+    `gpu-plugin health clear` brings it back. ``verdict`` is what is to be done, by its name.
+    """
+
+    gpu: str
+    index: str
+    gi: int | None
+    ci: int | None
+    kind: str
+    reason: str
+    since: int
+    way_back: str
+    clearable: bool
+    verdict: str
+
+    @classmethod
+    def of(cls, place: Place, index: str, kind: Kind, problem: Problem) -> Unhealthy:
+        """Return a place with what is wrong there, as one of a kind."""
+        why = (kind.value, problem.reason, problem.since, problem.recovery, problem.clearable)
+        gpu, gi, ci = place
+        return cls(gpu, index, gi, ci, *why, problem.verdict.word)
 
 
 @dataclass(frozen=True)
@@ -104,7 +134,7 @@ class GpuView:
     @cached_property
     def verdict(self) -> GpuVerdict:
         """What the GPU and its driver ask for by what they tell now; XIDs are not among it."""
-        return asked(ObservedNode(), ObservedGpu(self.gpu.uuid, signs=self.condition.signs))
+        return asked(ObservedNode(), ObservedGpu("", signs=self.condition.signs))
 
 
 @dataclass(frozen=True)

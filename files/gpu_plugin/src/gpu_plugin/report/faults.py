@@ -18,9 +18,9 @@ from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import shown
 from .._shared._repair.actions import NAMES, Action
 from ..advertise.overview import NOTHING, aligned
+from ..driver.health import Health
 from ..driver.memory import FILE, ClearRequests, HealthFile
-from ..driver.unhealthy import Unhealthy
-from ..model.inventory import Kind
+from ..model.inventory import Kind, Unhealthy
 from ..tools import status
 from ..tools.state import StateUnusable
 
@@ -70,7 +70,7 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
             ClearRequests(beside).ask(uuid)
         request = ClearRequests(status_file.parent).ask(uuid)
         if not state:
-            HealthFile(status_file.with_name(FILE), Path("/")).clear(uuid)
+            HealthFile(status_file.with_name(FILE), Path("/")).clear(Health(), uuid)
     except OSError as error:
         raise NodeError(f"{status_file.parent} can't be written to", cause=str(error)) from error
     if state:
@@ -91,17 +91,15 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
     """Return the same of a daemon that has ended."""
     path = status_file.with_name(FILE)
     try:
-        health, named = HealthFile(path, Path("/")).known()
+        health = Health()
+        named = HealthFile(path, Path("/")).known(health)
     except StateUnusable as error:
         raise NodeError(
             str(error), hint=f"remove {path}: the device plugin can't use it, and starts over"
         ) from error
     rows = []
-    for one in health.standing():
-        uuid, gi, ci = one.place
-        why = (one.reason, one.since, one.way_back, one.clearable, one.verdict.word)
-        words = (Kind.FAULT.value, *why)
-        row = Unhealthy(uuid, named.get(uuid, ""), gi, ci, *words)
+    for place, one in health.faults().items():
+        row = Unhealthy.of(place, named.get(place[0], ""), Kind.FAULT, one)
         rows.append({"state": "Unhealthy", **asdict(row)})
     return [*rows, *_healthy(named, {row["gpu"] for row in rows})]
 

@@ -19,6 +19,7 @@ from .._shared._device_plugin.resources import HEALTHY, count
 from .._shared._repair.actions import NAMES, Action
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
+from ..tools.process import Last
 from .endpoint import TEXT, Page
 from .probes import health, readiness
 
@@ -123,25 +124,20 @@ def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     yield from (state, replicas, servers, clients, restarts)
 
 
-def pages(observer: Observer, mps_root: Callable[[], str]) -> dict[str, Page]:
-    """Return the pages by their path: the observer's metrics, and those of the MPS daemons."""
+def pages(observer: Observer, last: Last, mps_root: Callable[[], str]) -> dict[str, Page]:
+    """Return the pages by their path: the observer's metrics, those of the last state, and of the MPS daemons."""
     registry = CollectorRegistry(auto_describe=False)
     for metric in observer.metrics:
         registry.register(metric)
-    registry.register(
-        Families(lambda: observer.last()[0], lambda: mps_state.load(Path(mps_root())))
-    )
+    registry.register(Families(lambda: last()[0], lambda: mps_state.load(Path(mps_root()))))
     ProcessCollector(registry=registry)
     return {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
-        "/healthz": lambda: _probe(observer, health),
-        "/readyz": lambda: _probe(observer, readiness),
+        "/healthz": lambda: _probe(health(*last())),
+        "/readyz": lambda: _probe(readiness(*last())),
     }
 
 
-def _probe(
-    observer: Observer, judge: Callable[[Mapping[str, Any], float], str]
-) -> tuple[HTTPStatus, str, bytes]:
-    problem = judge(*observer.last())
+def _probe(problem: str) -> tuple[HTTPStatus, str, bytes]:
     status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
     return status, TEXT, f"{problem or 'ok'}\n".encode()

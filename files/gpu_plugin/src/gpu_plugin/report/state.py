@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .._shared._device_plugin.resources import count
 from .._shared._node.quarantine import data_of
 from ..advertise.decide import Advertised
 from ..config.reload import InForce
@@ -20,6 +19,7 @@ from ..kubelet.manager import Manager
 from ..observer import Observer
 from ..tools import logs
 from ..tools.chores import Chore
+from ..tools.process import Last
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint, Page
@@ -80,18 +80,19 @@ def state(
     }
 
 
-def summary(found: Mapping[str, Any]) -> str:
+def summary(problem: str | None, advertised: Advertised) -> str:
     """Return a state in words: its problem, or how much is served."""
-    resources = found["resources"]
-    devices = sum(count(one) for one in resources.values())
-    return found["problem"] or f"{found['state']}: {devices} devices of {len(resources)} resources"
+    found = advertised.resources.values()
+    return problem or f"serving: {sum(map(len, found))} devices of {len(found)} resources"
 
 
-def daemons_pages(observer: Observer, mps_root: Callable[[], str]) -> Mapping[str, Page]:
-    """Return the daemon's pages: the observer's numbers, and those of the MPS daemons below ``mps_root``."""
+def daemons_pages(
+    observer: Observer, last: Last, mps_root: Callable[[], str]
+) -> Mapping[str, Page]:
+    """Return the daemon's pages: the observer's numbers, its last state, and the MPS daemons below ``mps_root``."""
     from .pages import pages  # the client is loaded where it is wanted
 
-    return pages(observer, mps_root)
+    return pages(observer, last, mps_root)
 
 
 class Telemetry:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from . import logs
 from .chores import Chore, Wakeup
 from .logs import notify
 from .state import StateFile
+
+# Returns the state of the last round, and how many seconds ago that was.
+Last = Callable[[], tuple[Mapping[str, Any], float]]
 
 
 class Process(ABC):
@@ -32,6 +35,7 @@ class Process(ABC):
         self.stopping = False
         self.signals: set[int] = set()  # those that came
         self._fed_at, self._text = 0.0, ""
+        self._last: tuple[Mapping[str, Any], float] = ({}, 0.0)
         self._lines: tuple[str, ...] = ()  # that are told at the end of the round
         self._wakeup = Wakeup()
         self.wake = self._wakeup.set
@@ -87,6 +91,7 @@ class Process(ABC):
 
     def report(self, state: Mapping[str, Any], text: str) -> None:
         """Write the state, which must not change any more; tell systemd in words, and that the loop goes round."""
+        self._last = state, time.monotonic()
         self.written.run(state)
         lines, self._lines = self._lines, ()
         now = time.monotonic()
@@ -100,6 +105,11 @@ class Process(ABC):
             lines += (f"STATUS={text}",)
         if lines:
             notify(*lines)
+
+    def last(self) -> tuple[Mapping[str, Any], float]:
+        """Return the state that was reported last, and how many seconds ago that was."""
+        state, at = self._last
+        return state, time.monotonic() - at
 
     def _take(self, number: int, _frame: object) -> None:
         self.signals.add(number)
