@@ -17,7 +17,7 @@ from ..._node.users.machine import allocated
 from .. import connected
 from ..case import Boot, Cases
 from ..plan import OPERATOR, REPAIR, Observation, Seen, reset_since
-from ..state import ObservedGpu, ObservedNode, Virtual
+from ..state import ANSWERED, ObservedGpu, ObservedNode, Virtual
 from . import cases, observe_node, observe_nvml
 from .observe_nvml import Asked
 
@@ -181,5 +181,5 @@ def _addresses(told: _Told, one: Allocation) -> t.Set[str]:
 
 def _unasked(asked: t.Mapping[str, Asked]) -> t.Iterator[str]:
     for address, one in asked.items():
-        if one.error and one.error.code not in observe_nvml.ANSWERS:
+        if one.error and one.error.code not in ANSWERED:
             yield f"the GPU at {address} can't be asked for signs of faults: {one.error}"
