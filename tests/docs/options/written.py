@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.docs.options import pages, tables
 from tests.docs.options.tables import Table
-from tests.docs.options.text import block, code
+from tests.docs.options.text import CODE_WIDTH, WIDTH, block, code
 from tests.support.paths import REPOSITORY
 
 LICENSE = "# Copyright (c) 2026, the gpu.node authors\n# SPDX-License-Identifier: Apache-2.0\n"
@@ -75,7 +77,11 @@ def _variables() -> str:
         for path, option in tables.walk(table, module):
             role, variable = option.get("role"), tables.named(module, path, option)
             if variable:
-                variables.setdefault(module, {})[path] = variable
+                leaf = path.rpartition(".")[2]
+                prefix = variable.removesuffix(leaf)
+                name = prefix if prefix != variable and prefix.endswith("_") else variable
+                known = variables.setdefault(module, {})
+                known[name] = f"{known[name]} {path}" if name in known else path
             if option.get("omit"):
                 omitted.setdefault(module, []).append(path)
             if isinstance(role, dict) and "default" in role:
@@ -84,12 +90,8 @@ def _variables() -> str:
         f'{LICENSE}\n"""What roles call the options of their modules, {MARK} from options/."""\n\n'
     )
     text += "from __future__ import annotations\n\nimport typing as t\n\n"
+    text += _named(variables)
     for comment, head, value in (
-        (
-            "By module, the variable of each option that its role gives; whole.part for those of an option.",
-            "VARIABLES: t.Mapping[str, t.Mapping[str, str]] = ",
-            variables,
-        ),
         (
             "The options that roles leave out where their variable is empty.",
             "OMITTED: t.Mapping[str, t.Sequence[str]] = ",
@@ -102,7 +104,40 @@ def _variables() -> str:
         ),
     ):
         text += f"# {comment}\n{head}{code(value, 0, len(head))}\n"
-    return text
+    return text + VARIABLES
+
+
+VARIABLES = """\
+VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {
+    module: {
+        option: f"{name}{option.rpartition('.')[2]}" if name.endswith("_") else name
+        for name, options in named.items()
+        for option in options.split()
+    }
+    for module, named in NAMED.items()
+}
+"""
+
+
+def _named(variables: Mapping[str, Mapping[str, str]]) -> str:
+    lines = [
+        "# By module, the options that its role gives, under what their variables begin with, or a whole variable;",
+        "# whole.part is an option of an option.",
+        "NAMED: t.Mapping[str, t.Mapping[str, str]] = {",
+    ]
+    for module, names in variables.items():
+        row = f"    {json.dumps(module)}: {json.dumps(names)},"
+        if len(row) <= CODE_WIDTH:
+            lines.append(row)
+            continue
+        lines.append(f"    {json.dumps(module)}: {{")
+        for name, options in names.items():
+            head, indent = f'"{name}": ', " " * 8
+            pieces = textwrap.wrap(options, WIDTH - len(indent + head) - 4)
+            shown = f' "\n{indent}"'.join(pieces)
+            lines.append(f'{indent}{head}"{shown}",')
+        lines.append("    },")
+    return "\n".join([*lines, "}\n"])
 
 
 def _fragment(table: Table) -> str:
