@@ -17,6 +17,7 @@ from .._base.dra.names import CHECKPOINT as CLAIMS
 from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import Gpu, NvmlError, Process
 from .._base.services import mig
+from .._base.services.mps import idle_servers
 from .._base.steps import Plan, Step
 from .._machine.host import Host, properties
 from .._machine.nvml.faults import condition
@@ -36,7 +37,7 @@ from . import boot as mig_boot
 from .config import Declared, Selection
 from .machine.nvml import Changes, planned, read
 from .machine.report import report
-from .plan import GpuPlan, GpuState, Server, about, ends, idle_servers, plan_gpu, without_idle
+from .plan import GpuPlan, GpuState, Server, about, ends, plan_gpu, without_idle
 
 # When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0

@@ -12,8 +12,8 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.gpu import GiProfile, Gpu, GpuInstance, MigDevice, Process
 from .._base.mig_profile import Placements, Shape, shapes
+from .._base.services.mps import SERVER
 from .._base.steps import IDLE_GPU, Step
-from .._base.text import json_data
 from .._node.users.allocated import Holder
 from .._node.users.busy import refuse_if_busy
 from .picture import Placed, picture
@@ -288,21 +288,6 @@ def _where(state: GpuState, instance: GpuInstance) -> str:
     return f"{state.placed(instance)} (instance {instance.id})"
 
 
-def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
-    """Return by process the servers without clients that managers report, with their pipe folders."""
-    found: t.Dict[int, str] = {}
-    for text in states:
-        try:
-            state = json_data.loads(text or "{}")
-            pipe = str(state.get("pipe", ""))
-            found.update(
-                {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
-            )
-        except json_data.MISREAD:
-            continue  # not the state of a manager of ours
-    return found
-
-
 def without_idle(
     state: GpuState, idle: t.Mapping[int, str]
 ) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
@@ -310,7 +295,7 @@ def without_idle(
     servers = tuple(
         Server(one, idle[one.pid])
         for one in state.processes
-        if one.pid in idle and one.name.endswith("nvidia-cuda-mps-server")
+        if one.pid in idle and one.name.endswith(SERVER)
     )
     gone = {one.process.pid for one in servers}
     others = tuple(one for one in state.processes if one.pid not in gone)

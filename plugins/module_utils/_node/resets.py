@@ -11,12 +11,13 @@ from .._base.errors import NodeError
 from .._base.text.shown import cut
 
 REBOOT = "reboot the node, for example by the playbook gpu.node.reboot"
+IN_USE = "in use by another client"
 TIMED_OUT, NOT_FOUND = 124, 127  # statuses of a shell's
 MOST = 600  # characters of what it says
 # What it says, in lower case, and the next step that works then. The first that it says counts.
 REFUSALS: t.Tuple[t.Tuple[str, str], ...] = (
     (
-        "in use by another client",
+        IN_USE,
         "see who has it open by 'lsof /dev/nvidia*' on the node, and end that, or name its service in"
         " gpu_nodes_stop_services (stop_services of the module). Persistence mode counts as well: nvidia-smi -pm 0,"
         " or systemctl stop nvidia-persistenced",
@@ -32,6 +33,11 @@ REFUSALS: t.Tuple[t.Tuple[str, str], ...] = (
     ("couldn't communicate with the nvidia driver", "bring up the driver (gpu.node.nvidia_driver)"),
     ("permission", "set become: true, for a user with sudo"),
 )
+
+
+def in_use(error: NodeError) -> bool:
+    """Tell whether a refusal is one for now: whoever has the GPU open may be about to close it."""
+    return IN_USE in error.cause.lower()
 
 
 def refusal(uuids: t.Sequence[str], status: int, said: str) -> NodeError:

@@ -10,12 +10,14 @@ import typing as t
 
 from ..errors import NodeError
 from ..steps import Step
+from ..text import json_data
 from ..text.json_data import table, table_in, text
 
 UNIT = "gpu-mps.service"
 FOLDER = "/run/gpu-node/mps"
 SETTINGS = ".settings.json"
 MANAGER = f"{FOLDER}/manager.json"
+SERVER = "nvidia-cuda-mps-server"  # a program, which serves the clients of a user
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,21 @@ def daemon(device: str, settings: t.Optional[str], state: t.Optional[str]) -> Da
         clients = 0
     known = table_in(settings) or table(found.get("settings"))  # what runs, where no more is wanted
     return Daemon(device, clients, known.get("on_busy") == "terminate")
+
+
+def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
+    """Return by process the servers without clients that managers report, with their pipe folders."""
+    found: t.Dict[int, str] = {}
+    for told in states:
+        try:
+            state = json_data.loads(told or "{}")
+            pipe = str(state.get("pipe", ""))
+            found.update(
+                {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
+            )
+        except json_data.MISREAD:
+            continue  # not the state of a manager of ours
+    return found
 
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:

@@ -57,6 +57,12 @@ def settings(handle: t.Any) -> SettingsTold:
     )
 
 
+@doing("reading the persistence mode of a GPU")
+def persistent(handle: t.Any) -> t.Optional[bool]:
+    """Return the persistence mode of the GPU with this handle, which it tells also where it wants a reset."""
+    return _flag(pynvml.nvmlDeviceGetPersistenceMode, handle)
+
+
 def _flag(ask: t.Callable[..., t.Any], handle: t.Any) -> t.Optional[bool]:
     found = reported(ask, handle)
     return None if found is None else bool(found)

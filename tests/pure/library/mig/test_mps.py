@@ -9,11 +9,11 @@ import json
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._base.services.mps import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._mig.plan import (
     GpuPlan,
     GpuState,
     ends,
-    idle_servers,
     plan_gpu,
     without_idle,
 )

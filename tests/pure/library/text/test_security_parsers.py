@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base import toolkit as t
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import nvidia_device, parse_minors
 from ansible_collections.gpu.node.plugins.module_utils._base.services import mps as mps_units
+from ansible_collections.gpu.node.plugins.module_utils._base.services.mps import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._base.text import json_data
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import LONGEST, shown
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
@@ -27,7 +28,6 @@ from ansible_collections.gpu.node.plugins.module_utils._driver import state as d
 from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._mig import label
 from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared, select, wanted
-from ansible_collections.gpu.node.plugins.module_utils._mig.plan import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._runtime import edits, json_text
 from ansible_collections.gpu.node.plugins.module_utils._runtime import state as runtime
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit import plan as toolkit
