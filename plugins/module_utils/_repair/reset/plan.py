@@ -125,15 +125,15 @@ def warnings(state: State, gpu: Found) -> t.List[str]:
 
 def groups(state: State, gpus: t.Sequence[Found], *, together: bool) -> t.List[Group]:
     """Return the GPUs by the commands that reset them. NodeError: the machine lets none be reset so, and why."""
-    for gpu in gpus:
-        refuse_hopeless(state, gpu)
     found: t.List[t.Dict[str, Found]] = []
     for gpu in gpus:
         those = {one.uuid: one for one in (gpu, *_with(state, gpu))}
+        for one in those.values():  # also of those that go with it
+            refuse_hopeless(state, one)
         _refuse_more(gpu, those, gpus, together=together)
-        for one in [one for one in found if one.keys() & those.keys()]:
-            those.update(one)
-            found.remove(one)
+        for known in [one for one in found if one.keys() & those.keys()]:
+            those.update(known)
+            found.remove(known)
         found.append(those)
     every = {one.uuid for one in state.gpus}
     if together and state.node.nvswitch and {uuid for one in found for uuid in one} == every:
