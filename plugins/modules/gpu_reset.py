@@ -77,8 +77,8 @@ together:
   elements: str
 lost:
   description:
-    - By UUID, what a GPU had before its reset and has no more, C(mig_devices), C(compute_mode), C(power_limit) in watts,
-      C(accounting) or C(persistence). A GPU that lost nothing is not there. NVML tells of no lock of clocks.
+    - By UUID, what a GPU had before its reset and has no more, C(mig_devices), C(compute_mode), C(power_limit) in
+      watts, C(accounting) or C(persistence). A GPU that lost nothing is not there. NVML tells of no lock of clocks.
     - M(gpu.node.mig) makes MIG instances again, M(gpu.node.settings) sets the rest.
   returned: success
   type: dict

@@ -11,8 +11,6 @@ from ..._base.gpu import ECC, PERSISTENCE, POWER, SettingsTold
 from ..._node.users.allocated import Devices
 from ..state import ObservedGpu, ObservedNode
 
-
-
 NOTHING_TOLD, NOT_ASKED = SettingsTold({}), ObservedNode()
 
 
@@ -71,7 +69,7 @@ class Found(t.NamedTuple):
 
     @property
     def settings(self) -> t.Dict[str, t.Any]:
-        """Return what a reset may lose: MIG devices, and what the driver keeps for as long as it runs. Power is in watts."""
+        """Return what a reset may lose: MIG devices, and what the driver keeps. Power is in watts."""
         told = {name: value for name, value in self.told.now.items() if name != ECC}
         limit = told.pop(POWER, None)
         watts = {} if limit is None else {POWER: t.cast(int, limit) // 1000}

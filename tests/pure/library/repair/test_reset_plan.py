@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._base.gpu import FaultSigns, Modes
+from ansible_collections.gpu.node.plugins.module_utils._base.gpu import FaultSigns, SettingsTold
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import (
     Allocation,
     Devices,
@@ -129,7 +129,10 @@ def test_fabric_manager_that_is_no_service_is_not_stopped() -> None:
         (found("a", answer=Answer.LOST), "NVML says that the GPU is lost"),
         (found("a", signs=FaultSigns(recovery=1)), "asks for a reset"),
         (found("a", signs=FaultSigns(recovery=2)), "asks for a reboot"),
-        (found("a")._replace(modes=Modes(ecc=(True, False))), "its ECC mode changes by a reset"),
+        (
+            found("a")._replace(told=SettingsTold({"ecc": True}, ecc_next=False)),
+            "its ECC mode changes by a reset",
+        ),
         (found("a", signs=FaultSigns(recovery=0, unrepairable=True)), ""),
         (found("a"), ""),
     ],
@@ -141,8 +144,10 @@ def test_what_is_wrong_after_a_reset(after: Found | None, words: str) -> None:
 
 
 def test_what_a_reset_has_taken() -> None:
-    before = found("a")._replace(modes=Modes(True, 3, (True, True), 500_000))
-    after = found("a")._replace(modes=Modes(True, 0, (True, True), 700_000))
+    had = {"persistence": True, "power_limit": 500_000, "compute_mode": "exclusive_process"}
+    has = {**had, "power_limit": 700_000, "compute_mode": "default", "ecc": False}
+    before = found("a")._replace(told=SettingsTold({**had, "ecc": True}, ecc_next=False))
+    after = found("a")._replace(told=SettingsTold(has, ecc_next=False))
     assert lost(before, after) == {"compute_mode": "exclusive_process", "power_limit": 500}
     assert lost(found("a"), after) == {}
 
