@@ -14,7 +14,7 @@ import pytest
 from gpu_plugin._shared._base.dra.checkpoint import Device, PreparedClaim
 from gpu_plugin._shared._base.dra.names import pool_name
 from gpu_plugin._shared._base.text.shown import cut
-from gpu_plugin.dra.prepare.checkpoint import Checkpoint
+from gpu_plugin.dra.prepare.apply import Checkpoint
 
 from tests.docs.walks import page
 from tests.docs.walks.tracer import HANDED_ON, MADE, Tracer, Walk
@@ -23,7 +23,7 @@ from tests.support.paths import REPOSITORY
 SHOWN = "plugins/module_utils/_base/text/shown.py"
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 DEVICES = (Device("r", "p", "gpu-0", "GPU-0", 0),)
-HELD = PreparedClaim(UID, "default", "c", "prepared", DEVICES, (), "none")
+HELD = PreparedClaim(UID, "default", "c", "prepared", DEVICES, (), "cgroup")
 
 
 def walk(do: Callable[[], object], mark: str = "5150") -> Walk:
@@ -75,7 +75,7 @@ def test_a_service_that_keeps_the_value_is_on_the_walk_once_it_gives_it_out() ->
     service = Checkpoint.__new__(Checkpoint)
     service._lock, service._claims = threading.Lock(), {UID: HELD}
     assert not Tracer(UID).carries(service)
-    found = walk(lambda: service.shares("none"), UID)
+    found = walk(lambda: service.shares("cgroup"), UID)
     assert stops(found) == {
         "checkpoint.py": ("Checkpoint.shares", MADE),
         "plan.py": ("shares", "takes `held`"),

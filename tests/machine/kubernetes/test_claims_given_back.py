@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.dra.prepare.checkpoint import Checkpoint
+from gpu_plugin.dra.prepare.apply import PATIENCE, Checkpoint, Forgotten
 from gpu_plugin.dra.prepare.claims import ClaimApi
-from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import Users
 from gpu_plugin.dra.values import Claim
 

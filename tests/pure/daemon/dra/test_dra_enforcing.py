@@ -19,10 +19,9 @@ from gpu_plugin._shared._base.dra.checkpoint import (
     PreparedClaim,
 )
 from gpu_plugin.config.allocation import Dra
-from gpu_plugin.dra import enforcing
-from gpu_plugin.dra.enforcement.choice import Places
-from gpu_plugin.dra.enforcing import Enforcements
-from gpu_plugin.dra.prepare.checkpoint import Checkpoint
+from gpu_plugin.dra.enforcement import choice
+from gpu_plugin.dra.enforcement.choice import Enforcements, Places
+from gpu_plugin.dra.prepare.apply import Checkpoint
 from gpu_plugin.dra.values import Share
 
 UID = "{}f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
@@ -44,8 +43,8 @@ class Scene:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.checkpoint = Checkpoint(folder / "checkpoint.json")
-        monkeypatch.setattr(enforcing, "choose", lambda _asked, _places: Made())
-        self.enforcements = Enforcements(Dra("dra"), Places(folder), self.checkpoint)
+        monkeypatch.setattr(choice, "choose", lambda _asked, _places: Made())
+        self.enforcements = Enforcements(Dra("dra"), Places(folder), self.checkpoint.shares)
 
     def hold(self, number: int, state: str, enforcement: str) -> str:
         uid = UID.format(number)

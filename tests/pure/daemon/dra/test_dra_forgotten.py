@@ -15,9 +15,8 @@ import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.errors import ApiError, understood
-from gpu_plugin.dra.prepare.checkpoint import Checkpoint
+from gpu_plugin.dra.prepare.apply import PATIENCE, Checkpoint, Forgotten
 from gpu_plugin.dra.prepare.claims import UNRELATED, ClaimApi
-from gpu_plugin.dra.prepare.forgotten import PATIENCE, Forgotten
 from gpu_plugin.dra.users import STATE, Users
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"

@@ -49,7 +49,7 @@ def resolved(result: Result, *views: GpuView, **more: Any) -> Device:
 
 
 def held(*devices: Device, uid: str = UID, state: str = PREPARED) -> PreparedClaim:
-    return PreparedClaim(uid, "ns", f"c-{uid[:1]}", state, devices, ("pod",), "none")
+    return PreparedClaim(uid, "ns", f"c-{uid[:1]}", state, devices, ("pod",), "cgroup")
 
 
 def share(memory: int = 10 * GIB, cores: int = 0, **more: Any) -> Device:

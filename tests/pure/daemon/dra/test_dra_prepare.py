@@ -16,9 +16,8 @@ from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPA
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.dra.prepare.apply import Preparer, Snapshot
+from gpu_plugin.dra.prepare.apply import Checkpoint, Preparer, Snapshot
 from gpu_plugin.dra.prepare.cdi import ClaimFiles
-from gpu_plugin.dra.prepare.checkpoint import Checkpoint
 from gpu_plugin.dra.prepare.claims import ClaimApi
 from gpu_plugin.dra.values import Edits
 from gpu_plugin.model.inventory import GpuView
@@ -26,7 +25,7 @@ from gpu_plugin.model.inventory import GpuView
 from tests.fakes.daemon.gpu_builders import gpu, inventory
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
-CONFIG = Config(dra=Dra("dra", enforcement="none"))
+CONFIG = Config(dra=Dra("dra", enforcement="cgroup"))
 SHARE = {"memory": "10Gi", "cores": "30", "shares": "1"}
 
 
@@ -95,16 +94,16 @@ class Scene:
 
 
 READ = "reading the claim ns/c"
-NONE = "enforcement none"
+LIMITED = "enforcement cgroup"
 
 
 def test_no_more_is_asked_than_the_state_of_a_claim_leaves_open(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.left(PREPARED) == [READ, "intact"]
-    assert scene.left(PREPARING) == [READ, NONE]
-    assert scene.left(UNPREPARING) == [NONE, READ, NONE]
+    assert scene.left(PREPARING) == [READ, LIMITED]
+    assert scene.left(UNPREPARING) == [LIMITED, READ, LIMITED]
     scene.files.remove(UID)
-    assert scene.left(PREPARED) == [READ, "intact", NONE]
+    assert scene.left(PREPARED) == [READ, "intact", LIMITED]
 
 
 def test_a_claim_that_was_moved_is_not_looked_for_where_it_was(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_a_claim_that_was_moved_is_not_looked_for_where_it_was(tmp_path: Path) -
     scene.asked.clear()
     with pytest.raises(NodeError, match="GPU-1"):  # the node describes no such GPU
         scene.preparer.prepare("ns", "c", UID)
-    assert scene.asked == [READ, NONE, READ, NONE]
+    assert scene.asked == [READ, LIMITED, READ, LIMITED]
 
 
 def test_a_claim_is_written_down_by_what_holds_when_the_api_has_answered(tmp_path: Path) -> None:

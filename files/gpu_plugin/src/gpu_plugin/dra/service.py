@@ -39,16 +39,12 @@ from ..tools.process import Process
 from ..tools.state import StateFile
 from ..tools.status import DRA_FOLDER
 from . import report
-from .enforcement.choice import Places
-from .enforcing import Enforcements
+from .enforcement.choice import Enforcements, Places
 from .health import HealthNews, health
-from .made import Made
-from .prepare.apply import Preparer, Snapshot
+from .prepare.apply import Checkpoint, Forgotten, Preparer, Snapshot
 from .prepare.cdi import ClaimFiles
-from .prepare.checkpoint import Checkpoint
 from .prepare.claims import ClaimApi
-from .prepare.forgotten import Forgotten
-from .prepare.mig import Instances
+from .prepare.mig import Instances, Made
 from .prepare.plan import check_published
 from .publish import Publisher
 from .server import Calls, Driver
@@ -105,7 +101,7 @@ class Service(Process):
         self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self.wake)
         users, config = Users(kubelet), self._configuration.config
         places = Places(root, run, config.mps_root, paths.mps_managers, users)
-        self._enforcements = Enforcements(config.dra, places, self._checkpoint)
+        self._enforcements = Enforcements(config.dra, places, self._checkpoint.shares)
         self._access = Access(paths.kubeconfig, NO_LIMIT)
         self._files = ClaimFiles(root)
         api = ClaimApi(self._access, paths.node)

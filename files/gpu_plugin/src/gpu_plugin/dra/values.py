@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+
+from .._shared._base.dra.names import NONE
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,22 @@ class Edits:
     mounts: tuple[Mount, ...] = ()
 
 
-class Enforcement(Protocol):
-    """A way to enforce what shares may use. Each method may be called again with the same arguments."""
+class Enforcement:
+    """A way to enforce what shares may use; this one places them, and nobody sees to it that they are kept.
 
-    name: str
+    Containers take turns on the whole GPU then, as with time slices. Each method may be called again with the same
+    arguments.
+    """
+
+    name = NONE
 
     def problem(self, gpu_uuid: str) -> str:
         """Return why shares of a GPU can't be enforced at the moment, an empty text where they can."""
+        return ""
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Set up the shares of one claim. NodeError: not now, or not so; nothing is left behind."""
+        return Edits()
 
     def unprepare(self, shares: Sequence[Share]) -> None:
         """Undo it. NodeError: it is tried again."""

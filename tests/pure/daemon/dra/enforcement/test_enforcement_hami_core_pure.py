@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.dra.enforcement.hami_core import MIB, environment
-from gpu_plugin.dra.enforcement.library import HEADER, MACHINES, header_problem
+from gpu_plugin.dra.enforcement.hami_core import HEADER, MACHINES, MIB, environment, header_problem
 from gpu_plugin.dra.values import Share
 from grpc._cython import cygrpc
 from hypothesis import given

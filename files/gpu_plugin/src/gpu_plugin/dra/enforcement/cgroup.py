@@ -21,7 +21,7 @@ from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import logs
 from ...tools.chores import Tries, Worker
 from ..users import Users
-from ..values import Edits, Share
+from ..values import Edits, Enforcement, Share
 from . import pod_cgroup
 from .queries import Queries
 
@@ -34,7 +34,7 @@ UNKNOWN: Final = "the driver has not told yet whether it limits cgroups"
 Place = tuple[str, str]  # a pod's UID, and the UUID of a GPU
 
 
-class Cgroup:
+class Cgroup(Enforcement):
     """``cgroups`` is where the hierarchy is mounted, ``users`` tells which pods have a claim.
 
     The first of them has its memory, so that a claim is never more than it says. The kubelet's calls and tick()

@@ -1,43 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which enforcement the configuration asks for."""
+"""The enforcements in use: the one that the configuration asks for, and those that claims were prepared with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ..._shared._base.dra.names import CGROUP, ENFORCEMENTS, HAMI_CORE, MPS, NONE
-from ..._shared._base.errors import InputError
+from ..._shared._base.errors import InputError, NodeError
+from ...config.allocation import Dra
 from ...model.mps.paths import ROOT
 from ...mps import units
 from ..users import Users
-from ..values import Enforcement
+from ..values import Enforcement, Share
 from .cgroup import Cgroup
 from .hami_core import HamiCore
 from .mps import Mps
-from .nothing import Nothing
-
-
-class Asked(Protocol):
-    """What config.allocation.Dra says of the enforcement."""
-
-    @property
-    def enforcement(self) -> str: ...
-
-    @property
-    def split_count(self) -> int: ...
-
-    @property
-    def memory_scaling(self) -> float: ...
-
-    @property
-    def best_effort(self) -> bool: ...
-
-    @property
-    def library(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -57,17 +40,17 @@ class Places:
 DEFAULT: Final = Places()
 
 
-def own(asked: Asked) -> tuple[object, ...]:
+def own(asked: Dra) -> tuple[object, ...]:
     """Return what of the configuration an enforcement is made with."""
     if asked.enforcement == MPS:
         return (asked.split_count,)
     return (asked.library, asked.memory_scaling > 1) if asked.enforcement == HAMI_CORE else ()
 
 
-def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
+def choose(asked: Dra, places: Places = DEFAULT) -> Enforcement:
     """Return the enforcement that is asked for. InputError: there is none of that name."""
     if asked.enforcement == NONE:
-        return Nothing()
+        return Enforcement()
     if asked.enforcement == MPS:
         folder = places.run / "mps"
         manager = units.choose(places.managers, folder)
@@ -81,3 +64,41 @@ def choose(asked: Asked, places: Places = DEFAULT) -> Enforcement:
     raise InputError.of(
         "gpuNode.dra.enforcement", asked.enforcement, f"one of {', '.join(ENFORCEMENTS)}"
     )
+
+
+class Enforcements:
+    """Each is made when it is first wanted, by ``dra``, which the main loop keeps up to date. Any thread may ask.
+
+    ``live`` returns the shares that are prepared with one, or are about to be.
+    """
+
+    def __init__(self, dra: Dra, places: Places, live: Callable[[str], Sequence[Share]]) -> None:
+        self.dra, self._places, self._live = dra, places, live
+        self._lock = threading.Lock()
+        self._made: dict[str, tuple[object, Enforcement]] = {}
+
+    def of(self, name: str) -> Enforcement:
+        """Return an enforcement by its name, a new one where it would be made otherwise by now. NodeError."""
+        asked = replace(self.dra, enforcement=name)
+        with self._lock:
+            if name not in self._made or self._made[name][0] != own(asked):
+                made = choose(asked, self._places)
+                made.restore(self._live(name))
+                self._made[name] = own(asked), made
+            return self._made[name][1]
+
+    def problems(self, gpus: Iterable[str]) -> dict[str, str]:
+        """Return why shares can't be enforced as the configuration asks, for each GPU where that is so."""
+        try:
+            wanted = self.of(self.dra.enforcement)
+            found = {uuid: wanted.problem(uuid) for uuid in gpus}
+        except NodeError as error:
+            return dict.fromkeys(gpus, str(error))
+        return {uuid: problem for uuid, problem in found.items() if problem}
+
+    def tick(self) -> None:
+        """Look after what runs."""
+        with self._lock:
+            made = [one for _own, one in self._made.values()]
+        for one in made:
+            one.tick()

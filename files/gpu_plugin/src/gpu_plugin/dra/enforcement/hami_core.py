@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import stat
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,8 +18,7 @@ from ..._shared._base.errors import NodeError
 from ...model.quantity import MIB
 from ...mps import folders
 from ...tools import files
-from ..values import Edits, Mount, Share
-from .library import problem_of
+from ..values import Edits, Enforcement, Mount, Share
 
 # Beside each other: nothing is mounted into what a tenant may write.
 LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
@@ -27,8 +30,12 @@ PRELOAD: Final = "/etc/ld.so.preload"
 OPTIONS: Final = ("rw", "nosuid", "nodev", "noexec", "mode=1777", "size=32m", "nr_inodes=256")
 OWN: Final = tuple(Mount("tmpfs", path, OPTIONS, "tmpfs") for path in (CACHE, LOCK))
 
+MACHINES: Final = {"x86_64": 62, "aarch64": 183}  # e_machine of elf(5)
+SHARED: Final = 3  # e_type
+HEADER: Final = struct.Struct("<4sBBBB8xHH")
 
-class HamiCore:
+
+class HamiCore(Enforcement):
     """``folder`` has what all containers get alike, ``scaled``: shares may swap to the node's memory."""
 
     name = HAMI_CORE
@@ -51,16 +58,10 @@ class HamiCore:
         library = Mount(str(self._library.resolve()), LIBRARY)
         return Edits(env, (*OWN, library, Mount(str(self._preload), PRELOAD)))
 
-    def unprepare(self, shares: Sequence[Share]) -> None:
-        """What a container wrote went with it."""
-
     def restore(self, live: Sequence[Share]) -> None:
         """See that what containers are given is there, as it is not after a boot."""
         if live:
             self._write_preload()
-
-    def tick(self) -> None:
-        """Nothing runs but the library, in each process."""
 
     @property
     def _preload(self) -> Path:
@@ -101,3 +102,41 @@ def _refused(shares: Sequence[Share], what: str, cause: str) -> NodeError:
         cause=cause,
         hint="ask for them in one request with count, or in a claim for each container",
     )
+
+
+def problem_of(path: Path) -> str:
+    """Return why tenants can't be given a library, empty where they can."""
+    try:
+        real = path.resolve(strict=True)
+        found = real.stat()
+        header = _beginning(real) if stat.S_ISREG(found.st_mode) else b""
+    except OSError as error:
+        return f"{path}: {error.strerror or error}"
+    if not stat.S_ISREG(found.st_mode):
+        return f"{path} is not a file"
+    if why := header_problem(header, platform.machine()):
+        return f"{path} {why}"
+    if found.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to user {found.st_uid}, and tenants run it"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write {path} (mode {stat.S_IMODE(found.st_mode):o}), and tenants run it"
+    if not found.st_mode & stat.S_IROTH:
+        return f"tenants may not read {path} (mode {stat.S_IMODE(found.st_mode):o})"
+    return folders.who_writes(real.parent)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(HEADER.size)
+
+
+def header_problem(header: bytes, machine: str) -> str:
+    """Return what is wrong with the beginning of a shared library for an architecture. Pure."""
+    if len(header) < HEADER.size:
+        return "is no ELF file"
+    magic, bits, order, _version, _abi, kind, built_for = HEADER.unpack_from(header)
+    if magic != b"\x7fELF":
+        return "is no ELF file"
+    if (bits, order) != (2, 1) or built_for != MACHINES.get(machine):
+        return f"is not built for {machine}"
+    return "" if kind == SHARED else "is no shared library"

@@ -25,7 +25,7 @@ from ...mps.state import ManagerFiles
 from ...mps.units import Units
 from ...tools import logs
 from ...tools.chores import Worker
-from ..values import Edits, Share
+from ..values import Edits, Enforcement, Share
 from .mps_share import edits, only, problem_of, settings
 from .queries import Queries
 
@@ -38,7 +38,7 @@ LASTING: Final = (
 )
 
 
-class Mps:
+class Mps(Enforcement):
     """``folder`` has the settings that the manager follows, ``root`` the daemons' files below it.
 
     The kubelet's calls and tick() come in threads of their own.

@@ -9,11 +9,16 @@ One claim is one thread's at a time; different claims go on side by side.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
 
+from ..._shared._base.dra import checkpoint as form
 from ..._shared._base.dra.checkpoint import (
+    HINT,
     PREPARED,
     PREPARING,
     UNPREPARING,
@@ -23,16 +28,22 @@ from ..._shared._base.dra.checkpoint import (
 )
 from ..._shared._base.dra.names import MPS
 from ..._shared._base.errors import NodeError
+from ..._shared._machine.host import Host
 from ...config.configuration import Config
 from ...model.inventory import Inventory
-from ...tools import logs
-from ..enforcing import Enforcements
-from ..values import Claim, Edits
+from ...tools import bounded, files, logs
+from ...tools.chores import Tries
+from ..enforcement.choice import Enforcements
+from ..users import Users
+from ..values import Claim, Edits, Share
 from . import cdi, plan
 from .cdi import ClaimFiles
-from .checkpoint import Checkpoint
 from .claims import ClaimApi, check_uid
 from .mig import Instances
+
+ALONE: Final = 10.0  # seconds that a process before this one may take to end
+LONGEST: Final = 64 << 20  # of the checkpoint, far above what the most claims of a node come to
+PATIENCE: Final = 120.0  # seconds for which nobody must have had a claim
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,70 @@ class PreparedDevice:
     device: str
     cdi: str
     share_id: str
+
+
+class Checkpoint:
+    """The file that says which claims hold what, whatever happens to this process, the kubelet or the claims' objects.
+
+    Claims are by their UIDs. What is put or dropped is on the disk when the call returns. Any thread may call.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """NodeError: the file can't be read or is damaged, so what claims hold is not known.
+
+        Or another process has it, which is waited for a while: two would each forget what the other did.
+        """
+        self._path, self._lock = path, threading.Lock()
+        self._alone = ExitStack()
+        self._alone.enter_context(Host().lock(f"{path}.lock", timeout=ALONE))
+        self._claims = form.load(_read(path), str(path))
+        self._entries = {uid: form.entry(held) for uid, held in self._claims.items()}
+
+    @property
+    def claims(self) -> Mapping[str, PreparedClaim]:
+        """All claims, as they are now."""
+        with self._lock:
+            return dict(self._claims)
+
+    def get(self, uid: str) -> PreparedClaim | None:
+        """Return a claim, None where it holds nothing."""
+        with self._lock:
+            return self._claims.get(uid)
+
+    def shares(self, enforcement: str) -> list[Share]:
+        """Return the shares that are prepared with an enforcement, or are about to be."""
+        held = (one for one in self.claims.values() if one.state != form.UNPREPARING)
+        return [each for one in held if one.enforcement == enforcement for each in plan.shares(one)]
+
+    def put(self, held: PreparedClaim) -> None:
+        """Write a claim down, in place of what is there of it. NodeError: what was there still is."""
+        with self._lock:
+            self._write({**self._entries, held.uid: form.entry(held)})
+            self._claims[held.uid] = held
+
+    def drop(self, uid: str) -> None:
+        """Forget a claim. NodeError: it is still there."""
+        with self._lock:
+            self._write({key: one for key, one in self._entries.items() if key != uid})
+            self._claims.pop(uid, None)
+
+    def _write(self, entries: dict[str, str]) -> None:
+        try:
+            files.replace(self._path, form.dump(entries), 0o600, durable=True)
+        except OSError as error:
+            cause = error.strerror or str(error)
+            hint = "see that its folder is there, writable and not full"
+            raise NodeError(f"can't write {self._path}", cause=cause, hint=hint) from error
+        self._entries = entries
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return bounded.read_text(path, LONGEST)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise NodeError(f"{path} can't be read", cause=str(error), hint=HINT) from error
 
 
 class Locks:
@@ -234,3 +309,40 @@ def _given(held: PreparedClaim, device: Device) -> PreparedDevice:
     request = device.request.partition("/")[0]
     name = cdi.qualified(held.uid, device)
     return PreparedDevice((request,), device.pool, device.device, name, device.share_id)
+
+
+class Forgotten:
+    """Claims that the kubelet has forgotten, as after kubeadm reset: nobody would ever give back what they hold.
+
+    The kubelet writes down a claim before it asks for it to be prepared, and drops it after it was unprepared. So what
+    a claim holds that is neither there nor allocated so in the API is nobody's.
+
+    ``gone`` tells whether the API no longer gives a claim what it holds, ``unprepare`` undoes one by its UID.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        checkpoint: Checkpoint,
+        gone: Callable[[PreparedClaim], bool],
+        unprepare: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._users, self._checkpoint = users, checkpoint
+        self._gone, self._unprepare, self._clock = gone, unprepare, clock
+        self._since: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Unprepare what has been nobody's for a while. NodeError, OSError: one of it is not known, or fails."""
+        claims, now, tries = self._checkpoint.claims, self._clock(), Tries()
+        known = self._users.read() if claims else {}
+        lost = [uid for uid in claims if uid not in known]
+        self._since = {uid: self._since.get(uid, now) for uid in lost}
+        for held in (claims[uid] for uid, since in self._since.items() if now - since >= PATIENCE):
+            with tries:
+                if self._gone(held):
+                    logs.warning(
+                        "the kubelet has forgotten a claim, which is given back", claim=held
+                    )
+                    self._unprepare(held.uid)
+        tries.check()

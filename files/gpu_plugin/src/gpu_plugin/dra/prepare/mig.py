@@ -8,13 +8,14 @@ All of it is done under the lock that gpu.node.mig and the services of MIG layou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ..._shared._base.dra.checkpoint import Device, Instance
+from ..._shared._base.dra.checkpoint import Device, Instance, PreparedClaim
 from ..._shared._base.errors import NodeError
 from ..._shared._base.gpu import (
     CAPS_FOLDER,
@@ -38,6 +39,8 @@ from .cdi import Nodes
 LOCK_SECONDS: Final = 25.0  # the kubelet waits for 45
 AGAIN: Final = "the kubelet tries again"
 CAPS_MAJOR: Final = "nvidia-caps"
+GRACE: Final = 30.0  # seconds in which a look may still show an instance that went with its claim
+Place = tuple[str, int, int]  # the GPU's UUID, and the profile's id and first slice
 Note = Callable[[Instance], None]
 
 
@@ -127,6 +130,26 @@ class Instances:
                     cause=f"GPU {gpu.index} is not in MIG mode",
                 )
             yield nvml, gpu
+
+
+class Made:
+    """Which instances claims have, or had a moment ago, so that no slice changes when one is prepared or given back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[Place, float] = {}  # when a claim last had them
+
+    def of(self, claims: Iterable[PreparedClaim]) -> frozenset[Place]:
+        """Return them, given all claims as they are now."""
+        now = self._clock()
+        self._seen |= {
+            (one.gpu, one.instance.profile_id, one.instance.start): now
+            for held in claims
+            for one in held.devices
+            if one.instance and one.instance.made
+        }
+        self._seen = {one: at for one, at in self._seen.items() if now - at <= GRACE}
+        return frozenset(self._seen)
 
 
 def _instance(device: Device) -> Instance:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..._shared._base.dra.checkpoint import PREPARED, UNPREPARING, Device, Instance, PreparedClaim
-from ..._shared._base.dra.names import CORES, DRA, DRIVER, GPU, MEMORY, SHARE, SHARES
+from ..._shared._base.dra.names import CORES, DRA, DRIVER, GPU, MEMORY, NONE, SHARE, SHARES
 from ..._shared._base.errors import NodeError
 from ..._shared._base.gpu import Gpu
 from ...config.allocation import PUBLISH, Dra, owner
@@ -195,7 +195,9 @@ def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
 
 
 def shares(held: PreparedClaim) -> tuple[Share, ...]:
-    """Return the shares of a claim, as its enforcement wants them."""
+    """Return the shares of a claim, as its enforcement wants them; nothing where nobody enforces them."""
+    if held.enforcement == NONE:
+        return ()
     return tuple(
         Share(
             held.uid,
