@@ -18,7 +18,7 @@ from typing import Any, Final
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate, jittered
-from gpu_plugin.report.endpoint import TEXT, Endpoint, Page
+from gpu_plugin.report.endpoint import Endpoint, Page, told
 from gpu_plugin.tools import logs
 
 from ..hami.settings import Settings
@@ -122,8 +122,8 @@ class Service:
     def _told(self, address: tuple[str, int]) -> Endpoint:
         """Serve health and metrics, by a thread that no flood of reviews holds up. OSError."""
         pages: dict[str, Page] = {
-            "/healthz": lambda: _health("" if self._alive() else "no review is taken any more"),
-            "/readyz": lambda: _health(self.problem()),
+            "/healthz": lambda: told("" if self._alive() else "no review is taken any more"),
+            "/readyz": lambda: told(self.problem()),
             "/metrics": lambda: (HTTPStatus.OK, METRICS, metrics.page()),
         }
         made = Endpoint(address, pages)
@@ -175,8 +175,3 @@ def access(kubeconfig: str) -> Access:
     """Return the way to the API, for as many pods as are created at once. ApiError."""
     rate = Rate(limits.QPS, limits.BURST)
     return Access(kubeconfig, rate, limits.LONGEST_ANSWER).connect()
-
-
-def _health(problem: str) -> tuple[HTTPStatus, str, bytes]:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
-    return status, TEXT, f"{problem or 'ok'}\n".encode()

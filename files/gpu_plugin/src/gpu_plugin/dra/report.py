@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from http import HTTPStatus
 from typing import Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from .._shared._base.dra.checkpoint import STATES, Device, PreparedClaim
 from .._shared._base.dra.names import CORES, MEMORY
 from ..observer import PREFIX, Observer
-from ..report.endpoint import TEXT, Page
+from ..report.endpoint import Page
+from ..report.pages import served
 from ..report.probes import health
 from ..tools.process import Last
 from .prepare.plan import is_share
@@ -116,21 +114,7 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 def pages(observer: Observer, last: Last) -> dict[str, Page]:
     """Return the pages by their path: metrics, and whether the process goes round."""
-    registry = CollectorRegistry(auto_describe=False)
-    for metric in observer.metrics:
-        registry.register(metric)
-    registry.register(Families(lambda: last()[0]))
-    ProcessCollector(registry=registry)
-    return {
-        "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
-        "/healthz": lambda: _page(health(*last())),
-        "/readyz": lambda: _page(_unready(*last())),
-    }
-
-
-def _page(problem: str) -> tuple[HTTPStatus, str, bytes]:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
-    return status, TEXT, f"{problem or 'ok'}\n".encode()
+    return served(observer, last, Families(lambda: last()[0]), _unready)
 
 
 def _unready(state: State, age: float) -> str:

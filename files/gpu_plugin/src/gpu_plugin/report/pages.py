@@ -20,7 +20,7 @@ from .._shared._repair.actions import NAMES, Action
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
 from ..tools.process import Last
-from .endpoint import TEXT, Page
+from .endpoint import Page, told
 from .probes import health, readiness
 
 MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
@@ -126,18 +126,24 @@ def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 def pages(observer: Observer, last: Last, mps_root: Callable[[], str]) -> dict[str, Page]:
     """Return the pages by their path: the observer's metrics, those of the last state, and of the MPS daemons."""
+    families = Families(lambda: last()[0], lambda: mps_state.load(Path(mps_root())))
+    return served(observer, last, families, readiness)
+
+
+def served(
+    observer: Observer,
+    last: Last,
+    families: Collector,
+    ready: Callable[[Mapping[str, Any], float], str],
+) -> dict[str, Page]:
+    """Return the pages of a process by their path: its metrics, whether it goes round, and whether it is ``ready``."""
     registry = CollectorRegistry(auto_describe=False)
     for metric in observer.metrics:
         registry.register(metric)
-    registry.register(Families(lambda: last()[0], lambda: mps_state.load(Path(mps_root()))))
+    registry.register(families)
     ProcessCollector(registry=registry)
     return {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
-        "/healthz": lambda: _probe(health(*last())),
-        "/readyz": lambda: _probe(readiness(*last())),
+        "/healthz": lambda: told(health(*last())),
+        "/readyz": lambda: told(ready(*last())),
     }
-
-
-def _probe(problem: str) -> tuple[HTTPStatus, str, bytes]:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
-    return status, TEXT, f"{problem or 'ok'}\n".encode()
