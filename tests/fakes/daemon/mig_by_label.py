@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_plugin._shared._mig.config import Declared
-from gpu_plugin.labels.choice.mig import Paths
+from gpu_plugin.labels.mig import Paths
 
 MIG = {"mig-enabled": True, "devices": "all"}
 LAYOUTS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.labels.choice.mig import Paths
+from gpu_plugin.labels.mig import Paths
 from gpu_plugin.tools import status
 
 from tests.fakes.daemon.mig_by_label import LAYOUTS, declare, files

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpu_plugin._shared._cdi import boot as cdi_boot
-from gpu_plugin.cdi.nodes import NODES_FILE, NodesList
+from gpu_plugin.cdi.files import NODES_FILE, NodesList
 from gpu_plugin.tools import status
 
 

@@ -14,10 +14,9 @@ from gpu_plugin._shared._base.gpu import nvidia_device, parse_minors
 from gpu_plugin.cdi import files as cdi_files
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cluster.kubeconfig import check
-from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.configuration import overrides, parse
 from gpu_plugin.config.schema import address, interval
 from gpu_plugin.config.sharing import Rule, qualified
-from gpu_plugin.config.xids import overrides
 from gpu_plugin.labels.settings import extra
 from gpu_plugin.model.mps.settings import parse_memory, parse_percent
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from gpu_plugin._shared._repair.state import Xid
-from gpu_plugin.config.xids import overrides
+from gpu_plugin.config.configuration import overrides
 from gpu_plugin.model.xids import Effect, Overrides, asks_driver, effect
 
 # "Resolution Bucket (Immediate Action)" of docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin.advertise.devices import enumerate_devices
-from gpu_plugin.config.xids import overrides
+from gpu_plugin.config.configuration import overrides
 from gpu_plugin.driver.health import FORGET, STRIKES, Health
 from gpu_plugin.model.inventory import Inventory, judged
 from hypothesis import given

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin.advertise.devices import left_out
-from gpu_plugin.config.xids import overrides
+from gpu_plugin.config.configuration import overrides
 from gpu_plugin.driver.health import Health
 from gpu_plugin.driver.memory import HealthFile
 from gpu_plugin.model.inventory import Inventory, judged

@@ -12,8 +12,8 @@ import pytest
 from gpu_plugin import cli
 from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.sources import Source
 from gpu_plugin.labels import service
-from gpu_plugin.labels.inforce import Source
 from gpu_plugin.labels.settings import Settings
 
 # All of cmd/gpu-feature-discovery/main.go and internal/flags of 0.20, with what its chart sets.
@@ -70,7 +70,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[Taken]:
 
     class Noted:
         def __init__(self, settings: Settings, source: Source) -> None:
-            found.append((settings, source.load()[0]))
+            found.append((settings, source.load().config))
 
         def run(self) -> int:
             return 0

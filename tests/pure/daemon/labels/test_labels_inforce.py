@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.config import sources
-from gpu_plugin.config.configuration import parse
+from gpu_plugin.config.sources import Source
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.labels.inforce import PATIENCE, InForce, Plugin, Source
+from gpu_plugin.labels.inforce import PATIENCE, InForce, Plugin
 from gpu_plugin.tools.state import StateFile
 
 GOOD, OTHER, BAD = "flags: {migStrategy: single}", "flags: {migStrategy: mixed}", "flagz: {}"
@@ -34,11 +34,8 @@ class Node:
         self.file.write_text(text)
 
     def begin(self) -> InForce:
-        def load() -> Any:
-            text, found = sources.read(self.file)
-            return parse(text, str(self.file)), found
-
-        return InForce(Source(load, parse, self.last_good), lambda: self.now)
+        source = Source(Namespace(config=str(self.file)), {})
+        return InForce(source, self.last_good, lambda: self.now)
 
     def keep(self, text: str) -> None:
         found = {"version": 1, "pid": 1, "sha256": digest(text), "text": text}
@@ -139,11 +136,9 @@ def test_a_plugin_that_reads_another_file_is_not_waited_for(
 
 
 def test_flags_that_are_wrong_are_an_error_at_once(tmp_path: Path) -> None:
-    def refuse(_text: str, _where: str) -> Any:
-        raise ConfigError("flag --mig-strategy: 'x' is not valid")
-
-    with pytest.raises(ConfigError, match="mig-strategy"):
-        InForce(Source(lambda: refuse("", ""), refuse, tmp_path / "none"))
+    given = Namespace(**{"config": None, "flags.migStrategy": "x"})
+    with pytest.raises(ConfigError, match="flag --mig-strategy: 'x' is not valid"):
+        InForce(Source(given, {}), tmp_path / "none")
 
 
 def test_the_plugins_word_counts_while_it_runs(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from ..model.host import IMEX_FOLDER, VENDOR, HostState
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
 from . import specification as cdi
-from .nodes import NODES_FILE, NodesList
 
 # For each class the device nodes that make it up, and the host's files that its users read.
 NODES: Final = {
@@ -30,6 +29,8 @@ NODES: Final = {
 }
 FILES: Final = {"gds": ("/etc/cufile.json", "/run/udev")}
 CHANNELS: Final = "imex-channel"
+NODES_FILE: Final = "nodes/list"
+PATTERNS: Final = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dri/*", "/dev/dri/by-path/*")
 Stamp = tuple[int, int]
 Source = tuple[int, Path, Stamp]  # the number of its folder, and the file
 
@@ -139,6 +140,25 @@ class CdiAdded:
         root = str(self._root).rstrip("/") + below.rstrip("/")
         paths = sorted(glob.glob(glob.escape(root) + pattern))
         return tuple(path[len(root) :] for path in paths)
+
+
+class NodesList:
+    """A list in ``file`` of the device nodes that there are, which gpu-cdi.path watches in their place.
+
+    A node itself can't be watched: systemd takes each end of a program that had it open for a change. ``host_root``
+    is where the host's / is seen.
+    """
+
+    def __init__(self, host_root: Path, file: Path) -> None:
+        self._root = str(host_root).rstrip("/")
+        self._file = file
+
+    def refresh(self, dev_root: str) -> None:
+        """Write the list if it is another than before. OSError."""
+        below = self._root + dev_root.rstrip("/")
+        found = [path for one in PATTERNS for path in glob.glob(glob.escape(below) + one)]
+        text = "".join(f"{path[len(below) :]}\n" for path in sorted(found))
+        files.keep(self._file, text)
 
 
 class HostFiles:

@@ -8,6 +8,7 @@ A value comes from a flag, else from the environment, else from the file, else i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,11 +22,12 @@ from .schema import Key, absolute, address, dashed, interval, keys_of
 from .sharing import KEYS as SECTIONS
 from .sharing import Naming, Sharing, naming, sharing
 from .strict_yaml import invalid, read
-from .xids import DISABLE, ENABLE, overrides
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
 CDI: Final = ("cdi-annotations", "cdi-cri")
 MOST_NOTES: Final = 20
+DISABLE, ENABLE = "DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"
+HIGHEST: Final = 9999  # of XIDs
 NO_NVML: Final = "this device plugin finds GPUs through NVML alone, so use auto or nvml"
 NO_GENERATOR: Final = (
     "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
@@ -299,3 +301,24 @@ def _few(notes: Sequence[str]) -> tuple[str, ...]:
     """Return warnings that a log can take, whoever wrote the file."""
     more = len(notes) - MOST_NOTES
     return (*notes[:MOST_NOTES], *([f"{more} more warnings about the file"] if more > 0 else []))
+
+
+def overrides(disable: str, enable: str) -> Overrides:
+    """Return which XIDs are to be ignored, and which are not, by NVIDIA's two variables.
+
+    Each has XIDs with commas between, or all (xids, to disable).
+    """
+    return Overrides(
+        _numbers(DISABLE, disable, ("all", "xids")), _numbers(ENABLE, enable, ("all",))
+    )
+
+
+def _numbers(name: str, text: str, everything: tuple[str, ...]) -> frozenset[int] | None:
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    if any(word in everything for word in words):
+        return None
+    for word in words:
+        if not re.fullmatch("[0-9]{1,8}", word) or int(word) > HIGHEST:
+            expected = f"numbers of XIDs or {' or '.join(everything)}"
+            raise invalid(f"environment variable {name}", word, expected)
+    return frozenset(int(word) for word in words)

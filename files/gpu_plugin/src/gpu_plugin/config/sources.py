@@ -91,12 +91,6 @@ class Source:
         return Loaded(parse(text, where, self._env, self._flags), text, digest)
 
 
-def load(options: argparse.Namespace, env: Mapping[str, str]) -> tuple[Config, str]:
-    """Return the configuration of a command, and the digest of its file. ConfigError."""
-    found = Source(options, env).load()
-    return found.config, found.digest
-
-
 def read(path: Path) -> tuple[str, str]:
     """Return a file's text and the digest of its bytes. ConfigError: it can't be read."""
     try:

@@ -20,9 +20,8 @@ from ..config import configuration as config
 from ..config import sources
 from ..tools import commands, logs
 from ..tools.status import DEFAULT_FILE, LABELS_FILE
-from .choice import mig
-from .inforce import LAST_GOOD, Source
-from .settings import OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
+from . import mig
+from .settings import LAST_GOOD, OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
 
 LABEL: Final = "nvidia.com/device-plugin.config"
 # Of the plugin's keys, those that labels depend on.
@@ -78,15 +77,11 @@ TEXTS: Final = (
     ("default-config", "DEFAULT_CONFIG", "NAME", "the one that a node without the label has"),
     ("fallback-strategies", "FALLBACK_STRATEGIES", "LIST", FALLBACKS_HELP),
 )
-
-
 FILES: Final = (
     ("--status-file", LABELS_FILE, "where the state of this process is written"),
     ("--plugin-status-file", DEFAULT_FILE, "the plugin's, which says what it serves"),
     ("--last-good-file", LAST_GOOD, "where the plugin keeps the last good configuration"),
 )
-
-
 MIG_FILES: Final = (
     ("--mig-config", MIG_CONFIG, "the MIG layouts that a label may choose from"),
     ("--mig-asked", ASKED, "where the layout that is asked for is written"),
@@ -129,14 +124,9 @@ def _run(options: argparse.Namespace) -> int:
     for name in ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR"):
         if text := environment.get(f"GFD_{name}"):
             environment[name] = text
-
-    source = Source(
-        lambda: sources.load(options, environment),
-        lambda text, where: config.parse(text, where, environment, sources.given(options)),
-        options.last_good_file,
-    )
+    source = sources.Source(options, environment)
     if options.remove:
-        return output.remove(settings, source.load()[0])
+        return output.remove(settings, source.load().config)
     try:
         return service.Service(settings, source).run()
     except service.RestartNeeded as reason:
@@ -181,6 +171,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         host_root=options.host_root,
         status_file=options.status_file,
         plugin_status_file=options.plugin_status_file,
+        last_good_file=options.last_good_file,
         pod=options.pod_name,
         events=switch("node-events", options.node_events),
         condition=bool(switch("node-condition", options.node_condition)),

@@ -7,33 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..config.configuration import Config
+from ..config.sources import Loaded, Source
 from ..config.strict_yaml import ConfigError
 from ..tools import files, logs, status
 from ..tools.state import StateUnusable, alive, read
 
-PATIENCE: Final = (
-    30.0  # seconds in which a plugin that runs has taken a configuration or refused it
-)
-LAST_GOOD: Final = "/var/lib/gpu-device-plugin/configuration.json"
-Loaded = tuple[Config, str]  # and the digest of its file
+# Seconds in which a plugin that runs has taken a configuration or refused it.
+PATIENCE: Final = 30.0
 UNKNOWN: Final = "labels stay as they are: the plugin serves a configuration that is not known here"
-
-
-@dataclass(frozen=True)
-class Source:
-    """``load`` reads the file, ``parse`` a text that stands somewhere; both raise ConfigError.
-
-    ``last_good`` is where the plugin keeps what it served last.
-    """
-
-    load: Callable[[], Loaded]
-    parse: Callable[[str, str], Config]
-    last_good: Path = Path(LAST_GOOD)
 
 
 class Plugin:
@@ -57,12 +41,15 @@ class Plugin:
 class InForce:
     """``config`` is what labels follow; they stay as they are while it is not ``known``.
 
-    ``problem`` says why the file is not followed. ConfigError: flags or variables are wrong.
+    ``problem`` says why the file is not followed; ``last_good`` is where the plugin keeps what it served last.
+    ConfigError: flags or variables are wrong.
     """
 
-    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source, self._clock = source, clock
-        self.config = source.parse("", "no configuration")
+    def __init__(
+        self, source: Source, last_good: Path, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source, self._last_good, self._clock = source, last_good, clock
+        self.config = source.parse("", "no configuration").config
         self.known = False
         self.problem = ""
         self._read: Loaded | None = None
@@ -84,7 +71,7 @@ class InForce:
         self.known = found is not None
         if found is None or found == self._taken:
             return False
-        self._taken, self.config = found, found[0]
+        self._taken, self.config = found, found.config
         return True
 
     def _chosen(self, plugin: Mapping[str, Any] | None) -> Loaded | None:
@@ -94,9 +81,9 @@ class InForce:
             self._strange_since, self.problem = None, self._refused
             return self._read or self._taken
         for one in (self._read, self._taken):
-            if one is not None and one[1] == digest:
+            if one is not None and one.digest == digest:
                 return self._agreed(one, why)
-        if kept := self._last_good(digest):
+        if kept := self._kept(digest):
             return self._agreed(kept, why)
         return self._strange(why)
 
@@ -119,12 +106,12 @@ class InForce:
         self.problem = ""
         return self._read
 
-    def _last_good(self, digest: str) -> Loaded | None:
+    def _kept(self, digest: str) -> Loaded | None:
         """Return what the plugin kept, if that is what it serves."""
         try:
-            found = read(self._source.last_good) or {}
+            found = read(self._last_good) or {}
             if found.get("sha256") != digest or not isinstance(found.get("text"), str):
                 return None
-            return self._source.parse(found["text"], str(self._source.last_good)), digest
+            return self._source.parse(found["text"], str(self._last_good))
         except (StateUnusable, ConfigError):
             return None

@@ -16,7 +16,7 @@ from .._shared._base.gpu import VERSION_MISMATCH, NvmlError
 from .._shared._mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
 from ..cluster.rate import jittered
 from ..config.configuration import Config
-from ..config.sources import ConfigWatch
+from ..config.sources import ConfigWatch, Source
 from ..driver.nvml import library_deleted
 from ..driver.quarantine import QuarantineWatch
 from ..tools import logs
@@ -24,9 +24,8 @@ from ..tools.chores import Backoff
 from ..tools.logs import notify
 from ..tools.process import Process
 from ..tools.state import StateFile
-from . import labels, reading
-from .choice import mig
-from .inforce import InForce, Plugin, Source
+from . import labels, mig, reading
+from .inforce import InForce, Plugin
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import NodeState, change
 from .settings import API, FEATURE, FILE, Settings
@@ -68,7 +67,7 @@ class Service(Process):
         kept = settings.status_file.with_name(SET_ASIDE)
         self._quarantine = QuarantineWatch(settings.host_root, kept)
         self._plugin = Plugin(settings.plugin_status_file)
-        self._in_force = InForce(source)
+        self._in_force = InForce(source, settings.last_good_file)
         self._in_force.follow(self._plugin.state())
         self._apply(self._in_force.config)
 

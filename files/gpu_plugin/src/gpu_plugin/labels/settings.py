@@ -22,12 +22,13 @@ from ..config.configuration import Gfd, parse
 from ..config.schema import FALSE, TRUE
 from ..tools import files, logs
 from ..tools.status import DEFAULT_FILE
-from .choice import mig
+from . import mig
 from .owned import checked
 
 API, FILE, FEATURE, OFF = OUTPUTS = ("api", "file", "node-feature", "off")
 NAMED, SINGLE, EMPTY = FALLBACKS = ("named", "single", "empty")
 DEFAULT_NAME: Final = "default"
+LAST_GOOD: Final = "/var/lib/gpu-device-plugin/configuration.json"
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ class Settings:
     host_root: Path
     status_file: Path
     plugin_status_file: Path = Path(DEFAULT_FILE)
+    last_good_file: Path = Path(LAST_GOOD)
     pod: str = ""
     events: bool | None = None
     condition: bool = False
