@@ -77,8 +77,7 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpu.node.plugins.plugin_utils.report.fleet import fleet, line
-from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import node
+from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import fleet, line, node
 from ansible_collections.gpu.node.plugins.plugin_utils.report.page import page
 
 Answer = t.Optional[t.Mapping[str, t.Any]]

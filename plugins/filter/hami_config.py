@@ -71,9 +71,7 @@ def hami_config(objects: t.Sequence[Json], text: str) -> t.Dict[str, t.Any]:
         if one["kind"] == HOOK:
             for hook in one["webhooks"]:
                 (condition,) = hook["matchConditions"]
-                condition["expression"] = imported("gpu_cluster.hami.conditions").expression(
-                    settings
-                )
+                condition["expression"] = imported("gpu_cluster.hami.cel").expression(settings)
         if one["kind"] == DEPLOYMENT and text:
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             one["spec"]["template"]["metadata"]["annotations"][ANNOTATION] = digest

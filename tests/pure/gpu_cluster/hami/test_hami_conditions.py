@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gpu_cluster.hami.conditions import expression
+from gpu_cluster.hami.cel import expression
 from gpu_cluster.hami.settings import Names, Settings
 
 COUNT, ANNOTATED = '"nvidia.com/gpu"', 'startsWith("nvidia.com/")'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.filter.hami_config import hami_config
-from gpu_cluster.hami.conditions import expression
+from gpu_cluster.hami.cel import expression
 from gpu_cluster.hami.settings import Settings, parse
 
 from tests.support.paths import REPOSITORY

@@ -59,14 +59,14 @@ class Annotations:
 
 def read(annotations: Mapping[str, Any]) -> Annotations:
     """Return what annotations wish for. Refused: it can't be."""
-    policies = _policies(annotations)
+    policies = _some_of(annotations, GPU_POLICY, POLICIES)
     return Annotations(
         _words(annotations, USE_TYPE),
         _words(annotations, AVOID_TYPE),
         _words(annotations, USE_UUID),
         _words(annotations, AVOID_UUID),
         _numa(annotations),
-        _modes(annotations),
+        _some_of(annotations, MODE, MODES),
         MUTEX in policies,
         tuple(_warnings(annotations, policies)),
     )
@@ -99,14 +99,6 @@ def _numa(annotations: Mapping[str, Any]) -> bool:
     if text and text not in TRUE + FALSE:
         raise refused(field(NUMA), text, "it is neither true nor false")
     return text in TRUE
-
-
-def _modes(annotations: Mapping[str, Any]) -> tuple[str, ...]:
-    return _some_of(annotations, MODE, MODES)
-
-
-def _policies(annotations: Mapping[str, Any]) -> tuple[str, ...]:
-    return _some_of(annotations, GPU_POLICY, POLICIES)
 
 
 def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,18 +1,24 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Selectors of devices in CEL, as Kubernetes' DRA runs it. What users wrote is quoted, never pasted. Pure."""
+"""What Kubernetes runs in CEL: selectors of devices, and which pods are reviewed. What users wrote is quoted. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpu_plugin._shared._base.dra.names import DRIVER, NVIDIA
 
+from .settings import Names, Settings
+
 OURS: Final = f'device.attributes["{DRIVER}"]'
 THEIRS: Final = f'device.attributes["{NVIDIA}"]'
 NEVER: Final = "false"
+CONTAINERS: Final = (
+    "(object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
+)
+PREFIXES: Final = ("nvidia.com/", "hami.io/")  # of the annotations that are heeded
 
 
 def quoted(text: str) -> str:
@@ -61,3 +67,33 @@ def numa(node: int) -> str:
 def memory(domain: str, mib: int, *, least: bool = False) -> str:
     """Return that the capacity is just that, or at least."""
     return f'device.capacity["{domain}"].memory.compareTo(quantity("{mib}Mi")) {">=" if least else "=="} 0'
+
+
+def expression(settings: Settings) -> str:
+    """Return of which pods a claim may be made, or another scheduler's: the matchCondition of the configuration (1.36).
+
+    API servers ask about no others, so that these do not wait for a webhook.
+
+    A count alone asks for whole GPUs, which nodes have under Kubernetes' own name: only annotations
+    make a claim of it, or another name.
+    """
+    names = settings.names
+    if names.count != Names.count:
+        asks = _asks(names.all)
+    else:
+        asks = f"{_asks(names.all[1:])} || ({_annotated()} && {_asks((names.count,))})"
+    scheduler = f"object.spec.schedulerName == {quoted(settings.scheduler)}"
+    return f"{asks} || (has(object.spec.schedulerName) && {scheduler})"
+
+
+def _asks(names: Iterable[str]) -> str:
+    parts = (f"c.resources.{part}" for part in ("limits", "requests"))
+    words = ", ".join(map(quoted, names))
+    found = " || ".join(f"(has({one}) && {one}.exists(k, k in [{words}]))" for one in parts)
+    return f"{CONTAINERS}.exists(c, has(c.resources) && ({found}))"
+
+
+def _annotated() -> str:
+    found = " || ".join(f"k.startsWith({quoted(one)})" for one in PREFIXES)
+    there = "object.metadata.annotations"
+    return f"has({there}) && {there}.exists(k, {found})"

@@ -100,7 +100,9 @@ def mutate(
     given = []
     for place, wanted in claimed:
         look()
-        given.append((place, _template(place, wanted, annotations, settings, published)))
+        names, at = settings.names, f"{place.field}.resources.limits"
+        fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
+        given.append((place, template.build(wanted, annotations, published, *fields)))
     patch += _claims(spec, given)
     templates = tuple({one.name: one for _place, one in given}.values())
     told = [*annotations.warnings, *(text for _place, one in asked for text in one.warnings)]
@@ -114,13 +116,15 @@ def _places(spec: Json) -> Iterator[_Place]:
             yield _Place(kind, number, container)
 
 
-def _mentions(container: Json, settings: Settings) -> bool:
+def _mentions(container: Json, settings: Settings) -> list[str]:
+    """Return where a container names HAMi's resources, as a JSON pointer below its resources."""
     resources = container.get("resources") or {}
-    return any(
-        name in (resources.get(part) or {})
+    return [
+        f"{part}/{escaped(name)}"
         for part in ("limits", "requests")
         for name in settings.names.all
-    )
+        if name in (resources.get(part) or {})
+    ]
 
 
 def _bounded(places: Sequence[_Place], asking: Sequence[_Place]) -> None:
@@ -153,15 +157,8 @@ def _check(spec: Json, places: Sequence[_Place], claimed: Sequence[Request]) -> 
 
 def _strip(place: _Place, asked: Asked, settings: Settings) -> Patch:
     """Return what takes HAMi's resources away; whole GPUs that need no claim of ours stay."""
-    if asked.untouched:
-        return []
-    resources = place.container.get("resources") or {}
-    return [
-        {"op": "remove", "path": f"{place.path}/{part}/{escaped(name)}"}
-        for part in ("limits", "requests")
-        for name in settings.names.all
-        if name in (resources.get(part) or {})
-    ]
+    named = () if asked.untouched else _mentions(place.container, settings)
+    return [{"op": "remove", "path": f"{place.path}/{one}"} for one in named]
 
 
 def _warnings(
@@ -178,18 +175,6 @@ def _warnings(
                 f"{place.field}.volumeMounts: under {MPS} {SHM} is the one of all shares of the GPU,"
                 f" in the place of the volume {str(one.get('name'))[:LONGEST_NAME]}"
             )
-
-
-def _template(
-    place: _Place,
-    request: Request,
-    annotations: Annotations,
-    settings: Settings,
-    published: Published,
-) -> Template:
-    names, at = settings.names, f"{place.field}.resources.limits"
-    fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
-    return template.build(request, annotations, published, *fields)
 
 
 def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:

@@ -22,9 +22,8 @@ from . import limits, metrics, review
 from .budget import AGAIN, OverLimit
 from .templates import Templates
 
-CLIENT: Final = range(
-    400, 500
-)  # what the API server refuses is the pod's, its quota's or its namespace's
+# What the API server refuses is the pod's, its quota's or its namespace's.
+CLIENT: Final = range(400, 500)
 
 
 class Admission:

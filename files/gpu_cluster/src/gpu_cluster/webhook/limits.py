@@ -38,10 +38,8 @@ LONGEST_ANSWER: Final = 4 << 20  # of an API server, to the webhook
 
 MOST_TEMPLATES: Final = 32  # that a pod asks for
 MOST_IN_NAMESPACE: Final = 1000  # templates of the webhook
-LOOKED_AT: Final = (
-    200.0,
-    400,
-)  # templates of a namespace a second, and at once: half of QPS and BURST
+# Templates of a namespace a second, and at once: half of QPS and BURST.
+LOOKED_AT: Final = (200.0, 400)
 MADE: Final = (1.0, 64)
 MOST_REMOVED: Final = 100  # of a namespace, in a round that looks for unused ones
 MOST_NAMESPACES: Final = 10_000  # whose rates are known

@@ -26,9 +26,8 @@ SOURCE_KIND: Final = "nvidia.com/gpu"
 OWN: Final = (f"{VENDOR}-", CLAIMS_FILE)
 FOLDERS: Final = ("etc/cdi", "var/run/cdi")  # the runtimes' own, the later wins
 FILE: Final = f"var/run/cdi/{VENDOR}-gpu.json"
-MORE_FILES: Final = (
-    f"var/run/cdi/{VENDOR}-gpu-{{}}.json"  # where the node has several specifications
-)
+# Where the node has several specifications.
+MORE_FILES: Final = f"var/run/cdi/{VENDOR}-gpu-{{}}.json"
 LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG devices have 5,000
 
 

@@ -40,9 +40,8 @@ class InForce:
         observer: Observer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._watch = ConfigWatch(
-            source.path, clock
-        )  # before it is read, so that no change is missed
+        # Before it is read, so that no change is missed.
+        self._watch = ConfigWatch(source.path, clock)
         self._source, self._last_good = source, last_good
         self._host_root, self._observer, self._clock = host_root, observer, clock
         self._backoff = Backoff(RETRY, LONGEST_RETRY, jitter=0)  # nobody but this node is asked

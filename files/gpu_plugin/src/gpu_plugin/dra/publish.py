@@ -23,9 +23,8 @@ from ..tools import logs
 from ..tools.chores import Backoff
 from .slice_api import NEWER, SliceApi
 
-AT_ONCE: Final = (
-    3  # times that a change by somebody else is met with a new look, before there is a pause
-)
+# Times that a change by somebody else is met with a new look, before there is a pause.
+AT_ONCE: Final = 3
 LOOK: Final = 600.0  # seconds between two looks, should a watch have missed something
 SETTLE: Final = 0.2  # seconds that others' changes are waited for, which come in swarms
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -75,9 +74,8 @@ class Publisher:
         # What was heard and what we wrote: name and version, or the UID of what was deleted.
         self._events: list[tuple[str, str]] = []
         self._ours: set[tuple[str, str]] = set()
-        self._kept: dict[
-            str, tuple[Json, Json]
-        ] = {}  # what was sent and stored, where that is less
+        # What was sent and stored, where that is less.
+        self._kept: dict[str, tuple[Json, Json]] = {}
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("slices", self._publish), ("slice_watch", self._watch))

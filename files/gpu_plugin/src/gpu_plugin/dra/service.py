@@ -55,9 +55,8 @@ TICK: Final = 0.5
 LOOK: Final = 30.0  # seconds between two looks for claims that the kubelet has forgotten
 LEAVE: Final = 10.0  # seconds that slices may take to go at the end
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for 30
-NO_LIMIT: Final = Rate(
-    -1
-)  # of requests: the kubelet limits its own, and each of its calls is one here
+# Of requests: the kubelet limits its own, and each of its calls is one here.
+NO_LIMIT: Final = Rate(-1)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,24 @@ from ..model.mps.paths import PROGRAM, SETTINGS
 from . import state
 
 SILENT_VARIABLE: Final = "GPU_MPS_REPLACE_SILENT"
-INTERVAL_VARIABLE: Final = "GPU_MPS_INTERVAL"
-PATIENCE_VARIABLE: Final = "GPU_MPS_PATIENCE"
+INTERVAL, PATIENCE = "GPU_MPS_INTERVAL", "GPU_MPS_PATIENCE"
+# Options in seconds: the variable in the environment, the default, and the help.
+TIMES: Final = (
+    (
+        *("--interval", INTERVAL, "10"),
+        f"how often to ask control daemons (default: 10; environment: {INTERVAL})",
+    ),
+    (
+        *("--patience", PATIENCE, "5"),
+        "how long a control daemon may take for an answer, and twice as long to begin"
+        f" (default: 5; environment: {PATIENCE})",
+    ),
+    (
+        *("--steady", "", "60"),
+        "how long a control daemon must be ready until its next end is no reason to wait longer",
+    ),
+    ("--linger", "", "10", "how long to go on when no device is shared any more"),
+)
 # Seconds between two looks at compute modes, and after which a silent daemon that nobody uses is replaced.
 HIDDEN: Final = {"--modes": 10.0, "--silent": 30.0}
 
@@ -50,37 +66,11 @@ def fill(mps: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--no-shm", action="store_true", help="use the node's /dev/shm, rather than an own one"
     )
-    run.add_argument(
-        "--interval",
-        type=float,
-        default=os.environ.get(INTERVAL_VARIABLE) or "10",
-        metavar="SECONDS",
-        help=f"how often to ask control daemons (default: 10; environment: {INTERVAL_VARIABLE})",
-    )
-    run.add_argument(
-        "--patience",
-        type=float,
-        default=os.environ.get(PATIENCE_VARIABLE) or "5",
-        metavar="SECONDS",
-        help="how long a control daemon may take for an answer, and twice as long to begin"
-        f" (default: 5; environment: {PATIENCE_VARIABLE})",
-    )
-    for name, seconds in HIDDEN.items():
-        run.add_argument(name, type=float, default=seconds, help=argparse.SUPPRESS)
-    run.add_argument(
-        "--steady",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long a control daemon must be ready until its next end is no reason to wait longer",
-    )
-    run.add_argument(
-        "--linger",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-        help="how long to go on when no device is shared any more",
-    )
+    for name, variable, seconds, text in TIMES:
+        default = os.environ.get(variable) or seconds
+        run.add_argument(name, type=float, default=default, metavar="SECONDS", help=text)
+    for name, value in HIDDEN.items():
+        run.add_argument(name, type=float, default=value, help=argparse.SUPPRESS)
     run.set_defaults(command=_run)
     show = verbs.add_parser("status", help="show the control daemons of all devices")
     show.add_argument(

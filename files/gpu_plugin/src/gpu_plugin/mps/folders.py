@@ -24,9 +24,8 @@ SELINUX: Final = Path("/sys/fs/selinux/enforce")
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
 # What a control daemon makes are three sockets and two empty files; clients only connect.
 IPC_LIMITS: Final = "size=1m,nr_inodes=64"
-PER_FILE: Final = (
-    16 << 10
-)  # bytes of shared memory for which there may be a file, which takes a KiB of the kernel's
+# Bytes of shared memory for which there may be a file, which takes a KiB of the kernel's.
+PER_FILE: Final = 16 << 10
 CONTROL: Final = "control"
 LOG: Final = "log"
 OWN: Final = "d-"  # with which the name of a control daemon's own directory begins

@@ -69,9 +69,8 @@ class Supervisor:
         self._wake, self._changed = threading.Event(), threading.Event()
         self._control = Control(options.control, names, events, self._wake.set, options.patience)
         self._leaving = self._ending = False
-        self._running: Settings | None = (
-            None  # of the daemon that runs, None also where they are unknown
-        )
+        # Of the daemon that runs, None also where they are unknown.
+        self._running: Settings | None = None
         self._bounds: Bounds | None = None
         self._prepared: device.Prepared | None = None
         self._review = False

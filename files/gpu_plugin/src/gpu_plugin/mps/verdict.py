@@ -43,10 +43,8 @@ def judge(offer: Offer | None, observed: Observed) -> Verdict:
         return Verdict("the MPS control daemon that shared it is about to end")
     if state == STOPPING:
         return Verdict("its MPS control daemon is about to end")
-    serving = observed.serving and state in (
-        READY,
-        FAILED,
-    )  # it may well have failed as it is asked
+    # It may well have failed as it is asked.
+    serving = observed.serving and state in (READY, FAILED)
     if serving and (other := _other(offer, observed)):
         if clients and offer.settings.on_busy != TERMINATE:
             return Verdict(

@@ -13,8 +13,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import printable
-from ansible_collections.gpu.node.plugins.plugin_utils.report.fleet import fleet
-from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import node
+from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import fleet, node
 from ansible_collections.gpu.node.plugins.plugin_utils.report.page import embedded, page
 from hypothesis import given
 from hypothesis import strategies as st

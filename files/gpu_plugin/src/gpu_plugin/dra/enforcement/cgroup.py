@@ -49,9 +49,8 @@ class Cgroup(Enforcement):
         self._cgroups, self._users, self._clock = cgroups, users, clock
         self._lock = threading.Lock()
         self._live: dict[tuple[str, str], Share] = {}
-        self._pods: dict[
-            str, tuple[str, ...]
-        ] = {}  # of each claim, in the order in which they came
+        # Of each claim, in the order in which they came.
+        self._pods: dict[str, tuple[str, ...]] = {}
         self._seen: object = None  # of what the kubelet tells
         self._driver = Queries("limits", self._ask_driver, FRESH, clock)
         self._worker, self._looked = Worker("limits-tick"), float("-inf")

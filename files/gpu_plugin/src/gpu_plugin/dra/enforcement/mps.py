@@ -33,9 +33,8 @@ PATIENCE: Final = 20.0  # seconds that a daemon may take; the kubelet's call end
 END_SECONDS: Final = 10.0
 PAUSE: Final = 0.05
 FRESH: Final = 300.0  # seconds until a GPU is looked at again
-LASTING: Final = (
-    30.0  # seconds after which a daemon that is not ready is a reason to give no shares
-)
+# Seconds after which a daemon that is not ready is a reason to give no shares.
+LASTING: Final = 30.0
 
 
 class Mps(Enforcement):
