@@ -56,18 +56,10 @@ class Candidates:
     """The candidates of requests on nodes, each found once; ``broken`` is a pool for which none gives all devices."""
 
     def __init__(self, classes: Mapping[str, Json], broken: Pool | None = None) -> None:
-        self._classes = classes
-        self._broken = broken
+        self._classes, self.broken = classes, broken
         self._known: dict[tuple[Devices, Request], tuple[Candidate, ...]] = {}
         self._selected: dict[Hashable, tuple[tuple[int, str], ...]] = {}
         self._demands: dict[tuple[Request, int], Amounts | None] = {}
-
-    def check_all(self, devices: Devices) -> None:
-        """Refused: all devices can't be had, as a pool of the node or of any other can't be used."""
-        pool = next((one for one in devices.pools if one.problem), self._broken)
-        if pool:
-            why = pool.problem or pool.elsewhere
-            raise Refused(f"all devices are requested, and pool {pool.name} can't be used: {why}")
 
     def of(self, devices: Devices, request: Request) -> tuple[Candidate, ...]:
         """Return the candidates of a request in the order in which they are tried. Refused: there is no such class."""
@@ -210,7 +202,10 @@ class _Search:
         found = candidates.of(self._devices, request)
         if request.count is not None:
             return _Option(request, found, request.count, False)
-        candidates.check_all(self._devices)
+        pool = next((one for one in self._devices.pools if one.problem), candidates.broken)
+        if pool:
+            why = pool.problem or pool.elsewhere
+            raise Refused(f"all devices are requested, and pool {pool.name} can't be used: {why}")
         if wrong := next((one.error for one in found if one.error), ""):
             raise Refused(wrong)
         found = tuple(one for one in found if self._has_room(one))

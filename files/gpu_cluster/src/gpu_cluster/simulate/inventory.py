@@ -27,18 +27,10 @@ from .nodes import Node, made_of
 
 LIMITS: Final = plain_yaml.Limits(4 << 20, 100_000)
 MOST_NODES, MOST_GPUS = 20_000, 64
-NODE_KEYS: Final = [
-    "name",
-    "count",
-    "gpus",
-    "config",
-    "cpu",
-    "memory",
-    "pods",
-    "labels",
-    "taints",
-    "extended",
-]
+NODE_KEYS: Final = (
+    *("name", "count", "gpus", "config", "cpu", "memory"),
+    *("pods", "labels", "taints", "extended"),
+)
 GPU_KEYS: Final = ["product", "count", "memory", "computeCapability", "mig", "numaNode", "uuids"]
 DEFAULT: Final = {"gpuNode": {"allocation": "dra"}}
 # Memory in MiB, as NVML has it, and compute capability by words of a product's name: of NVIDIA's data sheets and the

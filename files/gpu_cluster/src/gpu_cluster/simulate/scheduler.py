@@ -14,6 +14,7 @@ import bisect
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 from gpu_plugin._shared._base.dra.versions import RECOMMENDED, Version
@@ -21,7 +22,7 @@ from gpu_plugin._shared._base.errors import NodeError
 
 from ..placement import claims as reading
 from ..placement.claims import Claim, Refused, Request
-from ..placement.devices import Devices, broken
+from ..placement.devices import Devices, Use, broken
 from ..placement.reasons import Reason, merged, reasons
 from ..placement.search import Candidates, Given, search
 from .nodes import Node
@@ -66,9 +67,8 @@ class _Shared:
 
 
 class _Wanted(NamedTuple):
-    """What a pod wants: claims, those of them to be allocated, and the nodes that the others are on."""
+    """What a pod wants: claims to be allocated, and the nodes that its others are on."""
 
-    shared: tuple[_Shared, ...]
     open: tuple[Claim, ...]
     nodes: frozenset[str]
 
@@ -80,19 +80,25 @@ class Scheduler:
         self._state = state
         self._nodes = state.nodes
         self._resources = by_resource(state.classes)
-        self._candidates = Candidates(state.classes, broken(one.devices for one in state.nodes))
         self._sign = -1 if pack else 1
         self._order = sorted((self._sign * one.load, at) for at, one in enumerate(self._nodes))
         self._taken = 0
         self._changes = [0] * len(self._nodes)
         self._claims: dict[str, Claim] = {}
         self._shared: dict[tuple[str, str], _Shared] = {}
-        self._extended: dict[tuple[Shape, frozenset[str]], tuple[Claim, ...]] = {}
         self._known: dict[Hashable, dict[int, tuple[int, _Placed | None]]] = {}  # by node
         self._failed: dict[Hashable, int] = {}  # how many pods had got a node when none fitted
-        self._placed: dict[Hashable, _Placed | None] = {}
-        self._reasons: dict[Hashable, tuple[Reason, ...]] = {}
-        self._why: dict[Hashable, tuple[tuple[str, int], ...]] = {}
+        candidates = Candidates(state.classes, broken(one.devices for one in state.nodes))
+
+        @cache
+        def placed(claims: tuple[Claim, ...], devices: Devices, use: Use) -> _Placed | None:
+            given = search(claims, devices, use, candidates, state.version)
+            return None if given is None else (_score(claims, given), given)
+
+        self._placed = placed
+        self._reasons = cache(partial(reasons, candidates=candidates, version=state.version))
+        self._implicit = cache(self._made)
+        self._pending = cache(self._why)
 
     def run(self, pods: Iterable[Pod]) -> list[Outcome]:
         """Return what becomes of pods, in the order in which they were given."""
@@ -116,11 +122,10 @@ class Scheduler:
             if any(one.users >= MOST_USERS for one in shared):
                 raise NodeError(f"a claim of it is in use by {MOST_USERS} pods, which is the most")
             wanted = _Wanted(
-                shared,
                 tuple(one.claim for one in shared if one.claim and not one.node),
                 frozenset(one.node for one in shared if one.node),
             )
-            return self._given(pod, wanted) or wanted
+            return self._given(pod, shared, wanted) or wanted
         except (NodeError, Refused) as error:
             return Outcome(pod, why=((str(error), 0),))
 
@@ -150,8 +155,8 @@ class Scheduler:
             self._claims[key] = reading.claim(name, spec)
         return self._claims[key]
 
-    def _given(self, pod: Pod, wanted: _Wanted) -> Outcome | None:
-        key = (pod.shape, wanted.open, wanted.nodes)
+    def _given(self, pod: Pod, shared: Iterable[_Shared], wanted: _Wanted) -> Outcome | None:
+        key = (pod.shape, wanted)
         if self._failed.get(key) == self._taken:
             return None
         tried = self._known.setdefault(key, {})
@@ -172,7 +177,7 @@ class Scheduler:
         if best is None:
             self._failed[key] = self._taken
             return None
-        return self._commit(pod, wanted, *best[1:])
+        return self._commit(pod, shared, *best[1:])
 
     def _on(self, index: int, pod: Shape, wanted: _Wanted) -> _Placed | None:
         """Return what a node gives to a pod, with how good that is, None where it does not fit. Refused."""
@@ -180,26 +185,23 @@ class Scheduler:
         apart = wanted.nodes and wanted.nodes != {node.name}
         if apart or any(node.lacks(pod, self._resources)):
             return None
-        claims = self._asked(pod, wanted, node)
-        key = (claims, node.devices, node.use)
-        if key not in self._placed:
-            given = search(*key, self._candidates, self._state.version)
-            self._placed[key] = None if given is None else (_score(claims, given), given)
-        return self._placed[key]
+        return self._placed(self._asked(pod, wanted, node), node.devices, node.use)
 
     def _asked(self, pod: Shape, wanted: _Wanted, node: Node) -> tuple[Claim, ...]:
         """Return the claims of a pod on a node: with one for extended resources that are devices there."""
         if not pod.extended:
             return wanted.open
-        names = {
+        names = frozenset(
             one for one in pod.extended if one in self._resources and not node.allocatable.get(one)
-        }
-        key = (pod, frozenset(names))
-        if key not in self._extended:
-            self._extended[key] = implicit(pod, {one: self._resources[one] for one in names})
-        return wanted.open + self._extended[key]
+        )
+        return wanted.open + self._implicit(pod, names)
 
-    def _commit(self, pod: Pod, wanted: _Wanted, index: int, given: tuple[Given, ...]) -> Outcome:
+    def _made(self, pod: Shape, names: Iterable[str]) -> tuple[Claim, ...]:
+        return implicit(pod, {one: self._resources[one] for one in names})
+
+    def _commit(
+        self, pod: Pod, shared: Iterable[_Shared], index: int, given: tuple[Given, ...]
+    ) -> Outcome:
         node = self._nodes[index]
         self._order.remove((self._sign * node.load, index))
         row = node.devices.row
@@ -210,27 +212,23 @@ class Scheduler:
         self._taken += 1
         self._changes[index] += 1
         bisect.insort(self._order, (self._sign * node.load, index))
-        for one in wanted.shared:
+        for one in shared:
             one.node, one.users = node.name, one.users + 1
         return Outcome(pod, node.name, given, node.devices)
 
-    def _pending(self, pod: Shape, wanted: _Wanted) -> tuple[tuple[str, int], ...]:
+    def _why(self, pod: Shape, wanted: _Wanted) -> tuple[tuple[str, int], ...]:
         """Return why no node has room for a pod, with how many nodes say so."""
         if not self._nodes:
             return (("there are no nodes", 0),)
         if len(wanted.nodes) > 1:
             return ((f"its claims are on several nodes: {', '.join(sorted(wanted.nodes))}", 0),)
-        key = (pod, wanted.open, wanted.nodes)
-        if key not in self._why:
-            found = [
-                one
-                for index, node in enumerate(self._nodes)
-                if pod.node_name in ("", node.name)
-                for one in self._lacking(index, pod, wanted)
-            ]
-            none = ((f"there is no node {pod.node_name}", 0),)
-            self._why[key] = tuple(merged(found)) or none
-        return self._why[key]
+        found = [
+            one
+            for index, node in enumerate(self._nodes)
+            if pod.node_name in ("", node.name)
+            for one in self._lacking(index, pod, wanted)
+        ]
+        return tuple(merged(found)) or ((f"there is no node {pod.node_name}", 0),)
 
     def _lacking(self, index: int, pod: Shape, wanted: _Wanted) -> tuple[Reason, ...]:
         node = self._nodes[index]
@@ -238,10 +236,7 @@ class Scheduler:
             return (Reason(f"a claim that it shares is on {', '.join(wanted.nodes)}"),)
         if lacks := tuple(node.lacks(pod, self._resources)):
             return lacks
-        key = (self._asked(pod, wanted, node), node.devices, node.use)
-        if key not in self._reasons:
-            self._reasons[key] = reasons(*key, self._candidates, self._state.version)
-        return self._reasons[key]
+        return self._reasons(self._asked(pod, wanted, node), node.devices, node.use)
 
 
 def by_resource(classes: Mapping[str, Json]) -> dict[str, str]:
