@@ -47,16 +47,13 @@ class ActionModule(PreflightAction):
         ):
             return {}
         try:
-            found = package(self._tree(given), values.get(WHEELHOUSE))
+            # A play may name the source tree as it does for the role.
+            named, _refused = self._read(given, (TREE,))
+            found = package(str(named.get(TREE) or PACKAGE), values.get(WHEELHOUSE))
         except NodeError as error:
             refused.append(Problem.of(error, "device_plugin"))
             return {}
         return {"daemon": {"digest": found.digest, "units": found.units}}
-
-    def _tree(self, given: t.Mapping[str, t.Any]) -> str:
-        """Return the daemon's source tree, which a play may name as it does for the role."""
-        found, _refused = self._read(given, (TREE,))
-        return str(found.get(TREE) or PACKAGE)
 
 
 def _tagged(args: Values, given: t.Mapping[str, t.Any]) -> Values:

@@ -40,7 +40,7 @@ def settings(values: Values, aliases: t.Sequence[str] = ()) -> t.Tuple[Settings,
     name = old[0] if old else SERIAL
     found = Settings(
         tuple(_agreed(values, name, _serial) or (1,)),
-        _agreed(values, UNAVAILABLE, _unavailable),
+        _agreed(values, UNAVAILABLE, _size),
         _agreed(values, FAIL_PERCENTAGE, _fail_percentage),
     )
     return found, [one for one in aliases if values.get(one)]
@@ -71,10 +71,6 @@ def _serial(name: str, value: t.Any) -> Sizes:
     if not sizes:
         raise InputError.of(name, value, "a number of nodes, a percentage, or a list of these")
     return [_size(name, one) for one in sizes]
-
-
-def _unavailable(name: str, value: t.Any) -> t.Union[int, str]:
-    return _size(name, value)
 
 
 def _size(name: str, value: t.Any) -> t.Union[int, str]:
@@ -115,7 +111,7 @@ def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[s
     most = _most(limits.max_unavailable, len(nodes))
     if most is not None and len(gone) >= most:
         return f"{said}, and {UNAVAILABLE} is {limits.max_unavailable}"
-    for one in _batches(nodes):
+    for one in sorted({one.batch for one in nodes.values() if one.batch}):
         share = 100 * len(set(gone) & set(one)) / len(one)
         if limits.max_fail_percentage is not None and share > limits.max_fail_percentage:
             allowed = f"{limits.max_fail_percentage:g}"
@@ -126,10 +122,6 @@ def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[s
 def _is_gone(name: str, node: Node, batch: t.Collection[str]) -> bool:
     """Tell whether a node failed, or was lost in the middle of its change."""
     return node.state == FAILED or (node.state == BEGUN and name not in batch)
-
-
-def _batches(nodes: t.Mapping[str, Node]) -> t.List[t.Tuple[str, ...]]:
-    return sorted({one.batch for one in nodes.values() if one.batch})
 
 
 def _most(limit: t.Union[int, str, None], count: int) -> t.Optional[int]:

@@ -54,7 +54,7 @@ def test_slices_are_read() -> None:
         Device("share", 81559, "NVIDIA H100", "GPU-0", "mps"),
         Device("mig", 9728, "NVIDIA H100", "GPU-1", number=2),
     )
-    assert found.enforcements() == {"mps"}
+    assert found.enforcements == {"mps"}
 
 
 def sizes(found: Published, **annotations: Any) -> list[int]:

@@ -167,7 +167,7 @@ def _warnings(
     """Yield what a container with a share is told of the nodes that there are."""
     if template.unpublished(request, annotations, published):
         yield f"{place.field} waits: no node publishes shares, and none a MIG device that it may have"
-    if request.kind != SHARE or not annotations.takes(MPS) or MPS not in published.enforcements():
+    if request.kind != SHARE or not annotations.takes(MPS) or MPS not in published.enforcements:
         return
     for one in place.container.get("volumeMounts") or ():
         if str(one.get("mountPath")).rstrip("/") == SHM:

@@ -57,12 +57,9 @@ class Published:
         known = Counter(one.numa for one in self.devices if one.kind == kind and one.numa >= 0)
         return sorted(node for node, _count in known.most_common(MOST_SIZES))
 
-    def enforcements(self) -> frozenset[str]:
-        """Return how shares are enforced."""
-        return self._enforcements
-
     @cached_property
-    def _enforcements(self) -> frozenset[str]:
+    def enforcements(self) -> frozenset[str]:
+        """How shares are enforced."""
         return frozenset(one.enforcement for one in self.devices if one.kind == SHARE)
 
     @cached_property

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -152,7 +152,10 @@ def _request(
     settings: Settings,
 ) -> tuple[Request, list[str]]:
     env = _literals(container)
-    warnings = list(_env_warnings(env, where))
+    warnings = []
+    if env.get(OPT_OUT_ENV) == "true":
+        text = f"{where}.env[{OPT_OUT_ENV}] is HAMi-core's; other enforcements keep their limits"
+        warnings.append(text)
     memory, percent = found.memory(), found.percent()
     if memory and percent:
         warnings.append(
@@ -203,8 +206,3 @@ def _literals(container: Json) -> dict[str, str]:
     env = container.get("env") or ()
     pairs = ((one.get("name"), one.get("value")) for one in env if isinstance(one, Mapping))
     return {str(name): value for name, value in pairs if isinstance(value, str)}
-
-
-def _env_warnings(env: Mapping[str, str], where: str) -> Iterator[str]:
-    if env.get(OPT_OUT_ENV) == "true":
-        yield f"{where}.env[{OPT_OUT_ENV}] is HAMi-core's; other enforcements keep their limits"

@@ -92,7 +92,7 @@ def build(
 
 def unpublished(request: Request, annotations: Annotations, published: Published) -> bool:
     """Tell whether nodes publish devices, and none that could be a share or stand for one."""
-    there = bool(published.devices) and not published.enforcements()
+    there = bool(published.devices) and not published.enforcements
     return there and request.kind == SHARE and not _may_be_mig(request, annotations, published)
 
 
@@ -144,7 +144,7 @@ def _enforced(request: Request, annotations: Annotations, published: Published) 
     if request.count > 1:
         yield cel.enforcement(MPS, equal=False)
     only = _only(annotations)
-    if only == MPS or (only == HAMI_CORE and only in published.enforcements()):
+    if only == MPS or (only == HAMI_CORE and only in published.enforcements):
         yield cel.enforcement(only)
 
 
@@ -163,7 +163,7 @@ def _several(
         return None
     if _only(annotations) == MPS:
         return refused(field(MODE), MPS, f"{why}, and {count_field} is {request.count}")
-    there = published.enforcements()
+    there = published.enforcements
     if there - {MPS} or (published.devices and not there):  # of no share at all others tell
         return None
     hint = "ask for one GPU, for whole GPUs, or let nodes have another enforcement (gpuNode.dra.enforcement)"

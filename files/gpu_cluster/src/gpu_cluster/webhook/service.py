@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate, jittered
 from gpu_plugin.report.endpoint import Endpoint, Page, told
 from gpu_plugin.tools import logs
+from gpu_plugin.tools.chores import Chore
 
 from ..hami.settings import Settings
 from . import limits, metrics
@@ -140,19 +140,10 @@ class Service:
 
     async def _again(self, name: str, work: Callable[[], Any], seconds: float) -> None:
         """Do it again and again, soon where it failed; what fails is told once."""
-        failed = ""
+        chore = Chore(name, "a chore of the webhook failed", work)
         while not self._ended.is_set():
-            pause = jittered(seconds)
-            try:
-                await asyncio.to_thread(work)
-                if failed:
-                    logs.info("works again", chore=name)
-                failed = ""
-            except Exception as error:  # what nobody foresaw must not end the service of pods
-                text = str(error) if isinstance(error, NodeError) else repr(error)
-                if text != failed:
-                    logs.warning("a chore of the webhook failed", chore=name, cause=text)
-                failed, pause = text, min(SOON, seconds)
+            await asyncio.to_thread(chore.run)
+            pause = min(SOON, seconds) if chore.error else jittered(seconds)
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), pause)
 

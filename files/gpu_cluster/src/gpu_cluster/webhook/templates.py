@@ -77,7 +77,8 @@ class Templates:
                     self._touch(doing, found, now)
                 return False
             except ApiError as error:
-                if error.status not in (CONFLICT, MISSING) or _is_terminating(error):
+                # Where it is the namespace that is missing or goes, nobody waits.
+                if error.status not in (CONFLICT, MISSING) or "namespace" in error.cause:
                     raise
                 look()
         raise ApiError(doing, "it is changed by others all the time", status=CONFLICT)
@@ -200,8 +201,3 @@ def _ended(pod: Json) -> bool:
 def _named(pod: Json) -> Iterator[str]:
     for one in (pod.get("spec") or {}).get("resourceClaims") or ():
         yield str(one.get("resourceClaimTemplateName"))
-
-
-def _is_terminating(error: ApiError) -> bool:
-    """Tell whether it is the namespace that is missing or goes, for which nobody waits."""
-    return "namespace" in error.cause

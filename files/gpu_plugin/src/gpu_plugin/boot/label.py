@@ -111,17 +111,14 @@ class MigByLabel:
             if not declared.by_label:
                 return Result(FAILED, f"mig_by_label is not set in {self._paths.config}")
             if not request.name:
-                return self._given_up()
+                # GPUs stay as they are until the next boot, or run of gpu.node.mig.
+                self._paths.chosen.unlink(missing_ok=True)
+                return Result()
             if why := refusal(declared, request.name):
                 return Result(FAILED, why)
             return self._made(request, declared, text)
         except (OSError, ValueError, NodeError) as error:
             return Result(FAILED, str(error))
-
-    def _given_up(self) -> Result:
-        """Forget the choice; GPUs stay as they are until the next boot, or run of gpu.node.mig."""
-        self._paths.chosen.unlink(missing_ok=True)
-        return Result()
 
     def _made(self, request: Request, declared: Declared, text: str) -> Result:
         """Make a layout, and remember it once it is there. Nothing is taken from anybody for it."""

@@ -92,7 +92,10 @@ def follow(
                     return
             ended = True
         except (Exception, SystemExit) as error:  # it must not end the thread unnoticed
-            problem = error if isinstance(error, ApiError) else _unforeseen(error)
+            problem = error if isinstance(error, ApiError) else None
+            if problem is None:
+                text = f"{error.__class__.__name__}: {error}"
+                problem = ApiError("following objects", text, status=-1)
             if problem.status not in known:
                 version = ""
             failed(problem)
@@ -101,7 +104,3 @@ def follow(
             backoff.reset()
         if not (lasted and ended):
             stopping.wait(backoff.failed())
-
-
-def _unforeseen(error: BaseException) -> ApiError:
-    return ApiError("following objects", f"{error.__class__.__name__}: {error}", status=-1)

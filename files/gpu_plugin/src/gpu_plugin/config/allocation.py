@@ -94,6 +94,7 @@ def allocation(found: Found, sharing: Sharing) -> Dra:
     who = given.one_of(ALLOCATIONS) if given else DEVICE_PLUGIN
     enforcement, split = found.get(ENFORCEMENT), found.get(SPLIT)
     oversubscribe, publish = found.get(OVERSUBSCRIBE), found.get(PUBLISH)
+    library = found.get(LIBRARY)
     dra = Dra(
         who,
         _devices(found, who),
@@ -101,7 +102,7 @@ def allocation(found: Found, sharing: Sharing) -> Dra:
         split.whole(MOST_REPLICAS) if split else Dra.split_count,
         _scaling(found.get(SCALING)),
         bool(oversubscribe and oversubscribe.one_of(OVERSUBSCRIPTIONS) == BEST_EFFORT),
-        _library(found.get(LIBRARY)),
+        absolute(f"{library.where}: {library.path}", library.text()) if library else "",
         publish.one_of(PUBLISHED) if publish else ALL,
     )
     _check_scaling(found, dra)
@@ -150,10 +151,6 @@ def _scaling(value: Value | None) -> float:
     if known and LEAST_SCALING <= number <= MOST_SCALING:
         return float(number)
     raise value.invalid(f"a number from {LEAST_SCALING:g} to {MOST_SCALING:g}, such as 1.5")
-
-
-def _library(value: Value | None) -> str:
-    return absolute(f"{value.where}: {value.path}", value.text()) if value else ""
 
 
 def _check_scaling(found: Found, dra: Dra) -> None:

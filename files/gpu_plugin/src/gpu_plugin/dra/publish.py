@@ -123,7 +123,9 @@ class Publisher:
                     raise
             else:
                 self._done(wanted, [*(one.spec for one in due), *(one["spec"] for one in there)])
-                self._go_on_from(version)
+                with self._news:
+                    self._version = self._version or version
+                    self._news.notify_all()
                 return
 
     # --- the thread that writes ---
@@ -239,11 +241,6 @@ class Publisher:
                 self._news.notify_all()
             self._news.wait_for(lambda: self._version or self._stopping.is_set())
             return self._version
-
-    def _go_on_from(self, version: str) -> None:
-        with self._news:
-            self._version = self._version or version
-            self._news.notify_all()
 
     def _listen(self, since: str) -> Iterator[str]:
         for kind, found, version in self._api.follow(since, random.randint(*SECONDS)):

@@ -145,7 +145,8 @@ class Service(Process):
         now = time.monotonic()
         asked = self.asked()
         if self._watch.changed() or asked:
-            self._reload()
+            self._in_force.reload()
+            self._read_at = 0.0
         self._follow()
         self._follow_quarantine()
         if now >= self._read_at and self._in_force.known:
@@ -171,11 +172,6 @@ class Service(Process):
         for about, why in self._beside.items():
             if before.get(about) != why:
                 logs.warning(f"{about}: trying again", cause=why)
-
-    def _reload(self) -> None:
-        """Read the file and look at the GPUs again."""
-        self._in_force.reload()
-        self._read_at = 0.0
 
     def _follow(self) -> None:
         """Take the configuration that the plugin serves, as it may refuse the one on disk."""
@@ -305,11 +301,6 @@ class Service(Process):
             name, reason = self._node.labels.get(LABEL, ""), self._mig.decision.reason
             self._reporter.say_mig(name, reason, failed=state == FAILED)
 
-    def _shown_mig(self) -> dict[str, str] | None:
-        if self._mig is None or self._node is None:
-            return None
-        return self._mig.shown(self._node.labels.get(LABEL, ""))
-
     def _connected(self) -> Cluster:
         self._cluster = self._cluster or connect(self._settings)
         return self._cluster
@@ -317,7 +308,8 @@ class Service(Process):
     def _tell(self) -> None:
         """Write the status file, and keep the service manager informed."""
         problem = next(iter(self._problems.values()), None)
-        waiting = self._wanted is None or (self._output == API and self._node is None)
+        node = self._node
+        waiting = self._wanted is None or (self._output == API and node is None)
         state = {
             "release": os.environ.get("GPU_NODE_RELEASE"),
             "output": self._output,
@@ -326,6 +318,6 @@ class Service(Process):
             "problem": problem,
             "problems": {**self._problems, **self._beside},
             "labels": self._wanted or {},
-            "mig": self._shown_mig(),
+            "mig": self._mig.shown(node.labels.get(LABEL, "")) if self._mig and node else None,
         }
         self.report(state, problem or str(state["state"]))

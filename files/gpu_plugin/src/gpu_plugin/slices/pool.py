@@ -136,10 +136,12 @@ def share_memory(gpu: Gpu, dra: Dra) -> int:
 def _share(gpu: Gpu, dra: Dra) -> Spec:
     """Return the capacities of a GPU's shares, and how much of them a request takes.
 
-    One that does not name its memory takes all of it, one that does not name cores is not limited.
+    One that does not name its memory takes all of it, one that does not name cores is not limited. MPS has no more
+    clients than a GPU's architecture takes.
     """
     memory = size(share_memory(gpu, dra))
-    clients = count(_clients(gpu, dra))
+    limit, most = client_limit(gpu.compute_capability), dra.split_count
+    clients = count(min(most, limit) if dra.enforcement == MPS else most)
     step = {"min": "1Mi", "step": "1Mi"}
     percent = {"min": "0", "max": "100", "step": "1"}
     return {
@@ -147,9 +149,3 @@ def _share(gpu: Gpu, dra: Dra) -> Spec:
         MEMORY: {"value": memory, "requestPolicy": {"default": memory, "validRange": step}},
         SHARES: {"value": clients, "requestPolicy": {"default": "1", "validValues": ["1"]}},
     }
-
-
-def _clients(gpu: Gpu, dra: Dra) -> int:
-    """Return how many shares a GPU has; MPS has no more clients than its architecture takes."""
-    limit = client_limit(gpu.compute_capability)
-    return min(dra.split_count, limit) if dra.enforcement == MPS else dra.split_count

@@ -70,7 +70,12 @@ class Cgroup(Enforcement):
         return ""
 
     def _ask_driver(self, uuid: str) -> str:
-        return _driver_problem(uuid, self._cgroups)
+        """Return why the driver can't limit cgroups, asked for at run time."""
+        try:
+            with open_nvml() as nvml:
+                return _version_problem(nvml) or _call_problem(uuid, self._cgroups)
+        except NodeError as error:
+            return str(error)
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Limit pods to what their shares of each GPU come to, and read it back. NodeError."""
@@ -206,15 +211,6 @@ def _first(claim: str, pods: Sequence[str]) -> str:
             cause="neither the kubelet nor the claim names one, and limits are on pods' cgroups",
         )
     return pods[0]
-
-
-def _driver_problem(uuid: str, cgroups: Path) -> str:
-    """Return why the driver can't limit cgroups, asked for at run time."""
-    try:
-        with open_nvml() as nvml:
-            return _version_problem(nvml) or _call_problem(uuid, cgroups)
-    except NodeError as error:
-        return str(error)
 
 
 def _version_problem(nvml: Nvml) -> str:

@@ -109,11 +109,12 @@ def problem_of(path: Path) -> str:
     try:
         real = path.resolve(strict=True)
         found = real.stat()
-        header = _beginning(real) if stat.S_ISREG(found.st_mode) else b""
+        if not stat.S_ISREG(found.st_mode):
+            return f"{path} is not a file"
+        with real.open("rb") as stream:
+            header = stream.read(HEADER.size)
     except OSError as error:
         return f"{path}: {error.strerror or error}"
-    if not stat.S_ISREG(found.st_mode):
-        return f"{path} is not a file"
     if why := header_problem(header, platform.machine()):
         return f"{path} {why}"
     if found.st_uid not in (0, os.geteuid()):
@@ -123,11 +124,6 @@ def problem_of(path: Path) -> str:
     if not found.st_mode & stat.S_IROTH:
         return f"tenants may not read {path} (mode {stat.S_IMODE(found.st_mode):o})"
     return folders.who_writes(real.parent)
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(HEADER.size)
 
 
 def header_problem(header: bytes, machine: str) -> str:

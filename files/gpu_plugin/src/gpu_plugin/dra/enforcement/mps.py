@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Final
@@ -93,7 +94,9 @@ class Mps(Enforcement):
                 hint="the kubelet tries again; gpu-plugin mps status and gpu-mps.service's journal"
                 " tell more",
             )
-        return edits(share, self._own_shm(offer))
+        with self._lock:  # a daemon tells what it has of its own once it is ready
+            own = self._reconciler.own_shm(offer.names.device)
+        return edits(share, replace(offer, own_shm=own))
 
     def unprepare(self, shares: Sequence[Share]) -> None:
         """Let go of shares. The last one of a GPU ends its daemon, and its compute mode is put back.
@@ -168,7 +171,12 @@ class Mps(Enforcement):
         """Have a daemon for each GPU that has shares, and no other of ours."""
         held = set(self._claims.values())
         self._offers = {uuid: one for uuid, one in self._offers.items() if uuid in held}
-        kept = {uuid: one for uuid in held if (one := self._unseen(uuid))}
+        # What keeps a daemon of ours as it is, while its GPU could not be looked at.
+        kept = {
+            uuid: self._offer_of(own, uuid, 1)
+            for uuid in held - self._offers.keys()
+            if (own := self._own(uuid))
+        }
         self._reconciler.want({**kept, **self._offers}, self._root)
         self._note()
 
@@ -199,13 +207,8 @@ class Mps(Enforcement):
             known = self._offers.get(uuid)
         if known:
             return known
-        wanted = self._settings(uuid)
+        wanted = self._own(uuid) or settings(self._root, multi_user=_has_multi_user())
         return Offer(Names(uuid, self._root), wanted, device.shares(uuid, wanted))
-
-    def _settings(self, uuid: str) -> Settings:
-        """Return the settings of a GPU's daemon: those that it has by us, else what the program can."""
-        found = self._own(uuid)
-        return found or settings(self._root, multi_user=_has_multi_user())
 
     def _own(self, uuid: str) -> Settings | None:
         found = self._files.look(uuid, self._root).settings
@@ -217,19 +220,8 @@ class Mps(Enforcement):
         asked = state["limits"]["asked"] if state else {}
         return self._offer_of(own, uuid, asked["memory_mib"]) if own and asked else None
 
-    def _unseen(self, uuid: str) -> Offer | None:
-        """Return what keeps a daemon of ours as it is, while its GPU could not be looked at."""
-        own = self._own(uuid)
-        return self._offer_of(own, uuid, 1) if own and uuid not in self._offers else None
-
     def _offer_of(self, own: Settings, uuid: str, mib: int) -> Offer:
         return Offer(Names(uuid, self._root), own, Shares(1, Fraction(mib * MIB), Fraction(100)))
-
-    def _own_shm(self, offer: Offer) -> Offer:
-        """Return an offer with what its daemon has of its own, which it tells once it is ready."""
-        with self._lock:
-            own = self._reconciler.own_shm(offer.names.device)
-        return Offer(offer.names, offer.settings, offer.shares, own)
 
     def _unfit(self, uuid: str) -> str:
         """Return why a GPU can't be shared by MPS at all; one that can't be looked at now is not judged."""

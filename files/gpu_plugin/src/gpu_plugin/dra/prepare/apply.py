@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -214,14 +215,23 @@ class Preparer:
 
     def _with_instances(self, held: PreparedClaim) -> PreparedClaim:
         """See that the MIG instances of a claim are there; return the claim with them."""
+
+        def note(number: int, instance: Instance) -> None:
+            nonlocal held
+            devices = list(held.devices)
+            devices[number] = replace(devices[number], instance=instance)
+            held = replace(held, devices=tuple(devices))
+            self._checkpoint.put(held)
+
         for number, device in enumerate(held.devices):
             if device.instance is not None:
-                held = self._with_instance(held, number)
+                self._instances.make(device, partial(note, number))
         return held
 
     def _give(self, held: PreparedClaim, config: Config) -> None:
         """Set up what enforces the shares of a claim, and describe it to container runtimes."""
-        edits = self._enforced(held)
+        shares = plan.shares(held)
+        edits = self._enforcements.of(held.enforcement).prepare(shares) if shares else Edits()
         nodes = {
             one.instance.uuid: self._instances.nodes(one) for one in held.devices if one.instance
         }
@@ -233,25 +243,6 @@ class Preparer:
         self._checkpoint.put(replace(held, state=PREPARED))
         devices = [one.device for one in held.devices]
         logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
-
-    def _with_instance(self, held: PreparedClaim, number: int) -> PreparedClaim:
-        """See that the MIG instance of a device is there; return the claim with it."""
-        found = held
-
-        def note(instance: Instance) -> None:
-            nonlocal found
-            devices = list(held.devices)
-            devices[number] = replace(devices[number], instance=instance)
-            found = replace(held, devices=tuple(devices))
-            self._checkpoint.put(found)
-
-        self._instances.make(held.devices[number], note)
-        return found
-
-    def _enforced(self, held: PreparedClaim) -> Edits:
-        """Return what a claim's containers get, once its shares can be enforced."""
-        found = plan.shares(held)
-        return self._enforcements.of(held.enforcement).prepare(found) if found else Edits()
 
     def _intact(self, held: PreparedClaim) -> bool:
         """Tell whether all that a claim was given is there, as it is not after a boot."""
