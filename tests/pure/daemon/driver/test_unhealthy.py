@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from gpu_plugin._shared._repair.actions import Action
-from gpu_plugin.config.xids import overrides
+from gpu_plugin.config.configuration import overrides
 from gpu_plugin.driver.health import Health
 from gpu_plugin.driver.watch import Onsets, unhealthy, verdicts
 from gpu_plugin.model.inventory import Inventory, Kind, Problem, Unhealthy, judged
