@@ -23,8 +23,7 @@ from gpu_plugin.advertise.allocation import grant
 from gpu_plugin.advertise.decide import share
 from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.model.devices import Devices
-from gpu_plugin.model.host import HostState
+from gpu_plugin.model.inventory import Devices, HostState
 from gpu_plugin.model.topology import Topology
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim import testing

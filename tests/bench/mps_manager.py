@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpu_plugin.tools.state import stat_fields
+from gpu_plugin.tools.files import stat_fields
 from nvsim import genuine
 from nvsim.testing import start
 

@@ -11,9 +11,16 @@ from typing import Any
 from gpu_plugin._shared._base.gpu import Condition, FaultSigns, Gpu, MigDevice, Rows
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.server import Snapshot
-from gpu_plugin.model.devices import Device, Devices, Resources
-from gpu_plugin.model.host import HostState
-from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Problem
+from gpu_plugin.model.inventory import (
+    Device,
+    Devices,
+    GpuView,
+    HostState,
+    Inventory,
+    Kind,
+    Problem,
+    Resources,
+)
 
 
 def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:

@@ -13,7 +13,7 @@ from typing import Any
 from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.model.mps.settings import Offer, Settings
 from gpu_plugin.mps.state import EMPTY, Observed, settings_of
-from gpu_plugin.tools.state import started
+from gpu_plugin.tools.files import started
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 OTHER = "MIG-11111111-0000-0000-0000-000000000000"

@@ -22,18 +22,17 @@ from .driver.health import QUIET
 from .driver.time_slices import TimeSlices
 from .driver.watch import GpuWatch
 from .kubelet.handover import Handover, checkpoint_of, kept
-from .kubelet.holders import HolderWatch
+from .kubelet.holders import HolderWatch, Vanished
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
-from .kubelet.vanished import Vanished
 from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
 from .report.state import Telemetry, daemons_pages, state, summary
 from .tools import logs
 from .tools.chores import Chore, errors
+from .tools.files import StateFile
 from .tools.process import Process
-from .tools.state import StateFile
 
 TICK: Final = 0.5
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for six times as long

@@ -1,17 +1,16 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of themselves besides their MIG instances, and of their own accord. To be used while NVML is open."""
+"""What GPUs tell of themselves besides their MIG instances. To be used while NVML is open."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import typing as t
 from uuid import UUID
 
-from ..._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, Gpu, Links, MigDevice
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, instance, or_none, pynvml, text, told
+from ..._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, MigDevice
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, or_none, pynvml, text, told
 
 COMPLETED = 3  # the state of a fabric
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
@@ -28,69 +27,6 @@ def brand(handle: t.Any) -> t.Optional[int]:
 def serial(handle: t.Any) -> str:
     """Return the serial number of the board of the GPU with this handle, empty where it has none."""
     return or_none(NOT_THERE, told, pynvml.nvmlDeviceGetSerial, handle) or ""
-
-
-class Xid(t.NamedTuple):
-    """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
-
-    gpu_uuid: str
-    number: int
-    gi_id: t.Optional[int] = None
-    ci_id: t.Optional[int] = None
-
-
-class XidWatch:
-    """An NVML event set. To be used while NVML is open, and closed before it is."""
-
-    def __init__(self) -> None:
-        self._uuids: t.Dict[t.Optional[int], str] = {}
-        self._set = self._create()
-
-    @property
-    def hears(self) -> bool:
-        """Whether there is a GPU of which it hears."""
-        return bool(self._uuids)
-
-    @staticmethod
-    @doing("creating an event set")
-    def _create() -> t.Any:
-        return pynvml.nvmlEventSetCreate()
-
-    @doing("asking for a GPU's events")
-    def add(self, uuid: str) -> None:
-        """Hear of a GPU too, where it has events."""
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        wanted = pynvml.nvmlEventTypeXidCriticalError
-        if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
-            return
-        self._uuids[_address(handle)] = uuid  # one may come before the next call returns
-        try:
-            pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
-        except pynvml.NVMLError:
-            del self._uuids[_address(handle)]
-            raise
-
-    @doing("waiting for events")
-    def wait(self, seconds: float) -> t.Optional[Xid]:
-        """Return the next XID, or None when none came in time."""
-        milliseconds = int(seconds * 1000)
-        event = or_none((TIMEOUT,), pynvml.nvmlEventSetWait_v2, self._set, milliseconds)
-        if event is None:
-            return None
-        gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
-        uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
-        if uuid is None:
-            uuid = told(pynvml.nvmlDeviceGetUUID, event.device)
-        return Xid(uuid, int(event.eventData), gi, ci)
-
-    def close(self) -> None:
-        """Give the event set back."""
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlEventSetFree(self._set)
-
-
-def _address(handle: t.Any) -> t.Optional[int]:
-    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 class MigAttributes(t.NamedTuple):

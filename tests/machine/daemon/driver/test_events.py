@@ -11,9 +11,8 @@ from typing import ClassVar
 
 import pytest
 from gpu_plugin._shared._base.gpu import GPU_IS_LOST, NvmlError
-from gpu_plugin._shared._machine.nvml.readings import Xid
 from gpu_plugin.driver import events
-from gpu_plugin.driver.events import Ears
+from gpu_plugin.driver.events import Ears, Xid
 
 from tests.support.waiting import LIMIT, eventually
 

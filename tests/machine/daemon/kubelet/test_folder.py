@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpu_plugin.kubelet.folder import Folder
+from gpu_plugin.kubelet.listener import Folder
 
 # As systemd does it: all is read-only but what is named, and the folder is removed and made behind that.
 SEALED = """
 import os, subprocess, sys
 from pathlib import Path
-from gpu_plugin.kubelet.folder import Folder
+from gpu_plugin.kubelet.listener import Folder
 def mount(*words):
     subprocess.run(["mount", *words], check=True)
 top, folder = sys.argv[1], sys.argv[2]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gpu_plugin._shared._node.users.allocated import SOCKET, Allocation
 from gpu_plugin.kubelet.client import PodResources as Client
-from gpu_plugin.kubelet.holders import Answer
-from gpu_plugin.kubelet.vanished import Vanished, gone
+from gpu_plugin.kubelet.holders import Answer, Vanished, gone
 from gpu_plugin.model.inventory import Inventory, Kind, Problem
 
 from tests.fakes.daemon.gpu_builders import view

@@ -19,7 +19,7 @@ from gpu_plugin.mps import protocol, state
 from gpu_plugin.mps.clients import look
 from gpu_plugin.mps.state import ManagerFiles
 from gpu_plugin.tools import status
-from gpu_plugin.tools.state import started
+from gpu_plugin.tools.files import started
 
 from tests.support.hostile import Thrown, inputs
 

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from gpu_plugin.tools.state import StateFile
+from gpu_plugin.tools.files import StateFile
 
 from tests.support.growth import check, watch
 from tests.support.waiting import eventually, unchanged

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from gpu_plugin.tools.state import alive, started
+from gpu_plugin.tools.files import alive, started
 
 NOBODY = 2**22  # beyond the numbers of processes
 

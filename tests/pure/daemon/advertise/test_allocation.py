@@ -9,7 +9,7 @@ import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, UnknownDevice, grant
 from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.model.host import HostState
+from gpu_plugin.model.inventory import HostState
 from hypothesis import given
 from hypothesis import strategies as st
 

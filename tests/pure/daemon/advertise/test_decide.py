@@ -13,8 +13,7 @@ from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.advertise.allocation import grant, qualified
 from gpu_plugin.advertise.decide import MpsState, decide, narrow
 from gpu_plugin.config.configuration import Config, parse
-from gpu_plugin.model.host import HostState
-from gpu_plugin.model.inventory import Inventory, Kind, Place, Problem
+from gpu_plugin.model.inventory import HostState, Inventory, Kind, Place, Problem
 from hypothesis import given
 from hypothesis import strategies as st
 

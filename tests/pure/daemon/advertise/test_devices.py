@@ -9,8 +9,7 @@ import pytest
 from gpu_plugin._shared._base.gpu import parse_minors
 from gpu_plugin.advertise.devices import EnumerationRefused, enumerate_devices, left_out
 from gpu_plugin.config.sharing import LONGEST_PATTERN, Naming, Rule, resource_name
-from gpu_plugin.model.devices import Resources
-from gpu_plugin.model.inventory import GpuView, Inventory, remember
+from gpu_plugin.model.inventory import GpuView, Inventory, Resources, remember
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory, view
 from tests.support.alarm import alarm

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from gpu_plugin.advertise.overview import Hardware, Holder, Row, Use, rows, table
 from gpu_plugin.kubelet.client import KubeletSilent
-from gpu_plugin.model.devices import Devices
-from gpu_plugin.model.inventory import Kind, Problem
+from gpu_plugin.model.inventory import Devices, Kind, Problem
 from gpu_plugin.report import survey
 
 from tests.fakes.daemon.gpu_builders import device

@@ -12,7 +12,7 @@ from gpu_plugin.advertise.decide import share
 from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.sharing import Share, Sharing
-from gpu_plugin.model.devices import Device
+from gpu_plugin.model.inventory import Device
 from gpu_plugin.model.topology import Topology
 from hypothesis import given
 from hypothesis import strategies as st

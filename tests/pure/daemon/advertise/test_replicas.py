@@ -11,9 +11,7 @@ from gpu_plugin.advertise.decide import not_shared, share
 from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
-from gpu_plugin.model.devices import Resources
-from gpu_plugin.model.host import HostState
-from gpu_plugin.model.inventory import GpuView
+from gpu_plugin.model.inventory import GpuView, HostState, Resources
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -17,7 +17,7 @@ from gpu_plugin.advertise.allocation import Grant, grant
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiFile
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.model.host import HostState
+from gpu_plugin.model.inventory import HostState
 from gpu_plugin.tools.chores import Chore
 
 from tests.fakes.daemon.gpu_builders import device

@@ -14,8 +14,7 @@ from gpu_plugin.advertise.decide import decide
 from gpu_plugin.cdi.files import CdiFile, content
 from gpu_plugin.cdi.specification import needed
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.model.host import HostState
-from gpu_plugin.model.inventory import Kind
+from gpu_plugin.model.inventory import HostState, Kind
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 

@@ -16,8 +16,7 @@ from gpu_plugin.advertise.decide import Advertised, MpsState, offers, share
 from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.model.devices import Device
-from gpu_plugin.model.host import HostState
+from gpu_plugin.model.inventory import Device, HostState
 from gpu_plugin.model.mps.settings import Percent, Settings
 
 from tests.fakes.daemon.gpu_builders import device

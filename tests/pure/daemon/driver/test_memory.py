@@ -13,7 +13,7 @@ import pytest
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.driver.health import Health
 from gpu_plugin.driver.memory import MOST, REQUESTS, ClearRequests, HealthFile
-from gpu_plugin.tools.state import StateUnusable
+from gpu_plugin.tools.files import StateUnusable
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 

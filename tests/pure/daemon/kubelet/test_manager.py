@@ -15,7 +15,7 @@ import pytest
 from gpu_plugin.kubelet.listener import identity
 from gpu_plugin.kubelet.manager import Manager
 from gpu_plugin.kubelet.server import Published
-from gpu_plugin.model.devices import Resources
+from gpu_plugin.model.inventory import Resources
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 from tests.fakes.daemon.gpu_builders import device, snapshot

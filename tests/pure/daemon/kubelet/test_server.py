@@ -17,8 +17,7 @@ import pytest
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.kubelet.listener import SocketUnusable
 from gpu_plugin.kubelet.server import Published, ResourceServer, Snapshot
-from gpu_plugin.model.devices import Device
-from gpu_plugin.model.host import HostState
+from gpu_plugin.model.inventory import Device, HostState
 from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 
 from tests.fakes.daemon.gpu_builders import device, snapshot

@@ -16,7 +16,7 @@ import pytest
 from gpu_plugin.config.sources import Source
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.labels.inforce import PATIENCE, InForce, Plugin
-from gpu_plugin.tools.state import StateFile
+from gpu_plugin.tools.files import StateFile
 
 GOOD, OTHER, BAD = "flags: {migStrategy: single}", "flags: {migStrategy: mixed}", "flagz: {}"
 

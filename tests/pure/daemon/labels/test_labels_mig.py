@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gpu_plugin._shared._mig.label import Request
 from gpu_plugin.labels.mig import AGAIN, MigByLabel, Paths
-from gpu_plugin.tools.state import StateFile
+from gpu_plugin.tools.files import StateFile
 
 from tests.fakes.daemon.mig_by_label import LAYOUTS, declare, files
 

@@ -16,7 +16,7 @@ from gpu_plugin.mps.clients import Client, look
 from gpu_plugin.mps.state import devices, roots
 from gpu_plugin.observer import Observer
 from gpu_plugin.report.pages import pages
-from gpu_plugin.tools.state import started
+from gpu_plugin.tools.files import started
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 CGROUPS = {

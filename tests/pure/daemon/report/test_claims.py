@@ -15,7 +15,7 @@ from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Instance, 
 from gpu_plugin.cli import main
 from gpu_plugin.dra import report
 from gpu_plugin.report.claims import describe
-from gpu_plugin.tools.state import StateFile
+from gpu_plugin.tools.files import StateFile
 
 GIB = 1 << 30
 FIRST, SECOND = "GPU-0", "GPU-1"

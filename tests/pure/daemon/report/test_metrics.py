@@ -13,7 +13,7 @@ from typing import Any
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.schema import address
 from gpu_plugin.config.strict_yaml import ConfigError
-from gpu_plugin.model.devices import Devices
+from gpu_plugin.model.inventory import Devices
 from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.mps.state import READY, Report, load
 from gpu_plugin.observer import BOUNDS, MOST_SERIES, Observer

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin.tools import process
+from gpu_plugin.tools.files import StateFile
 from gpu_plugin.tools.process import Process
-from gpu_plugin.tools.state import StateFile
 
 from tests.fakes.clock import Clock
 

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_plugin.tools.state import VERSION, StateFile, StateUnusable, read, started
+from gpu_plugin.tools.files import VERSION, StateFile, StateUnusable, read, started
 
 
 def test_what_is_written_is_read_with_the_process_that_wrote_it(tmp_path: Path) -> None:

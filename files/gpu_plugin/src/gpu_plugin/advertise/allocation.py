@@ -11,8 +11,7 @@ from typing import Final
 
 from .._shared._base.errors import NodeError
 from ..config.configuration import Config
-from ..model.devices import Device, Devices
-from ..model.host import KIND, VENDOR, HostState
+from ..model.inventory import KIND, VENDOR, Device, Devices, HostState
 from ..model.mps.settings import Mount, Part
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"

@@ -15,9 +15,18 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import EXCLUSIVE_PROCESS, PROHIBITED
 from ..config.configuration import Config
 from ..config.sharing import Share, Sharing
-from ..model.devices import Device, Devices, Resources
-from ..model.host import IMEX_FOLDER, HostState
-from ..model.inventory import Faults, Inventory, Kind, Problem, judged
+from ..model.inventory import (
+    IMEX_FOLDER,
+    Device,
+    Devices,
+    Faults,
+    HostState,
+    Inventory,
+    Kind,
+    Problem,
+    Resources,
+    judged,
+)
 from ..model.mps.paths import ROOT, Names
 from ..model.mps.settings import Offer
 from .allocation import qualified

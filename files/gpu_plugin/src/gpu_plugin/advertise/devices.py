@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import MigDevice
 from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
-from ..model.devices import Device
-from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, Kind, Problem, divided
+from ..model.inventory import DISPLAY_ONLY, Device, GpuView, Inventory, Kind, Problem, divided
 
 
 class EnumerationRefused(NodeError):

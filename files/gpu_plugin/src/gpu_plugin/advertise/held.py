@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 from .._shared._base.text.shown import counted
 from .._shared._node.users.allocated import Allocation, Place, places
 from .._shared._node.users.allocated import Devices as OfGpu
-from ..model.devices import Device, Devices, Resources
-from ..model.inventory import Inventory, Kind, Problem
+from ..model.inventory import Device, Devices, Inventory, Kind, Problem, Resources
 
 WHOLE, TIME_SLICING, MPS = "whole", "timeSlicing", "mps"
 WAITS: Final = "it waits for who holds it in another form: "

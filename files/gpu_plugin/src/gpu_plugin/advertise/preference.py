@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from ..model.devices import Device, Devices
+from ..model.inventory import Device, Devices
 from ..model.topology import Topology
 from .allocation import AllocationRefused, known
 

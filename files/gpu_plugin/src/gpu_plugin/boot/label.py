@@ -26,7 +26,7 @@ from .._shared._mig.options import SPEC
 from .._shared._node.users.busy import Busy
 from ..tools import bounded, files, logs
 from ..tools.chores import Backoff
-from ..tools.state import StateFile
+from ..tools.files import StateFile
 from .mig import Outcome
 
 PAUSES: Final = (5.0, 30.0)  # between two looks whether what is in use has become free

@@ -16,7 +16,7 @@ from typing import Any, Final
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import CONTROL_NODES
 from ..config.configuration import Config, hook_program
-from ..model.host import IMEX_FOLDER, VENDOR, HostState
+from ..model.inventory import IMEX_FOLDER, VENDOR, HostState
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
 from . import specification as cdi

@@ -18,7 +18,7 @@ from .._shared._base.text import json_data
 from .._shared._base.text.shown import cut, shown
 from .._shared._cdi.rules import DEVICE, HOOK_PROGRAMS, minimum_version, without_pipes
 from ..config import plain_yaml
-from ..model.host import KIND, VENDOR
+from ..model.inventory import KIND, VENDOR
 
 CLAIMS_FILE: Final = CDI_KIND.replace("/", "-")
 SOURCE_KIND: Final = "nvidia.com/gpu"

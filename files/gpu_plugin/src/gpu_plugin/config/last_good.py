@@ -11,7 +11,7 @@ from typing import Final
 
 from ..tools import logs
 from ..tools.chores import Chore, Worker
-from ..tools.state import VERSION, StateFile, StateUnusable, read
+from ..tools.files import VERSION, StateFile, StateUnusable, read
 from .sources import Loaded, Source
 from .strict_yaml import ConfigError
 

@@ -27,16 +27,16 @@ from ..config.reload import InForce
 from ..config.sources import Source
 from ..driver.health import QUIET
 from ..driver.watch import GpuWatch
-from ..kubelet.folder import Folder
 from ..kubelet.handover import Handover
+from ..kubelet.listener import Folder
 from ..model.inventory import Faults, judged
 from ..observer import REFUSALS, Observer
 from ..report.state import Telemetry
 from ..slices import build
 from ..tools import logs
 from ..tools.chores import Chore, Worker, errors
+from ..tools.files import StateFile
 from ..tools.process import Process
-from ..tools.state import StateFile
 from ..tools.status import DRA_FOLDER
 from . import report
 from .enforcement.choice import Enforcements, Places

@@ -5,19 +5,84 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from .._shared._base.errors import NodeError
-from .._shared._base.gpu import NOT_SUPPORTED, UNKNOWN_ERROR, NvmlError
-from .._shared._machine.nvml.readings import Xid, XidWatch
+from .._shared._base.gpu import NOT_SUPPORTED, TIMEOUT, UNKNOWN_ERROR, NvmlError
+from .._shared._machine.nvml.calls import doing, instance, or_none, pynvml, told
 from ..tools import logs
 
 WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event
 ENDS: Final = 2 * WAIT  # seconds within which a wait that works is over
 LASTED: Final = 1.0  # seconds after which an event set that fails did work before
+
+
+class Xid(NamedTuple):
+    """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
+
+    gpu_uuid: str
+    number: int
+    gi_id: int | None = None
+    ci_id: int | None = None
+
+
+class XidWatch:
+    """An NVML event set. To be used while NVML is open, and closed before it is."""
+
+    def __init__(self) -> None:
+        self._uuids: dict[int | None, str] = {}
+        self._set = self._create()
+
+    @property
+    def hears(self) -> bool:
+        """Whether there is a GPU of which it hears."""
+        return bool(self._uuids)
+
+    @staticmethod
+    @doing("creating an event set")
+    def _create() -> Any:
+        return pynvml.nvmlEventSetCreate()
+
+    @doing("asking for a GPU's events")
+    def add(self, uuid: str) -> None:
+        """Hear of a GPU too, where it has events."""
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        wanted = pynvml.nvmlEventTypeXidCriticalError
+        if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
+            return
+        self._uuids[_address(handle)] = uuid  # one may come before the next call returns
+        try:
+            pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
+        except pynvml.NVMLError:
+            del self._uuids[_address(handle)]
+            raise
+
+    @doing("waiting for events")
+    def wait(self, seconds: float) -> Xid | None:
+        """Return the next XID, or None when none came in time."""
+        milliseconds = int(seconds * 1000)
+        event = or_none((TIMEOUT,), pynvml.nvmlEventSetWait_v2, self._set, milliseconds)
+        if event is None:
+            return None
+        gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
+        uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
+        if uuid is None:
+            uuid = told(pynvml.nvmlDeviceGetUUID, event.device)
+        return Xid(uuid, int(event.eventData), gi, ci)
+
+    def close(self) -> None:
+        """Give the event set back."""
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlEventSetFree(self._set)
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 class Ears:

@@ -293,7 +293,7 @@ class Health:
         if uuid in self._away:  # it was reset, or found again by a boot
             self._away.discard(uuid)
             self._was_reset(uuid, "it is back on the bus")
-        if shown_by := self._resets.reset(view):
+        if self._resets and (shown_by := self._resets.reset(view)):
             self._was_reset(uuid, shown_by)
         there = {(mig.gi_id, ci) for mig in view.mig for ci in (mig.ci_id, None)} | {(None, None)}
         self._cured(lambda place, _fault: place[0] == uuid and place[1:] not in there)
@@ -347,11 +347,7 @@ class Health:
     def _keep_signs(self, inventory: Inventory) -> None:
         """Keep what would show a reset of the GPUs that wait for one."""
         waiting = {place[0] for place, one in self._faults.items() if one.quiet_since is None}
-        for view in inventory.gpus:
-            if view.gpu.uuid not in waiting:
-                self._resets.forget(view.gpu.uuid)
-            elif view.problem is None:
-                self._resets.keep(view)
+        self._resets.keep(waiting, [one for one in inventory.gpus if one.gpu.uuid in waiting])
 
     def _cured(self, which: Callable[[Place, _Fault], bool]) -> None:
         for place, fault in self._faults.items():

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from .._shared._base.text.shown import cut, shown
 from ..model.inventory import GpuView
 from ..tools import files, logs
 from ..tools.bounded import peek
-from ..tools.state import VERSION, StateFile, StateUnusable, read
+from ..tools.files import VERSION, StateFile, StateUnusable, read
 
 if TYPE_CHECKING:
     from .health import Health
@@ -80,8 +80,18 @@ class Resets:
             return "it was taken off the bus or from the driver, and given back"
         return ""
 
-    def keep(self, view: GpuView) -> None:
-        """Keep the readings of a GPU that waits for a reset."""
+    def __bool__(self) -> bool:
+        """Whether any GPU waits for a reset."""
+        return bool(self._kept)
+
+    def keep(self, waiting: Container[str], views: Iterable[GpuView]) -> None:
+        """Keep the readings of the GPUs that wait for a reset, by UUID, as far as they can be read; and no others."""
+        self._kept = {uuid: one for uuid, one in self._kept.items() if uuid in waiting}
+        for one in views:
+            if one.problem is None:
+                self._keep(one)
+
+    def _keep(self, view: GpuView) -> None:
         before, now = self._kept.get(view.gpu.uuid), _readings(view)
         if before is not None:
             grown = now.energy is not None and now.energy > (before.energy or 0) * GROWTH

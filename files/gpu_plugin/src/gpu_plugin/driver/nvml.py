@@ -30,7 +30,7 @@ from .._shared._base.gpu import (
 from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.faults import condition
-from .._shared._machine.nvml.readings import Xid, brand
+from .._shared._machine.nvml.readings import brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from .._shared._repair.actions import Action
 from .._shared._repair.findings import ANSWERS
@@ -38,7 +38,7 @@ from .._shared._repair.state import ANSWERED
 from ..model.inventory import GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking, Connections
-from .events import Ears
+from .events import Ears, Xid
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)

@@ -13,7 +13,7 @@ from .._shared._base.text.shown import cut
 from .._shared._node.quarantine import DAMAGED, EMPTY, PATH, Quarantine, data_of, dump, parse
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
-from ..tools.state import VERSION, StateFile, StateUnusable, read
+from ..tools.files import VERSION, StateFile, StateUnusable, read
 
 FILE: Final = "quarantine.json"
 MOST_WORDS: Final = 4000  # characters

@@ -17,7 +17,7 @@ from ..config.sharing import TIME_SLICES
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Backoff, Chore, Worker
-from ..tools.state import VERSION, StateFile, StateUnusable, read
+from ..tools.files import VERSION, StateFile, StateUnusable, read
 from .memory import boot_id
 
 FILE: Final = "time_slices.json"

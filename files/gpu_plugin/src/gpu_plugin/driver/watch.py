@@ -14,7 +14,6 @@ from typing import Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
-from .._shared._machine.nvml.readings import Xid
 from .._shared._node.quarantine import Quarantine
 from .._shared._repair.actions import STEPS, Action
 from ..config.configuration import Config
@@ -35,6 +34,7 @@ from ..observer import NVML_ERRORS, XIDS, Observer
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from .asking import EVERY
+from .events import Xid
 from .health import BY_ITSELF, Health
 from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A gRPC server on a socket that the kubelet knows by its path, and that another process may take away."""
+"""A gRPC server on a socket that the kubelet knows by its path and others may take away, and the folder of it."""
 
 from __future__ import annotations
 
@@ -87,3 +87,25 @@ class Listener:
         if self.intact:
             self.path.unlink(missing_ok=True)
         self.identity = None
+
+
+class Folder:
+    """A folder that could be written once, and may not be any more.
+
+    Under systemd all but this folder is read-only. Where a node leaves its cluster the folder is removed, and
+    with it the mount: one that is made later is read-only for this process, and writable for the next.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._was_writable = False
+
+    def lost(self) -> bool:
+        """Tell whether a new process could write where this one can't any more."""
+        try:
+            removed = self._path.stat().st_nlink == 0
+            read_only = bool(os.statvfs(self._path).f_flag & os.ST_RDONLY)
+        except OSError:
+            return False  # there is none, and who makes it is waited for
+        self._was_writable |= not (removed or read_only)
+        return self._was_writable and (removed or read_only)

@@ -15,8 +15,7 @@ from ..observer import REGISTRATIONS
 from ..tools import logs
 from ..tools.chores import Backoff
 from .client import register
-from .folder import Folder
-from .listener import Identity, identity
+from .listener import Folder, Identity, identity
 from .server import Published, ResourceServer
 
 RETRY, LONGEST_RETRY = 0.5, 5.0

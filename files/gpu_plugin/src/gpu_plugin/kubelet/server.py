@@ -20,8 +20,7 @@ import grpc
 from ..advertise.allocation import AllocationRefused, Grant, UnknownDevice, grant
 from ..advertise.preference import prefer
 from ..config.configuration import Config
-from ..model.devices import Device, Devices
-from ..model.host import HostState
+from ..model.inventory import Device, Devices, HostState
 from ..model.topology import Topology
 from ..observer import ALLOCATIONS, REENUMERATIONS, REFUSALS, Observer
 from ..proto.v1beta1 import api_pb2, rpc

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..config.sources import Loaded, Source
 from ..config.strict_yaml import ConfigError
 from ..tools import files, logs, status
-from ..tools.state import StateUnusable, alive, read
+from ..tools.files import StateUnusable, alive, read
 
 # Seconds in which a plugin that runs has taken a configuration or refused it.
 PATIENCE: Final = 30.0

@@ -17,8 +17,7 @@ from ..advertise.decide import share
 from ..advertise.devices import EnumerationRefused, check_single, enumerate_devices
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
-from ..model.devices import Device
-from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, Kind
+from ..model.inventory import DISPLAY_ONLY, Device, GpuView, Inventory, Kind
 from ..model.quantity import MIB
 from .owned import value
 

@@ -20,7 +20,7 @@ from .._shared._mig import boot as mig_boot
 from .._shared._mig.config import Declared
 from .._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, Answer, Decision, answered, decide
 from ..tools import bounded, files, logs
-from ..tools.state import StateUnusable, alive, read
+from ..tools.files import StateUnusable, alive, read
 
 AGAIN: Final = 30.0  # seconds after which what nobody has answered is asked once more
 

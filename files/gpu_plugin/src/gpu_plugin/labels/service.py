@@ -21,9 +21,9 @@ from ..driver.nvml import library_deleted
 from ..driver.quarantine import QuarantineWatch
 from ..tools import logs
 from ..tools.chores import Backoff
+from ..tools.files import StateFile
 from ..tools.logs import notify
 from ..tools.process import Process
-from ..tools.state import StateFile
 from . import labels, mig, reading
 from .inforce import InForce, Plugin
 from .output import Cluster, FileOutput, connect, reporter

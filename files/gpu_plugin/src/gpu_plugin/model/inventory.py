@@ -1,11 +1,12 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A node's GPUs as the last look saw them, and what is wrong with them. Pure."""
+"""A node's GPUs as the last look saw them, what is wrong with them, and what containers can be given of them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -13,17 +14,22 @@ from typing import Final
 
 from .._shared._base.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
 from .._shared._device_plugin import held
+from .._shared._device_plugin.resources import HEALTHY, UNHEALTHY
 from .._shared._node.quarantine import EMPTY, Quarantine
 from .._shared._repair.actions import Action
 from .._shared._repair.findings import ANSWERS
 from .._shared._repair.state import Answer, GpuVerdict, ObservedGpu, ObservedNode
 from .._shared._repair.verdict import asked
+from .mps.settings import Offer
 
 HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
 SLOW: Final = (
     4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
 )
 RELEASE: Final = "gpu.node.release"
+VENDOR: Final = "k8s.device-plugin.nvidia.com"
+KIND: Final = f"{VENDOR}/gpu"
+IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
 DISPLAY_ONLY: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 
 # A GPU, or an instance of it: the UUID and the ids of the GPU and compute instance.
@@ -212,8 +218,10 @@ def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
 
 def judged(inventory: Inventory, faults: Faults) -> Inventory:
     """Return the inventory with what makes GPUs and MIG devices unhealthy."""
-    found = (_judged(one, inventory, faults) for one in inventory.gpus)
-    return replace(inventory, gpus=tuple(_set_aside(one, inventory.quarantine) for one in found))
+    found = tuple(_judged(one, inventory, faults) for one in inventory.gpus)
+    if inventory.quarantine != EMPTY:
+        found = tuple(_set_aside(one, inventory.quarantine) for one in found)
+    return replace(inventory, gpus=found)
 
 
 def _set_aside(view: GpuView, quarantine: Quarantine) -> GpuView:
@@ -246,3 +254,97 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
 def divided(device: MigDevice) -> bool:
     """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
     return "c." in device.profile
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
+
+    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu. ``cdi_lacking`` are by their
+    names those of which a file is gone, and which.
+    """
+
+    control_nodes: tuple[str, ...] = ()
+    imex_channels: tuple[str, ...] = ()
+    cdi_devices: frozenset[str] = frozenset()
+    cdi_added: frozenset[str] = frozenset()
+    cdi_lacking: Mapping[str, str] = field(default_factory=dict)
+
+
+Resources = Mapping[str, tuple["Device", ...]]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Something a container can be given. ``problem`` says why it must not be, if so.
+
+    ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device,
+    and ``mps`` how MPS shares it, if so; else its users may take turns of ``time_slice``. Memory is
+    in bytes, ``slices`` are the compute slices of a MIG device and those of its GPU.
+    """
+
+    id: str
+    gpu_uuid: str
+    order: tuple[int, ...]
+    paths: tuple[str, ...]
+    numa_node: int | None = None
+    problem: Problem | None = None
+    instance: tuple[int, int] | None = None
+    replica: int | None = None
+    memory_total: int = 0
+    compute_capability: tuple[int, int] = (0, 0)
+    slices: tuple[int, int] = (1, 1)
+    mps: Offer | None = None
+    time_slice: str = ""
+
+    @cached_property
+    def uuid(self) -> str:
+        """NVML's UUID, which all replicas of a device have in common."""
+        return self.id.partition("::")[0]
+
+    @property
+    def index(self) -> str:
+        """NVML's index: of a GPU "0", of a MIG device "0:1"."""
+        return ":".join(str(number) for number in self.order)
+
+
+class Devices(tuple[Device, ...]):
+    """The devices of a resource, and what each call would look up among them again."""
+
+    @classmethod
+    def of(cls, devices: Iterable[Device]) -> Devices:
+        """Return the devices in this form, the same object if they have it."""
+        return devices if isinstance(devices, Devices) else cls(devices)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """The devices by their ids."""
+        return {device.id: device for device in self}
+
+    @cached_property
+    def problems(self) -> Mapping[str, str]:
+        """Why devices must not be used, by UUID, as all shares of one have the same problem."""
+        return {device.uuid: str(device.problem) for device in self if device.problem}
+
+    @cached_property
+    def causes(self) -> Mapping[str, str]:
+        """The same without what mends it."""
+        return {device.uuid: device.problem.reason for device in self if device.problem}
+
+    @cached_property
+    def shares(self) -> Mapping[str, int]:
+        """How many shares each device has that is shared, by UUID."""
+        return Counter(device.uuid for device in self if device.replica is not None)
+
+    @cached_property
+    def reasons(self) -> Mapping[tuple[str, str], str]:
+        """What the problem of each device is about, empty without one, by UUID and index."""
+        return {
+            (device.uuid, device.index): device.problem.kind.value if device.problem else ""
+            for device in self
+        }
+
+    @cached_property
+    def health(self) -> Mapping[str, str]:
+        """How the devices are, by UUID and in the kubelet's words."""
+        return {device.uuid: UNHEALTHY if device.problem else HEALTHY for device in self}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .._shared._base.gpu import Links
-from .devices import Device
+from .inventory import Device
 
 FARTHEST = 60  # above NVML's highest level, so that every pair is worth something
 SAME_NODE, OTHER_NODE = 40, 50

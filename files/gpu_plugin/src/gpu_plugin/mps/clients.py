@@ -19,7 +19,7 @@ from .._shared._base import pods
 from .._shared._base.text.shown import cut, printable
 from ..model.mps.paths import Names
 from ..tools.bounded import peek
-from ..tools.state import started, stat_fields
+from ..tools.files import started, stat_fields
 
 PROC: Final = Path("/proc")
 POD_LOGS: Final = Path("/var/log/pods")

@@ -20,7 +20,7 @@ from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..model.mps.paths import SHM_IN_CONTAINER, Names
 from ..model.mps.settings import Settings, Shares
 from ..tools import logs
-from ..tools.state import VERSION, StateFile, StateUnusable, read, started
+from ..tools.files import VERSION, StateFile, StateUnusable, read, started
 from . import clients, control, folders
 
 if TYPE_CHECKING:

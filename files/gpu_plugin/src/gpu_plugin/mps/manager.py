@@ -19,9 +19,9 @@ from ..model.mps.paths import UUID, Names, settings_file
 from ..model.mps.settings import Settings
 from ..tools import logs
 from ..tools.chores import Worker
+from ..tools.files import StateFile
 from ..tools.followed import Events
 from ..tools.process import Process
-from ..tools.state import StateFile
 from . import folders, state
 from .supervisor import Options, Supervisor
 

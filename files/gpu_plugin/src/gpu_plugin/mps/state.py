@@ -23,8 +23,8 @@ from .._shared._base.text import json_data
 from ..model.mps.paths import ROOT, UUID, Names, problem_of_root, settings_file
 from ..model.mps.settings import Settings, Shares, from_json
 from ..tools import bounded, files, logs
-from ..tools.state import VERSION, StateFile, StateUnusable, alive, started
-from ..tools.state import read as read_file
+from ..tools.files import VERSION, StateFile, StateUnusable, alive, started
+from ..tools.files import read as read_file
 from .clients import Client, look
 
 STARTING, READY, FAILED, STOPPING = "starting", "ready", "failed", "stopping"

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from .._shared._machine.host import Host
 from ..tools import bounded, logs
 from ..tools.chores import Worker
-from ..tools.state import started
+from ..tools.files import started
 
 UNIT: Final = "gpu-mps.service"
 BOOTED: Final = Path("/run/systemd/system")

@@ -22,7 +22,7 @@ from ..driver.health import Health
 from ..driver.memory import FILE, ClearRequests, HealthFile
 from ..model.inventory import Kind, Unhealthy
 from ..tools import status
-from ..tools.state import StateUnusable
+from ..tools.files import StateUnusable
 
 NOT_RUNNING: Final = 3
 PATIENCE: Final = 10.0  # seconds for the daemon to take a request over

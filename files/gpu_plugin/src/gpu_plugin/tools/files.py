@@ -1,13 +1,23 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that everybody may read, replaced in one step."""
+"""Files that everybody may read, replaced in one step, and the state that a process keeps in one."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
+from .._shared._base.errors import NodeError
+from .._shared._base.text import json_data
+from .._shared._base.text.shown import cut, shown
+from . import bounded
+
+VERSION: Final = 1
 Stamp = tuple[int, int, int, int]
 
 
@@ -52,3 +62,94 @@ def keep(path: Path, text: str) -> None:
         same = False
     if not same:
         replace(path, text)
+
+
+class StateUnusable(NodeError):
+    """There is a file, and what it has is no state that can be used."""
+
+
+class StateFile:
+    """Writes the state of a process, this one by default, when it changed.
+
+    ``durable``: what is written survives a loss of power, which nothing below /run has to. ``compact`` is for
+    what may be much: Python indents slowly.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        mode: int = 0o644,
+        durable: bool = False,
+        pid: int | None = None,
+        compact: bool = False,
+    ) -> None:
+        self.path, self._mode, self._durable = path, mode, durable
+        self._indent = None if compact else 2
+        pid = os.getpid() if pid is None else pid
+        self._stamp = {"version": VERSION, "pid": pid, "began": started(pid)}
+        self._last: Mapping[str, Any] | None = None
+
+    def write(self, state: Mapping[str, Any]) -> bool:
+        """Write a state, which must not change any more, if it is another one or the file is gone. Returns whether so.
+
+        A ``version`` in it takes the place of that of the file's format. OSError: it was not written.
+        """
+        if state == self._last and os.path.exists(self.path):
+            return False
+        text = json.dumps({**self._stamp, **state}, indent=self._indent, sort_keys=True) + "\n"
+        replace(self.path, text, self._mode, durable=self._durable)
+        self._last = state
+        return True
+
+    def still_true(self) -> None:
+        """Let the file's time tell that the process goes on, also while nothing changes."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path)
+
+    def remove(self) -> None:
+        """Remove the file: the process ends."""
+        self.path.unlink(missing_ok=True)
+        self._last = None
+
+
+def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
+    """Return the state in a file, None where there is no file.
+
+    StateUnusable: it can't be read, is no state, or its version is none of ``versions``, if given.
+    """
+    try:
+        found = json_data.loads(bounded.read_text(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StateUnusable(f"{path} can't be used", cause=cut(str(error))) from error
+    if not isinstance(found, dict):
+        raise StateUnusable(f"{path} can't be used", cause="it is no JSON object")
+    version = found.get("version")
+    if versions and version not in versions:
+        raise StateUnusable(
+            f"{path} can't be used", cause=f"version {shown(version)} is not {versions[-1]}"
+        )
+    return found
+
+
+def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None) -> bool:
+    """Tell whether the process that wrote a state runs, and not another one that got its number.
+
+    ``look`` is started(), or one that keeps its answers.
+    """
+    found = (look or started)(state.get("pid"))
+    return bool(found) and found == state.get("began")
+
+
+def started(pid: object) -> str:
+    """Return what tells a process from another one that gets its number later; empty: none runs."""
+    fields = stat_fields(pid) if isinstance(pid, int) and pid > 0 else ()
+    return fields[19] if fields else ""
+
+
+def stat_fields(pid: int) -> Sequence[str]:
+    """Return what proc_pid_stat(5) has of a process after its name; nothing where none runs."""
+    fields = bounded.peek(Path(f"/proc/{pid:d}/stat")).rpartition(")")[2].split()
+    return fields if fields and fields[0] != "Z" else ()

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from .state import started
+from .files import started
 
 CHUNK: Final = 4096
 PIECES: Final = 32  # more than a pipe holds

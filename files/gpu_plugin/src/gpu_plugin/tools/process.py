@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from . import logs
 from .chores import Chore, Wakeup
+from .files import StateFile
 from .logs import notify
-from .state import StateFile
 
 # Returns the state of the last round, and how many seconds ago that was.
 Last = Callable[[], tuple[Mapping[str, Any], float]]
@@ -31,7 +31,7 @@ class Process(ABC):
 
     def __init__(self, status: StateFile, tick: float, feed: float) -> None:
         self.status, self._tick, self._feed = status, tick, feed
-        self.written = Chore("status_file", "the status file can't be written", status.write)
+        self.written = Chore("status_file", "the status file can't be written", self._write)
         self.stopping = False
         self.signals: set[int] = set()  # those that came
         self._fed_at, self._text = 0.0, ""
@@ -92,7 +92,7 @@ class Process(ABC):
     def report(self, state: Mapping[str, Any], text: str) -> None:
         """Write the state, which must not change any more; tell systemd in words, and that the loop goes round."""
         self._last = state, time.monotonic()
-        self.written.run(state)
+        self.written.run()
         lines, self._lines = self._lines, ()
         now = time.monotonic()
         fed = now - self._fed_at >= self._feed
@@ -105,6 +105,9 @@ class Process(ABC):
             lines += (f"STATUS={text}",)
         if lines:
             notify(*lines)
+
+    def _write(self) -> None:
+        self.status.write(self._last[0])
 
     def last(self) -> tuple[Mapping[str, Any], float]:
         """Return the state that was reported last, and how many seconds ago that was."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._shared._device_plugin.resources import HEALTHY, count
-from .state import StateUnusable, alive, read
+from .files import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 DRA_FOLDER: Final = "dra"  # beside it: what the DRA driver's process knows of faults

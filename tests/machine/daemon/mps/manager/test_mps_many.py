@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from gpu_plugin.tools.state import stat_fields
+from gpu_plugin.tools.files import stat_fields
 
 from tests.fakes.daemon.running import kill
 from tests.fakes.mps import many

@@ -18,7 +18,7 @@ import pytest
 from gpu_plugin.model.mps.paths import Names, daemon_environment
 from gpu_plugin.model.mps.settings import Settings
 from gpu_plugin.mps import clients
-from gpu_plugin.tools.state import started
+from gpu_plugin.tools.files import started
 from nvsim.testing import client
 
 from tests.fakes.daemon.running import kill

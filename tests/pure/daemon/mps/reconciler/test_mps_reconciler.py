@@ -17,7 +17,7 @@ from gpu_plugin.mps import folders, reconciler
 from gpu_plugin.mps import state as state_module
 from gpu_plugin.mps.reconciler import ADOPTION, AGAIN, BLIP, Reconciler
 from gpu_plugin.tools import state as tools_state
-from gpu_plugin.tools.state import started
+from gpu_plugin.tools.files import started
 
 from tests.fakes.mps.mps_builders import NOBODY, OTHER, UUID, offer, state
 

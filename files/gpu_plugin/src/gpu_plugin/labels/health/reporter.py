@@ -16,7 +16,7 @@ from ...cluster.errors import MISSING, ApiError
 from ...cluster.rate import Rate
 from ...tools import logs
 from ...tools.chores import Backoff
-from ...tools.state import VERSION, StateFile, StateUnusable, read
+from ...tools.files import VERSION, StateFile, StateUnusable, read
 from ..owned import METADATA
 from . import condition as conditions
 from . import events
