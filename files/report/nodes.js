@@ -36,10 +36,11 @@ const FILTERS = {
   unhealthy: (node) => node.unhealthy.length > 0,
   drivers: ({ driver }) => driver.outdated || driver.vulnerable,
   drifted: (node) => node.drift.length > 0,
+  repair: (node) => node.cases.some(({ open }) => open),
   reboot: (node) => node.reboot.length > 0,
   changing: (node) => Boolean(node.change.way),
 };
-const FAULTS = ["absent", "unhealthy", "drivers", "drifted"]; // the worst first
+const FAULTS = ["absent", "unhealthy", "repair", "drivers", "drifted"]; // the worst first
 const FIRST_ORDER = { key: "faults", label: "Faults", of: (node) => FAULTS.reduce((found, key) => 2 * found + FILTERS[key](node), 0), down: true };
 const COLUMNS = [
   { key: "name", label: "Node", of: (node) => node.name },
@@ -134,6 +135,7 @@ function details(node) {
     section("Change", node.change.way && [list([node.change.problem, `Next step: ${node.change.way}`])]),
     section("Drift from what is declared", node.drift.map(part)),
     section("Health", node.unhealthy.length > 0 && [list(node.unhealthy), ways(node)]),
+    section("Repairs", repairsOf(node)),
     section("Pending reboot", node.reboot.length > 0 && [list(node.reboot)]),
     section("Driver and system", driverOf(node)),
     section("Labels", labelsOf(node)),
@@ -189,6 +191,19 @@ function part(one) {
 function ways(node) {
   const texts = node.faults.filter((one) => one.way_back).map((one) => `GPU ${one.index || one.gpu} comes back by: ${one.way_back}`);
   return texts.length ? list([...new Set(texts)]) : "";
+}
+const time = (seconds) => `${new Date(1000 * seconds).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+function repairsOf(node) {
+  const unknown = node.cases_unknown ? [make("p", { class: "warnmark" }, given(`Not known: ${node.cases_unknown}`))] : [];
+  return [...unknown, ...node.cases.filter(({ open }) => open).map(repair)];
+}
+function repair(one) {
+  const name = one.index === null ? `GPU ${one.gpu}` : `GPU ${one.index}`;
+  const texts = [`since ${time(one.since)}, ${one.stage}`, ...one.reasons,
+    ...one.attempts.map(({ action, at, result }) => `${action} at ${time(at)}: ${result || "not known what came of it"}`),
+    ...(one.evidence ? [`evidence: ${one.evidence}`] : []), `Next step: ${one.next}`];
+  const board = [one.serial && `serial ${one.serial}`, one.pci].filter(Boolean).join(", ");
+  return make("div", {}, make("b", {}, given([`${name}: ${one.verdict}`, board].filter(Boolean).join(" · "))), list(texts));
 }
 function security(driver) {
   if (driver.unfixed.length) return `no fix in branch ${driver.branch} for bulletin ${driver.unfixed.join(", ")}`;

@@ -18,6 +18,7 @@ function tiles() {
     ["reboot", t.pending_reboots, "", "Pending reboots", "", "warn"],
     ["absent", t.unreachable + t.failed, "", "No data", t.unreachable + t.failed ? `${t.unreachable} unreachable, ${t.failed} failed` : "", "bad"],
   ];
+  if (t.in_repair) rows.push(["repair", t.in_repair, "", "In repair", counted(t.open_cases, "GPU"), "bad"]);
   if (t.in_a_change) rows.push(["changing", t.in_a_change, "", "In a change", "begun and not ended", "warn"]);
   for (const [key, number, of, label, note, level] of rows) {
     const count = make("b", {}, String(number), of ? make("small", {}, of) : null);
@@ -157,6 +158,15 @@ async function copy() {
   byId("copy").textContent = `Copied ${counted(view.shown.length, "name")}`;
 }
 
+/** Show how often each model is repaired with each driver, where any was. */
+function repairs() {
+  byId("repairs").hidden = !report.repairs.length;
+  for (const one of report.repairs) {
+    const cells = [one.model || "not known", one.driver || "none loaded", one.gpus, one.cases, one.open, one.resets, one.reboots];
+    byId("repaired").append(make("tr", {}, ...cells.map((cell) => make("td", {}, given(cell)))));
+  }
+}
+
 const THEMES = ["auto", "light", "dark"];
 const kept = { get: () => { try { return localStorage.getItem("theme"); } catch { return null; } }, set: (value) => { try { localStorage.setItem("theme", value); } catch { /* the page works without */ } } };
 function theme(name) {
@@ -170,6 +180,7 @@ function start() {
   byId("title").append(given(report.title));
   byId("made").append(make("time", { datetime: report.made }, `${report.made.slice(0, 16).replace("T", " ")} UTC`), ` · snapshot of the nodes`);
   tiles();
+  repairs();
   for (const { key, label, down } of COLUMNS) {
     const button = make("button", { type: "button" }, label);
     button.addEventListener("click", () => change({ key, down: view.key === key ? !view.down : Boolean(down) }));

@@ -77,7 +77,13 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import fleet, line, node
+from ansible_collections.gpu.node.plugins.plugin_utils.report.cases import models
+from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import (
+    fleet,
+    line,
+    node,
+    of_gpus,
+)
 from ansible_collections.gpu.node.plugins.plugin_utils.report.page import page
 
 Answer = t.Optional[t.Mapping[str, t.Any]]
@@ -100,10 +106,12 @@ def fleet_report(
     """Return the text of a report in a form."""
     if form not in FORMS:
         raise AnsibleFilterError(f"fleet_report: form: {form!r} is not one of {', '.join(FORMS)}")
-    nodes = []
+    told = []
     for host in hosts:
         known = hostvars.get(host) or {}  # which takes its time, and so is read once
-        nodes.append(node(str(host), _answer(known, variable), _answer(known, info)))
+        told.append((str(host), _answer(known, variable), _answer(known, info)))
+    names = models(of_gpus(answer, other) for _host, answer, other in told)
+    nodes = [node(host, answer, other, names) for host, answer, other in told]
     return FORMS[form](fleet(title, made or _now(), nodes))
 
 

@@ -166,6 +166,16 @@ status:
     allocations_unknown:
       description: Why that is not known.
       type: str
+    cases:
+      description:
+        - The repairs of GPUs that the node has kept, each with C(gpu), C(serial), C(pci), whether it is C(open), its
+          C(verdict) and C(reasons), C(since) in seconds since 1970, its C(stage), C(attempts) with C(action), C(at) and
+          C(result), the path of its C(evidence), and what comes C(next).
+      type: list
+      elements: dict
+    cases_unknown:
+      description: Why they are not known.
+      type: str
     reboot:
       description: Why the node waits for a reboot, besides what RV(parts[].reboot_reasons) has.
       type: list

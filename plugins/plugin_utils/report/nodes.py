@@ -16,32 +16,42 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import 
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Quarantined as Entry
 
+from .cases import Models, cases, repairs
 from .gpus import NOWHERE, gpus, users
 from .shape import Fault, Quarantined, is_node
 
 Json = t.Dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
 LOOKED, FAILED, UNREACHABLE = "looked", "failed", "unreachable"
+NOT_KNOWN: Models = {}
 SILENT = ("", "serving", "not_running")  # states of the device plugin that are no complaint
 VERSION = 1  # of the report's JSON
 
 
-def node(name: str, answer: t.Optional[Answer], info: t.Optional[Answer]) -> Json:
+def node(
+    name: str, answer: t.Optional[Answer], info: t.Optional[Answer], known: Models = NOT_KNOWN
+) -> Json:
     """Return a node; ``info`` is what gpu.node.gpu_info has answered where gpu.node.plan could not.
 
+    ``known`` has the models of the fleet's GPUs by their PCI device ids.
     ``state`` is looked, failed or unreachable, with the ``problem``: an answer of another shape is one that failed.
     """
     try:
-        found = _node(name, answer or {}, info or {})
+        found = _node(name, answer or {}, info or {}, known)
     except MISREAD:
         found = {}
-    return found if is_node(found) else _node(name, {"msg": NOT_UNDERSTOOD}, {})
+    return found if is_node(found) else _node(name, {"msg": NOT_UNDERSTOOD}, {}, known)
 
 
-def _node(name: str, answer: Answer, info: Answer) -> Json:
+def of_gpus(answer: t.Optional[Answer], info: t.Optional[Answer]) -> Answer:
+    """Return what is known of a node's GPUs."""
+    return (answer or {}).get("gpu_info") or (info or {}).get("gpu_info") or {}
+
+
+def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
     state = _state(answer)
     status = answer.get("status") or {}
-    known = answer.get("gpu_info") or info.get("gpu_info") or {}
+    known = of_gpus(answer, info)
     using, aside = users(status), _quarantine(known)
     # What is set aside is told by the node itself, whether or not a device plugin runs there.
     faults = [one for one in status.get("faults", ()) if one["kind"] != "quarantined"]
@@ -63,6 +73,8 @@ def _node(name: str, answer: Answer, info: Answer) -> Json:
         ],
         "faults": [{key: one[key] for key in Fault.__annotations__} for one in faults],
         "quarantine": aside,
+        "cases": cases(status, known, models),
+        "cases_unknown": status.get("cases_unknown", ""),
         "unhealthy": [*_unhealthy(known, status, faults), *map(_said, aside)],
         "reboot": _reboot(answer, status),
         "change": _change(known.get("change") or {}),
@@ -181,6 +193,7 @@ def fleet(title: str, made: str, nodes: t.Sequence[Json]) -> Json:
         "title": title,
         "made": made,
         "totals": totals(nodes),
+        "repairs": repairs(nodes),
         "nodes": list(nodes),
     }
 
@@ -209,6 +222,8 @@ def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:
         "outdated_drivers": sum(one["outdated"] for one in drivers),
         "vulnerable_drivers": sum(one["vulnerable"] for one in drivers),
         "drivers_to_update": sum(one["outdated"] or one["vulnerable"] for one in drivers),
+        "in_repair": sum(any(one["open"] for one in node["cases"]) for node in nodes),
+        "open_cases": sum(one["open"] for node in nodes for one in node["cases"]),
         "in_a_change": sum(bool(node["change"]) for node in nodes),
         "pending_reboots": sum(bool(node["reboot"]) for node in nodes),
         "unreachable": sum(node["state"] == UNREACHABLE for node in nodes),

@@ -104,6 +104,37 @@ class Quarantined(t.TypedDict):
     since: str
 
 
+class Tried(t.TypedDict):
+    """Something that was tried for a GPU; ``at`` is in seconds since 1970, ``result`` empty where it is not known."""
+
+    action: str
+    at: int
+    result: str
+
+
+class Told(t.TypedDict):
+    """What a node tells of a GPU's repair; ``since`` is in seconds since 1970."""
+
+    gpu: str
+    serial: str
+    pci: str
+    open: bool
+    verdict: str
+    reasons: t.List[str]
+    since: int
+    stage: str
+    evidence: str
+    next: str
+
+
+class Case(Told):
+    """A repair of a GPU. ``index`` and ``model`` are not known of one that is gone."""
+
+    attempts: t.List[Tried]
+    index: t.Optional[int]
+    model: str
+
+
 class Change(t.TypedDict):
     """A change in service that has not ended."""
 
@@ -136,6 +167,8 @@ class Node(t.TypedDict):
     drift: t.List[Part]
     faults: t.List[Fault]
     quarantine: t.List[Quarantined]
+    cases: t.List[Case]
+    cases_unknown: str
     unhealthy: t.List[str]
     reboot: t.List[str]
     change: t.Union[Change, Nothing]

@@ -12,8 +12,16 @@ from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import GiProfile, Gpu
 from ansible_collections.gpu.node.plugins.module_utils._checks.report import status
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import rows
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
+from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
+    FAILED,
+    Case,
+    Cases,
+    Tried,
+)
 
 TODAY = datetime.date(2026, 11, 22)
 MADE = "2026-11-22T04:30:00Z"
@@ -86,6 +94,7 @@ def answer(
     faults: tuple[dict[str, Any], ...] = (),
     reboot: tuple[str, ...] = (),
     labels: dict[str, str] | None = None,
+    cases: dict[str, Case] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of gpu.node.plan with its option status."""
     loaded = {"version": driver, "kind": "open"}
@@ -93,7 +102,9 @@ def answer(
     return {
         "changed": False,
         "gpu_info": {
-            "pci_gpus": gpus,
+            "pci_gpus": [
+                {"address": one["pci_bus_id"], "device_id": one["pci_device_id"]} for one in gpus
+            ],
             "driver": loaded,
             "nvml_available": True,
             "gpus": gpus,
@@ -111,6 +122,8 @@ def answer(
             "allocations": status.allocations(given, gpus),
             "allocations_unknown": "",
             "reboot": list(reboot),
+            "cases": rows(Cases(None, cases or {})),
+            "cases_unknown": "",
         },
     }
 
@@ -146,6 +159,25 @@ def fault(gpu_uuid: str, index: int, reason: str, xid: int | None) -> dict[str, 
         "verdict": "reset",
         "xid": xid,
     }
+
+
+def repair(**more: Any) -> Case:
+    """Return a GPU's repair that did not help."""
+    tried = (
+        Tried(Action.RESET, 1795320600.0, "done"),
+        Tried(Action.REBOOT, 1795324200.0, "the GPU does not answer"),
+    )
+    case = Case(
+        "1651023000042",
+        "0000:07:00.0",
+        Action.REPLACE,
+        ("XID 79: the GPU has fallen off the bus", "it was reset and rebooted for within a day"),
+        1795320000.0,
+        stage=FAILED,
+        attempts=tried,
+        evidence="/var/lib/gpu-node/evidence/c.before.8c1f0e52.20261122T034000Z.tar.gz",
+    )
+    return case._replace(**more)
 
 
 def fleet(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -195,6 +227,7 @@ def _node(at: int) -> dict[str, Any]:
         if at % 8 == 6
         else (),
         labels=labels,
+        cases={broken: repair()} if at % 11 == 4 else None,
     )
 
 

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
+from ansible_collections.gpu.node.plugins.plugin_utils.report.shape import Case, Fault
 
 from tests.support.browser import fleets
 
 Place = tuple[str | int, ...]
 WHOLE, SPLIT, GONE = (f"GPU-0000000{at}-0000-0000-0000-000000000000" for at in "123")
 # What a report may hold of a node beside what it has of the answer below.
-MAYBE = {("driver", "days", "NoneType"), ("faults", "*", "xid", "NoneType")}
+MAYBE = {("driver", "days", "NoneType")} | {
+    (rows, "*", name, kind.__name__)
+    for rows, shape in (("faults", Fault), ("cases", Case))
+    for name, hint in get_type_hints(shape).items()
+    for kind in get_args(hint)
+    if type(None) in get_args(hint)
+}
 
 
 def whole() -> dict[str, Any]:
@@ -45,6 +52,7 @@ def whole() -> dict[str, Any]:
         faults=faults,
         reboot=("the distribution asks for it",),
         labels={"nvidia.com/gpu.count": "2"},
+        cases={SPLIT: fleets.repair(pci="0000:01:00.0")},
     )
     told = {"change": "mig", "host": "ctl-1", "user": "root", "begun": "2026-11-23T15:00:00Z"}
     answer["gpu_info"] |= {"change": {**told, "failed": "timed out"}, "missing_gpus": ["0:29:0.0"]}

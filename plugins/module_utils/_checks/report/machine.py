@@ -17,8 +17,9 @@ from ..._node.machine.facts import os_release
 from ..._node.users.allocated import Allocation
 from ..._node.users.machine import allocated
 from ..._node.users.machine.users import gpu_users, user_of
+from ..._repair.machine.cases import CaseFile
 from ..validate.machine.driver import pending
-from . import status
+from . import cases, status
 
 Json = t.Dict[str, t.Any]
 
@@ -49,4 +50,13 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
         "allocations": status.allocations(given, gpus),
         "allocations_unknown": unknown,
         "reboot": status.reboots(pending(host), gpus),
+        **_cases(host),
     }
+
+
+def _cases(host: Host) -> Json:
+    """Return the repairs of the GPUs, or why they are not known."""
+    try:
+        return {"cases": cases.rows(CaseFile(host).read()), "cases_unknown": ""}
+    except NodeError as error:
+        return {"cases": [], "cases_unknown": str(error)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import NOT_UNDERSTOOD
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import RELEASED
 
 from tests.support.browser import fleets, wrong
 from tests.support.browser.reports import NAMES, Open, click, order_by, quiet, search, tile
@@ -67,6 +68,42 @@ def test_drivers_to_update_are_those_without_support_and_those_below_a_fix(repor
     assert said[1].startswith("unsupported; no fix in branch 550 for bulletin 5670, ")
     del nodes["below"], nodes["ended"]
     assert tile(report(nodes), "drivers") == ["0", "Drivers to update", "", "none"]
+
+
+def test_a_gpu_in_repair_is_found_with_what_was_tried_and_what_comes_next(report: Open) -> None:
+    gpu = fleets.gpu(0, wrong.WHOLE, "NVIDIA H100", 80, None)
+    nodes = {
+        "fine": fleets.answer([gpu]),
+        "sick": fleets.answer([gpu], cases={wrong.WHOLE: fleets.repair()}),
+        "repaired": fleets.answer([gpu], cases={wrong.WHOLE: fleets.repair(stage=RELEASED)}),
+    }
+    page = report({"fine": nodes["fine"]})
+    assert not page.run("!!document.querySelector('[data-filter=repair]')")
+    assert page.run("document.getElementById('repairs').hidden")
+    page = report(nodes, fragment="#open=sick&open=repaired")
+    assert page.run(NAMES) == ["sick", "fine", "repaired"]
+    assert tile(page, "repair")[:3] == ["1", "In repair", "1 GPU"]
+    said = page.run(
+        "[...document.querySelectorAll('.cards section')].map(one => one.textContent)"
+        ".filter(one => one.startsWith('Repairs'))"
+    )
+    assert said == [
+        "RepairsGPU 0: replace · serial 1651023000042, 0000:07:00.0"
+        "since 2026-11-22 04:00 UTC, failed"
+        "XID 79: the GPU has fallen off the bus"
+        "it was reset and rebooted for within a day"
+        "reset at 2026-11-22 04:10 UTC: done"
+        "reboot at 2026-11-22 05:10 UTC: the GPU does not answer"
+        "evidence: /var/lib/gpu-node/evidence/c.before.8c1f0e52.20261122T034000Z.tar.gz"
+        "Next step: have it replaced: the evidence goes to the vendor, in the file of "
+        "gpu.node.gpu_evidence with stage: rma"
+    ]
+    counts = "[...document.querySelectorAll('#repaired td')].map(one => one.textContent)"
+    assert page.run(counts) == ["NVIDIA H100", "580.178.04", "3", "2", "1", "2", "2"]
+    click(page, "[data-filter=repair]")
+    assert page.run(NAMES) == ["sick"]
+    assert search(page, "1651023000042") == ["sick"]
+    assert quiet(page)
 
 
 def test_names_are_sorted_by_their_numbers(report: Open) -> None:

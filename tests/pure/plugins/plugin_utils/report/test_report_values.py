@@ -12,6 +12,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpu.node.plugins.filter.fleet_report import fleet_report
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import RELEASED
 from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import node
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +89,8 @@ def test_what_is_wrong_is_counted_by_node() -> None:
         "outdated_drivers": 1,
         "vulnerable_drivers": 2,
         "drivers_to_update": 2,
+        "in_repair": 0,
+        "open_cases": 0,
         "in_a_change": 0,
         "pending_reboots": 1,
         "unreachable": 1,
@@ -140,6 +143,71 @@ def test_a_node_in_the_middle_of_a_change_is_counted_and_says_whose_it_is() -> N
         },
         {},
     ]
+
+
+def test_a_repair_says_what_was_found_what_was_tried_and_what_comes_next() -> None:
+    there = {WHOLE: fleets.repair(), SPLIT: fleets.repair(stage=RELEASED)}
+    found = report({"n": fleets.answer(gpus(), cases=there), "good": fleets.answer(gpus())})
+    assert (found["totals"]["in_repair"], found["totals"]["open_cases"]) == (1, 1)
+    case, over = found["nodes"][0]["cases"]
+    assert case == {
+        "gpu": WHOLE,
+        "index": 0,
+        "model": "NVIDIA H100",
+        "serial": "1651023000042",
+        "pci": "0000:07:00.0",
+        "open": True,
+        "verdict": "replace",
+        "reasons": [
+            "XID 79: the GPU has fallen off the bus",
+            "it was reset and rebooted for within a day",
+        ],
+        "since": 1795320000,
+        "stage": "failed",
+        "attempts": [
+            {"action": "reset", "at": 1795320600, "result": "done"},
+            {"action": "reboot", "at": 1795324200, "result": "the GPU does not answer"},
+        ],
+        "evidence": "/var/lib/gpu-node/evidence/c.before.8c1f0e52.20261122T034000Z.tar.gz",
+        "next": "have it replaced: the evidence goes to the vendor, in the file of "
+        "gpu.node.gpu_evidence with stage: rma",
+    }
+    assert (over["open"], over["next"]) == (False, "")
+    assert found["nodes"][1]["cases"] == []
+
+
+def test_repairs_are_counted_by_model_and_driver() -> None:
+    lost = fleets.answer(gpus()[:1], "570.195.03", cases={"GPU-lost": fleets.repair()})
+    lost["gpu_info"]["pci_gpus"].append({"address": "0000:07:00.0", "device_id": 0x2330})
+    gone = fleets.answer([], "570.195.03", cases={"GPU-gone": fleets.repair(stage=RELEASED)})
+    nodes = {
+        "a": fleets.answer(gpus(), cases={WHOLE: fleets.repair(attempts=())}),
+        "b": fleets.answer(gpus()),
+        "lost": lost,
+        "gone": gone,
+    }
+    assert [tuple(one.values()) for one in report(nodes)["repairs"]] == [
+        ("", "570.195.03", 0, 1, 0, 1, 1),
+        ("NVIDIA H100", "570.195.03", 1, 1, 1, 1, 1),
+        ("NVIDIA H100", "580.178.04", 4, 1, 1, 0, 0),
+    ]
+
+
+def test_a_file_of_cases_that_can_t_be_read_is_said() -> None:
+    answer = fleets.answer(gpus())
+    answer["status"]["cases_unknown"] = "repair.json is damaged"
+    (found,) = report({"n": answer})["nodes"]
+    assert found["cases_unknown"] == "repair.json is damaged"
+
+
+def test_a_node_can_t_spoil_the_names_of_another_s_gpus() -> None:
+    bad = fleets.answer(gpus())
+    bad["gpu_info"]["gpus"][0]["name"] = {"no": "name"}
+    lost = fleets.answer([], cases={"GPU-lost": fleets.repair()})
+    lost["gpu_info"]["pci_gpus"].append({"address": "0000:07:00.0", "device_id": 0x2330})
+    found = report({"bad": bad, "lost": lost})
+    assert [one["state"] for one in found["nodes"]] == ["failed", "looked"]
+    assert found["nodes"][1]["cases"][0]["model"] == "NVIDIA H100"
 
 
 def test_a_gpu_is_only_free_where_all_were_asked() -> None:

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The repairs of a node's GPUs, for a report: what was found, what was tried, and what comes next."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._repair import case as kept
+from ..._repair.actions import Action
+from ..._repair.case import Case, Cases
+from ..._repair.plan import WAITS
+
+Json = t.Dict[str, t.Any]
+MOST_REASONS = 8  # that are told of a case
+GIVES_BACK = "gpu.node.repair proves it and gives it back"
+# What comes next where it is not the verdict that says so.
+BY_STAGE: t.Mapping[str, str] = {
+    kept.RESET: GIVES_BACK,
+    kept.RESTORED: GIVES_BACK,
+    kept.PROVED: "gpu.node.repair gives it back",
+    kept.RELEASED: "",
+}
+BY_ACTION: t.Mapping[Action, str] = {
+    **dict.fromkeys(Action, GIVES_BACK),
+    **{
+        one: "gpu.node.repair resets it, proves it and gives it back"
+        for one in Action
+        if one.resets
+    },
+    **WAITS,
+    Action.REPLACE: f"{WAITS[Action.REPLACE]}, in the file of gpu.node.gpu_evidence with stage: rma",
+}
+
+
+def rows(cases: Cases) -> t.List[Json]:
+    """Return the cases, JSON-able, also those that are over. Times are in seconds since 1970."""
+    return [_row(uuid, one) for uuid, one in cases.gpus.items()]
+
+
+def _row(uuid: str, case: Case) -> Json:
+    return {
+        "gpu": uuid,
+        "serial": case.serial,
+        "pci": case.pci,
+        "open": case.is_open,
+        "verdict": case.verdict.name.lower(),
+        "reasons": list(case.reasons[:MOST_REASONS]),
+        "since": int(case.since),
+        "stage": case.stage,
+        "attempts": [
+            {"action": one.action.name.lower(), "at": int(one.at), "result": one.result}
+            for one in case.attempts
+        ],
+        "evidence": case.evidence,
+        "next": upcoming(case),
+    }
+
+
+def upcoming(case: Case) -> str:
+    """Return what comes next for a GPU, empty where nothing does."""
+    return BY_STAGE.get(case.stage, BY_ACTION[case.verdict])

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The repairs of GPUs for a report: each with its GPU's model, and how often each model is repaired. Pure."""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import (
+    MISREAD,
+    is_whole,
+)
+
+from .shape import Told, Tried
+
+Json = t.Dict[str, t.Any]
+Answer = t.Mapping[str, t.Any]
+Models = t.Mapping[int, str]
+REBOOT = "reboot"
+
+
+def models(answers: t.Iterable[Answer]) -> Models:
+    """Return the names of GPUs by their PCI device ids, as those of ``gpu_info`` that answer have them."""
+    found: t.Dict[int, str] = {}
+    for info in answers:
+        try:
+            told = [(gpu["pci_device_id"], gpu["name"]) for gpu in info.get("gpus", ())]
+        except MISREAD:
+            continue  # what is wrong with it, its own row says
+        found.update((key, name) for key, name in told if is_whole(key) and isinstance(name, str))
+    return found
+
+
+def cases(status: Answer, info: Answer, known: Models) -> t.List[Json]:
+    """Return the cases of a node's GPUs. ``known`` has the models of GPUs that do not answer any more."""
+    gpus = {gpu["uuid"]: gpu for gpu in info.get("gpus", ())}
+    told = status.get("cases", ())
+    devices = {one["address"]: one["device_id"] for one in info["pci_gpus"]} if told else {}
+    return [_case(one, gpus, devices, known) for one in told]
+
+
+def _case(one: Answer, gpus: Answer, devices: Answer, known: Models) -> Json:
+    gpu = gpus.get(one["gpu"])
+    return {
+        **{key: one[key] for key in Told.__annotations__},
+        "attempts": [{key: each[key] for key in Tried.__annotations__} for each in one["attempts"]],
+        "index": gpu["index"] if gpu else None,
+        "model": gpu["name"] if gpu else known.get(devices.get(one["pci"], 0), ""),
+    }
+
+
+def repairs(nodes: t.Iterable[Json]) -> t.List[Json]:
+    """Return how many GPUs there are of each model with each driver, and how often they were repaired."""
+    found: t.Dict[t.Tuple[str, str], t.Counter[str]] = collections.defaultdict(collections.Counter)
+    for node in nodes:
+        driver = node["driver"]["version"]
+        for gpu in node["gpus"]:
+            found[gpu["name"], driver]["gpus"] += 1
+        for case in node["cases"]:
+            tried = [one["action"] for one in case["attempts"]]
+            reboots = tried.count(REBOOT)
+            found[case["model"], driver].update(
+                cases=1, open=int(case["open"]), reboots=reboots, resets=len(tried) - reboots
+            )
+    keys = ("gpus", "cases", "open", "resets", "reboots")
+    return [
+        {"model": model, "driver": driver, **{key: counts[key] for key in keys}}
+        for (model, driver), counts in sorted(found.items())
+        if counts["cases"]
+    ]
