@@ -63,9 +63,30 @@ def _says(table: Table) -> str:
 def _spec(table: Table, module: str) -> str:
     text = f'{LICENSE}\n"""What Ansible checks of options, {_says(table)}."""\n\n'
     text += "from __future__ import annotations\n\nimport typing as t\n\n"
-    head, options = "SPEC: t.Dict[str, t.Any] = ", table.modules[module].items()
-    spec = {"argument_spec": {name: tables.checked(one) for name, one in options}}
-    return f"{text}{head}{code(spec, 0, len(head))}\n"
+    head, every = "SPEC: t.Dict[str, t.Any] = ", _checked(table, module)
+    part = _part_of(table, module)
+    if part:
+        text += f"from ..{Path(table.rooms[part]).name}.options import SPEC as {part.upper()}\n\n"
+        every = {name: one for name, one in every.items() if name not in table.modules[part]}
+    shown = code({"argument_spec": every}, 0, len(head))
+    if part:
+        first = '"argument_spec": {\n'
+        shown = shown.replace(first, f'{first}        **{part.upper()}["argument_spec"],\n', 1)
+    return f"{text}{head}{shown}\n"
+
+
+def _checked(table: Table, module: str) -> dict[str, tables.Option]:
+    return {name: tables.checked(one) for name, one in table.modules[module].items()}
+
+
+def _part_of(table: Table, module: str) -> str:
+    """Return the module whose options, several, are all among those of this one, and whose room is beside; or none."""
+    for other, options in table.modules.items():
+        beside = Path(table.rooms[other]).parent == Path(table.rooms[module]).parent
+        every, some = _checked(table, module), _checked(table, other)
+        if other != module and beside and len(options) > 1 and {**every, **some} == every:
+            return other
+    return ""
 
 
 def _variables() -> str:

@@ -7,37 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ..preflight.options import SPEC as PREFLIGHT
+
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
-        "variables": {"type": "dict", "default": {}},
-        "components": {
-            "type": "list",
-            "elements": "str",
-            "choices": [
-                "driver",
-                "runtime",
-                "toolkit",
-                "mig",
-                "cdi",
-                "device_plugin",
-                "labels",
-                "dcgm",
-                "validate",
-            ],
-            "default": [
-                "driver",
-                "runtime",
-                "toolkit",
-                "mig",
-                "cdi",
-                "device_plugin",
-                "labels",
-                "dcgm",
-                "validate",
-            ],
-        },
-        "cloud_init_timeout": {"type": "int", "default": 0},
-        "refused": {"type": "list", "elements": "dict", "default": []},
+        **PREFLIGHT["argument_spec"],
         "daemon": {
             "type": "dict",
             "options": {"digest": {"type": "str", "default": ""}, "units": {"type": "dict"}},
