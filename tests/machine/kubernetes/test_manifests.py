@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.dra import names
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.cluster import (
     check,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster import claims, trial
+from ansible_collections.gpu.node.plugins.module_utils._cluster import trial
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Published
 from gpu_cluster.hami.settings import Settings
@@ -385,11 +385,11 @@ def test_what_a_server_without_a_gate_drops_is_noticed(
 def test_the_server_takes_the_claims_that_validation_makes(
     cluster: Administered, name: str
 ) -> None:
-    claim = claims.claim(name, "default", NODE)
+    claim = trial.claim(name, "default", NODE)
     asked = f"{KINDS['ResourceClaim'].format('default')}?{STRICT}"
     made = cluster.admin.ask("trying a claim", "POST", asked, claim)
     trying = trial.manifest(NODE, name, "default", "pause", ["true"], 60)
-    wish = claims.with_claim(trying, made["metadata"]["name"])
+    wish = trial.with_claim(trying, made["metadata"]["name"])
     asked = f"{KINDS['Pod'].format('default')}?{STRICT}"
     pod = cluster.admin.ask("trying a pod", "POST", asked, wish)
     assert pod["spec"]["resourceClaims"] == wish["spec"]["resourceClaims"]

@@ -11,7 +11,7 @@ import typing as t
 
 from ..._base.errors import InputError, NodeError
 from ..._base.steps import Plan, Step
-from ..._cluster import claims, trial
+from ..._cluster import trial
 from ..._cluster.machine.asking import (
     Pauses,
     check_rights,
@@ -84,21 +84,23 @@ class ValidatePodsCapability:
 
     def _classes(self, node: Json) -> t.Tuple[str, ...]:
         """Return the classes of what a node with DRA publishes; no other node is asked about it. ApiError."""
-        if not understood(claims.has_dra, node):
+        if not understood(trial.has_dra, node):
             return ()
-        check_rights(self._api, claims.rights(self._namespace))
+        check_rights(self._api, trial.claims_rights(self._namespace))
         query = {"fieldSelector": f"spec.nodeName={self._node}"}
-        path = f"{claims.GROUP}/resourceslices"
+        path = f"{trial.GROUP}/resourceslices"
         found = self._api.ask("listing the node's slices", "GET", path, query=query)
-        return understood(claims.classes, found)
+        return understood(trial.classes, found)
 
     def _claimed(self, classes: t.Sequence[str], pods: t.Sequence[Json]) -> t.Iterator[Check]:
         """Try one class after the other: a GPU's whole, its MIG devices and its shares exclude each other."""
         if not classes or self._check_mode:
             return
-        taken = claims.in_use(pods)
+        taken = trial.has_claims(pods)
         query = {"labelSelector": f"{trial.LABEL}={trial.CREATOR}"}
-        found = self._api.ask("listing claims", "GET", claims.folder(self._namespace), query=query)
+        found = self._api.ask(
+            "listing claims", "GET", trial.claims_folder(self._namespace), query=query
+        )
         for name, _uid in trial.left_over(found.get("items") or [], self._node):
             self._remove_claim(name)  # of a run that was killed
         for name in classes:
@@ -106,11 +108,11 @@ class ValidatePodsCapability:
 
     def _try_claim(self, name: str, *, taken: bool) -> Check:
         """Make a claim and a pod with it, and remove both whatever comes."""
-        wish = claims.claim(name, self._namespace, self._node)
-        path = claims.folder(self._namespace)
+        wish = trial.claim(name, self._namespace, self._node)
+        path = trial.claims_folder(self._namespace)
         made = self._api.ask("making a claim", "POST", path, wish)["metadata"]
         try:
-            pod = claims.with_claim(self._manifest(name), made["name"])
+            pod = trial.with_claim(self._manifest(name), made["name"])
             return self._tried(name, self._api.create_pod(self._namespace, pod), taken=taken)
         finally:
             with contextlib.suppress(ApiError):  # the next run removes it
@@ -120,13 +122,13 @@ class ValidatePodsCapability:
         try:
             (found,) = self._judged({name: pod})
             last = self._look(pod) if taken and not found.holds else None
-            return skipped(found.name, TAKEN) if last and claims.unplaced(last) else found
+            return skipped(found.name, TAKEN) if last and trial.unplaced(last) else found
         finally:
             with contextlib.suppress(ApiError):  # it ends by itself, and the next run removes it
                 self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
 
     def _remove_claim(self, name: str) -> None:
-        path = f"{claims.folder(self._namespace)}/{name}"
+        path = f"{trial.claims_folder(self._namespace)}/{name}"
         deadline = time.monotonic() + self._params["timeout"]
         try:
             patiently(lambda: self._api.ask(f"removing claim {name}", "DELETE", path), deadline)

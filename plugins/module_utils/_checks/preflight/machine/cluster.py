@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ...._base.errors import NodeError
-from ...._cluster.claims import GROUP
 from ...._cluster.machine.client import FORBIDDEN, MISSING, ApiError, KubernetesApi
+from ...._cluster.trial import GROUP
 from .. import dra
 from ..problems import Problem
 
