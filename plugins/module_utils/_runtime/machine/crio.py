@@ -1,7 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""CRI-O on a node: how its files are read, tried and understood."""
+"""CRI-O on a node: how its files are read, tried and understood, and what its daemon checks when it starts.
+
+By CRI-O's source (pkg/config/config.go of 1.36): a later file replaces the whole entry of a runtime;
+a daemon ends where an entry names no monitor and PATH has no conmon, which ``crio config`` does not check.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,24 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.visible_devices import TOOLKIT_CONFIG
-from .. import crio
 from ..edits import Change, lookup
-from ..state import CDI, CRIO, View, Wanted, about_default, has_cdi
+from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, about_default, has_cdi
 from . import toml
 from .engine import Runtime, Texts
 
+DEFAULT_RUNTIMES = ("crun", "runc")  # one of them is the default one where no file names one
+INHERITED = (
+    "runtime_root",
+    "monitor_path",
+    "monitor_env",
+    "monitor_cgroup",
+    "monitor_exec_cgroup",
+    "allowed_annotations",
+    "privileged_without_host_devices",
+)
+MONITOR = "conmon"
+LOW_LEVEL = ("runc", "crun")  # what NVIDIA's runtime calls where its own configuration names none
+Section = t.Mapping[str, t.Any]
 TRIAL = "/run/gpu-node/crio-trial"
 
 
@@ -34,13 +50,12 @@ class Crio(Runtime):
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
             base = self._tried(path, {path: None}) if own and wanted.mode != CDI else shown
-            handler = crio.handler(base, wanted)
-            needed = tuple(self.kind.settings(shown, wanted, True, handler))
+            needed = tuple(self.kind.settings(shown, wanted, True, handler(base, wanted)))
         return View(
             version,
             path,
             prefix=self.kind.prefix,
-            effective=crio.known(shown, own, wanted, needed),
+            effective=known(shown, own, wanted, needed),
             settings=needed,
             warnings=(
                 *about_default(lookup(shown, self.kind.default), wanted),
@@ -58,7 +73,10 @@ class Crio(Runtime):
         if wanted.mode in ("", CDI):
             return ()
         text = self._host.read(TOOLKIT_CONFIG) or ""
-        names = crio.low_level(toml.parse(text, TOOLKIT_CONFIG))
+        at = ("nvidia-container-runtime", "runtimes")
+        found = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
+        told = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+        names = told or LOW_LEVEL
         if any(self._host.which(one) for one in names):
             return ()
         return (
@@ -68,7 +86,7 @@ class Crio(Runtime):
 
     def _shown(self, words: t.Sequence[str]) -> t.Mapping[str, t.Any]:
         shown = self._host.run([self.kind.program, *words, "config"]).out
-        return crio.section(toml.parse(shown, "crio config"))
+        return section(toml.parse(shown, "crio config"))
 
     def _files(self, folder: str) -> t.Iterator[str]:
         """Yield all files below a folder, in CRI-O's order."""
@@ -111,18 +129,57 @@ class Crio(Runtime):
                 return one
         return ""
 
-    def _check_monitor(self, shown: t.Mapping[str, t.Any], handler: str) -> None:
-        monitor = crio.monitor(shown, handler)
-        if not monitor or self._host.which(monitor) is not None:
+    def _check_monitor(self, shown: Section, name: str) -> None:
+        entry = lookup(shown, ("runtimes", name)) or {}
+        monitor = str(shown.get("conmon") or entry.get("monitor_path") or MONITOR)
+        if not is_oci(entry) or self._host.which(monitor) is not None:
             return
-        base, _entry = crio.like(shown, handler)
-        named = monitor != crio.MONITOR
+        base, _entry = like(shown, name)
+        what = f"cri-o would not start with the handler {name}"
+        if monitor != MONITOR:
+            cause = f"its monitor {monitor} is not there"
+            raise NodeError(what, cause=cause, hint=f"install {monitor}")
         raise NodeError(
-            f"cri-o would not start with the handler {handler}",
-            cause=f"its monitor {monitor} is not there"
-            if named
-            else f"PATH has no {monitor}, and the runtime {base or 'that is the default'} has no monitor_path",
-            hint=f"install {monitor}"
-            if named
-            else f"set monitor_path in [crio.runtime.runtimes.{base or 'crun'}] to where conmon is",
+            what,
+            cause=f"PATH has no {monitor}, and the runtime {base or 'that is the default'} has no monitor_path",
+            hint=f"set monitor_path in [crio.runtime.runtimes.{base or 'crun'}] to where conmon is",
         )
+
+
+def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Return CRI-O's section with the defaults, which ``crio config`` shows as comments."""
+    return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.prefix) or {})}
+
+
+def like(shown: Section, handler: str) -> t.Tuple[str, Section]:
+    """Return name and entry of the runtime that a handler is like: the default one, if it is no virtual machine."""
+    for name in (shown.get("default_runtime"), *DEFAULT_RUNTIMES):
+        found = lookup(shown, ("runtimes", str(name)))
+        if name != handler and isinstance(found, t.Mapping) and is_oci(found):
+            return str(name), found
+    return "", {}
+
+
+def is_oci(entry: Section) -> bool:
+    """Tell whether a runtime is one that conmon watches."""
+    return entry.get("runtime_type") in (None, "", "oci")
+
+
+def handler(shown: Section, wanted: Wanted) -> t.Iterator[Change]:
+    """Yield what the handler's entry must have, given CRI-O's section without ours."""
+    at = ("runtimes", wanted.handler)
+    yield (*at, CRIO.handler), wanted.runtime_path
+    _name, base = like(shown, wanted.handler)
+    for key in INHERITED:
+        if base.get(key):
+            yield (*at, key), base[key]
+
+
+def known(shown: Section, own: Section, wanted: Wanted, needed: t.Sequence[Change]) -> Section:
+    """Return the section in effect, with the handler only as our file has it where that has to be written."""
+    at = ("runtimes", wanted.handler)
+    here = [(path, value) for path, value in needed if path[:2] == at]
+    if wanted.mode in ("", CDI) or all(lookup(shown, path) == value for path, value in here):
+        return shown
+    runtimes = {**(shown.get("runtimes") or {}), wanted.handler: lookup(own, at) or {}}
+    return {**shown, "runtimes": runtimes}

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd, crio
+from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
 from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import crio
 from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
     CRIO,
     DOCKER,
