@@ -61,8 +61,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reset:
-  description: The UUIDs of the GPUs that were reset and came back.
-  returned: success, and where a reset failed
+  description:
+    - The UUIDs of the GPUs that were reset and came back. Where a run failed and it is not there, no reset was tried.
+  returned: success, and where a reset was tried and failed
   type: list
   elements: str
 not_reset:

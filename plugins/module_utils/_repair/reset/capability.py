@@ -48,6 +48,7 @@ class GpuResetCapability:
         self._first: t.Dict[str, Found] = {}
         self._before: t.Dict[str, Found] = {}
         self._reset: t.List[str] = []
+        self._tried = False
         self._advice = ""
         self._state = State()
 
@@ -168,7 +169,10 @@ class GpuResetCapability:
             elif not self._services.apply(step):
                 self._make(step)
         except NodeError as error:
-            error.details.setdefault("reset", list(self._reset))
+            if self._tried:
+                error.details["reset"] = list(self._reset)
+            if in_use(error):  # like any other refusal of one who has the GPU
+                error.details["refused"] = True
             self._services.end()
             raise
 
@@ -176,6 +180,7 @@ class GpuResetCapability:
         uuids, whole = step.params["gpus"], step.params["whole"]
         self._refuse_newcomers(uuids)
         self._before.update({uuid: self._gpu(uuid) for uuid in uuids})
+        self._tried = True
         self._patiently([] if whole else uuids)
         self._reset += uuids
         self._verify(uuids)

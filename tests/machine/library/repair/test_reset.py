@@ -138,6 +138,7 @@ def test_who_comes_while_services_stop_keeps_the_gpu(sick: Scene) -> None:
     sick.change(comes="0")
     failed = sick.run(gpus=["0"], **LISTED)
     assert "can't be reset: in use by process " in failed["failed"]
+    assert "reset" not in failed  # none was tried
     assert sick.ran() == [*AWAY, *BACK]
     assert sick["services"] == SERVED["services"]
 
@@ -223,6 +224,7 @@ def test_refusal_of_nvidia_smi_brings_back_what_made_way(sick: Scene) -> None:
         assert "In use by another client" in failed["failed"]
         assert "lsof" in failed["failed"]
         assert failed["reset"] == []
+        assert failed["refused"]  # by who has the GPU: it says nothing of the GPU
         assert monitor.stdin is not None
         monitor.stdin.close()
     assert sick["services"] == SERVED["services"]
