@@ -48,7 +48,6 @@ class GpuResetCapability:
         self._first: t.Dict[str, Found] = {}
         self._before: t.Dict[str, Found] = {}
         self._reset: t.List[str] = []
-        self._tried = False
         self._advice = ""
         self._state = State()
 
@@ -61,7 +60,8 @@ class GpuResetCapability:
             self._stack.enter_context(lock)
             self._locked = True
         while True:
-            self._state = state = self._look()
+            with self._bringing_back():
+                self._state = state = self._look()
             if time.monotonic() >= self._deadline or not any(one.users for one in state.gpus):
                 break
             time.sleep(POLL_SECONDS)
@@ -94,9 +94,15 @@ class GpuResetCapability:
 
     def plan(self, state: State) -> Plan:
         """Plan for all GPUs; refuse before anything is changed, and bring back what an earlier run has left."""
-        try:
+        with self._bringing_back():
             found, also = self._plan(state)
             return self._services.around(found, also)
+
+    @contextlib.contextmanager
+    def _bringing_back(self) -> t.Iterator[None]:
+        """Start again what is stopped, by this run or by one that was killed, before an error of a with statement."""
+        try:
+            yield
         except NodeError:
             if not self._check_mode:
                 self._services.end()
@@ -163,27 +169,25 @@ class GpuResetCapability:
 
     def apply(self, step: Step) -> None:
         """Carry out a step; where it fails, what made way is brought back before that is told."""
-        try:
+        with self._bringing_back():
             if step.action == plan.END_SERVER:
                 machine.end_server(self._host, self._gpu(step.params["gpu"]), step)
             elif not self._services.apply(step):
                 self._make(step)
-        except NodeError as error:
-            if self._tried:
-                error.details["reset"] = list(self._reset)
-            if in_use(error):  # like any other refusal of one who has the GPU
-                error.details["refused"] = True
-            self._services.end()
-            raise
 
     def _make(self, step: Step) -> None:
         uuids, whole = step.params["gpus"], step.params["whole"]
         self._refuse_newcomers(uuids)
         self._before.update({uuid: self._gpu(uuid) for uuid in uuids})
-        self._tried = True
-        self._patiently([] if whole else uuids)
-        self._reset += uuids
-        self._verify(uuids)
+        try:
+            self._patiently([] if whole else uuids)
+            self._reset += uuids
+            self._verify(uuids)
+        except NodeError as error:
+            error.details["reset"] = list(self._reset)
+            if in_use(error):  # like any other refusal of one who has the GPU
+                error.details["refused"] = True
+            raise
 
     def _refuse_newcomers(self, uuids: t.Sequence[str]) -> None:
         """Refuse where somebody has one of the GPUs though all that is known makes way."""

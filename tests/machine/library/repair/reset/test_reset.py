@@ -8,25 +8,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from nvsim import genuine
 from nvsim.testing import client, start
 
-from tests.machine.library.repair.reset_scene import Scene
+from tests.machine.library.repair.reset.scene import (
+    DCGM,
+    LISTED,
+    OPEN,
+    PLUGIN,
+    RESET,
+    SERVED,
+    Scene,
+    uuids,
+)
 from tests.support.waiting import eventually
 
-PLUGIN, LABELS, DCGM = "gpu-device-plugin.service", "gpu-node-labels.service", "nvidia-dcgm.service"
-FABRIC = "nvidia-fabricmanager.service"
-DRM = "/sys/module/nvidia_drm"
-OPEN = "n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)\n"
-SERVED = {
-    "services": {PLUGIN: True, LABELS: False, DCGM: True},
-    "files": {f"{DRM}/parameters/modeset": "Y\n", f"{DRM}/refcnt": "0\n"},
-}
-LISTED = {"stop_services": ["nvidia-dcgm"]}
 AWAY = [
     f"systemctl stop {DCGM}",
     f"systemctl stop {PLUGIN}",
@@ -39,28 +38,6 @@ BACK = [
     f"systemctl start {PLUGIN}",
     f"systemctl start {DCGM}",
 ]
-RESET = "nvidia-smi --gpu-reset -i 0"
-
-
-@pytest.fixture
-def machine(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    """Return a node with four GPUs, by default H100s behind NVSwitches."""
-    product = getattr(request, "param", "h100-80")
-    with start(product, 4, driver="595.91.07") as sim:
-        yield Scene(sim, genuine.nvidia_smi())
-
-
-@pytest.fixture
-def sick(machine: Scene) -> Scene:
-    """Return a node that has services on its GPUs, and one of which the driver wants a reset."""
-    machine.change(**SERVED)
-    client(machine.sim, OPEN + "n.nvmlDeviceSetPersistenceMode(h, 1)")
-    machine.sim.ctl("recovery", gpu="0", action=1)
-    return machine
-
-
-def uuids(machine: Scene, *gpus: int) -> list[str]:
-    return [machine.gpu(one)["uuid"] for one in gpus]
 
 
 def opened(machine: Scene, pid: int) -> int:
@@ -200,6 +177,17 @@ def test_services_of_a_killed_run_start_though_its_gpu_is_lost_by_now(sick: Scen
     assert sick["services"] == SERVED["services"]
 
 
+def test_services_of_a_killed_run_start_though_the_kubelet_can_t_be_asked_by_now(
+    sick: Scene,
+) -> None:
+    sick.killed("nvidia-smi --gpu-reset", gpus=["0"], **LISTED)
+    claims = {"/var/lib/kubelet/dra_manager_state": "gpu.nvidia.com"}
+    sick.change(files={**sick["files"], **claims})
+    assert "not known which pods have GPUs" in sick.run(gpus=["0"], **LISTED)["failed"]
+    assert sick["services"] == SERVED["services"]
+    assert sick.gpu(0)["persistence"] == 1
+
+
 def test_gpus_that_were_reset_before_another_failed_are_told(machine: Scene) -> None:
     machine.sim.ctl("die", gpu="1", at="reset")
     failed = machine.run(gpus=["0", "1", "2"], reset="always")
@@ -306,73 +294,6 @@ def test_mps_server_without_clients_ends_for_the_reset(sick: Scene) -> None:
     sick.change(files={**SERVED["files"], **files})
     assert sick.run(gpus=["0"], **LISTED)["reset"] == [uuid]
     assert holder.wait() < 0
-
-
-# --- rules of the machine ---
-
-
-@pytest.mark.parametrize("name", ["vgpu", "passthrough"])
-def test_virtual_machine_resets_no_gpu(sick: Scene, name: str) -> None:
-    sick.sim.ctl(name, on="on")
-    failed = sick.run(gpus=["0"], reset="always", **LISTED)
-    words = {
-        "vgpu": "a vGPU guest can't reset its GPU",
-        "passthrough": "reset with its virtual machine",
-    }
-    assert words[name] in failed["failed"]
-    assert sick.ran() == []
-
-
-@pytest.mark.parametrize("machine", ["a100-80"], indirect=True)
-def test_a100_behind_switches_is_reset_by_itself_while_the_fabric_manager_runs(
-    machine: Scene,
-) -> None:
-    machine.change(services={FABRIC: True})
-    machine.run(gpus=["0"], reset="always")
-    assert machine.ran() == [RESET]
-
-
-@pytest.mark.parametrize("machine", ["a100-80"], indirect=True)
-def test_a100s_behind_switches_are_reset_together_without_a_fabric_manager(machine: Scene) -> None:
-    machine.sim.ctl("fabric-manager", on="off")
-    failed = machine.run(gpus=["0"], reset="always")
-    assert "can't be reset without others" in failed["failed"]
-    assert failed["together"] == uuids(machine, 1, 2, 3)
-    assert machine.ran() == []
-    done = machine.run(gpus=["0"], reset="always", together=True)
-    assert done["reset"] == uuids(machine, 0, 1, 2, 3)
-    assert machine.ran() == ["nvidia-smi --gpu-reset"]
-
-
-def test_all_gpus_with_their_switches_are_reset_while_the_fabric_manager_is_stopped(
-    machine: Scene,
-) -> None:
-    machine.change(services={FABRIC: True, PLUGIN: True})
-    machine.run(gpus=["all"], reset="always", together=True)
-    names = [PLUGIN, FABRIC]
-    away, back = (
-        [f"systemctl stop {one}" for one in names],
-        [f"systemctl start {one}" for one in names],
-    )
-    assert machine.ran() == [*away, "nvidia-smi --gpu-reset", *reversed(back)]
-    machine.run(gpus=["all"], reset="always")
-    assert len([one for one in machine.ran() if "--gpu-reset -i" in one]) == 4
-
-
-@pytest.mark.parametrize("machine", ["b200"], indirect=True)
-def test_fabric_manager_of_nvlink_5_stays_while_all_gpus_are_reset(machine: Scene) -> None:
-    machine.change(services={FABRIC: True})
-    machine.run(gpus=["all"], reset="always", together=True)
-    assert machine.ran() == ["nvidia-smi --gpu-reset"]
-
-
-@pytest.mark.parametrize("machine", ["v100"], indirect=True)
-def test_gpus_before_ampere_are_reset_with_those_that_nvlink_connects(machine: Scene) -> None:
-    machine.sim.ctl("cable", gpu="0", other="2", links=1)
-    failed = machine.run(gpus=["0"], reset="always")
-    assert failed["together"] == uuids(machine, 2)
-    machine.run(gpus=["0", "2", "3"], reset="always")
-    assert machine.ran() == ["nvidia-smi --gpu-reset -i 0,2", "nvidia-smi --gpu-reset -i 3"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ from tests.fakes.library.fakes import FakeHost
 from tests.support.waiting import LIMIT
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PLUGIN, LABELS, DCGM = "gpu-device-plugin.service", "gpu-node-labels.service", "nvidia-dcgm.service"
+DRM = "/sys/module/nvidia_drm"
+SERVED = {
+    "services": {PLUGIN: True, LABELS: False, DCGM: True},
+    "files": {f"{DRM}/parameters/modeset": "Y\n", f"{DRM}/refcnt": "0\n"},
+}
+LISTED = {"stop_services": ["nvidia-dcgm"]}
+OPEN = "n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)\n"
+RESET = "nvidia-smi --gpu-reset -i 0"
 SHOWN = ("/proc/driver/nvidia", "/sys/bus/pci")  # what the simulated driver shows of the machine
 
 
@@ -175,3 +184,7 @@ class Scene:
             text = text.replace(one["uuid"], str(index))
         self.change(log=[])
         return text.split("\n") if text else []
+
+
+def uuids(machine: Scene, *gpus: int) -> list[str]:
+    return [machine.gpu(one)["uuid"] for one in gpus]
