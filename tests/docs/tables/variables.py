@@ -29,7 +29,7 @@ PAGES = {
     "device_plugin": "device-plugin.md",
     "dcgm": "dcgm.md",
     "validate": "operations/validation.md",
-    "quarantine": "operations/quarantine.md",
+    "quarantine": "repair/quarantine.md",
     "repair": "operations/repair.md",
     "fractions": "fractions/install.md",
     "report": "operations/report.md",
