@@ -267,8 +267,7 @@ class Rhel(Family):
         if required and not is_precompiled(found.kernel):
             kernels = ", ".join(_kernels(observed.names.precompiled))
             raise NodeError(
-                "the sources offer no precompiled kernel modules that fit the running kernel "
-                f"{observed.kernel}",
+                f"the sources offer no precompiled kernel modules that fit the running kernel {observed.kernel}",
                 cause=f"they have some for the kernels {kernels}"
                 if kernels
                 else "they have none at all",

@@ -227,10 +227,7 @@ class Suse(Family):
         kernels = _served(observed)
         if not kernels or not _bare(observed, choice.kernel, choice.targets.get(choice.kernel)):
             return ""
-        return (
-            f"the running kernel {observed.kernel} has no modules of the driver: boot {kernels[0]}, which has "
-            "them"
-        )
+        return f"the running kernel {observed.kernel} has no modules of the driver: boot {kernels[0]}, which has them"
 
     def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
         """Say which build a kernel without modules would get, if there is one."""

@@ -156,8 +156,7 @@ def build_error(host: Host, failed: Dkms) -> NodeError:
     return NodeError(
         f"DKMS could not build {failed.module} {failed.version} for the kernel {failed.kernel}",
         cause=f"the end of {failed.log}:\n{tail(host.read(failed.log) or '')}",
-        hint="install the kernel's headers and its compiler, or ask for a version that fits the kernel, "
-        "then run again",
+        hint="install the kernel's headers and its compiler, or ask for a version that fits the kernel, then run again",
         dkms=[failed.describe()],
     )
 

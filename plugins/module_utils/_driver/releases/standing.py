@@ -158,8 +158,7 @@ def notes(newer: str, version: str, table: t.Optional[Table], today: datetime.da
     found = []
     if newer:
         found.append(
-            f"the driver {newer} is offered, and {version} is installed; nvidia_driver_update: true "
-            "brings it"
+            f"the driver {newer} is offered, and {version} is installed; nvidia_driver_update: true brings it"
         )
     if table is not None and age(table, today)["old"]:
         found.append(
