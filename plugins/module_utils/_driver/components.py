@@ -46,15 +46,6 @@ def dcgm(major: str, *, proprietary: bool = True) -> t.Tuple[str, ...]:
 ALL_DCGM = tuple(dict.fromkeys(name for _first, one in CUDA for name in dcgm(one)))
 
 
-def packages(names: Names, component: str, version: str = "") -> t.Tuple[str, ...]:
-    """Return the packages of a component; ``version`` is the driver's, as far as it is known."""
-    if component == "compute":
-        return names.user_space
-    if component == "dcgm":
-        return dcgm(cuda(version))
-    return names.parts.get(component, ())
-
-
 def named(wanted: t.Iterable[str]) -> t.List[str]:
     """Return those that are components rather than packages, in the order of their kinds."""
     there = set(wanted)
@@ -63,13 +54,11 @@ def named(wanted: t.Iterable[str]) -> t.List[str]:
 
 def extend(names: Names, wanted: t.Sequence[str], version: str = "") -> Names:
     """Return the names with the components' packages in the user space."""
-    found = [name for one in named(wanted) for name in packages(names, one, version)]
+    parts = {**names.parts, "dcgm": dcgm(cuda(version))}
+    found = [name for one in named(wanted) for name in parts.get(one, ())]
     loose = {name for name in found if name.startswith(DCGM)}
-    return dataclasses.replace(
-        names,
-        user_space=tuple(dict.fromkeys((*names.user_space, *found))),
-        loose=names.loose | loose,
-    )
+    user_space = tuple(dict.fromkeys((*names.user_space, *found)))
+    return dataclasses.replace(names, user_space=user_space, loose=names.loose | loose)
 
 
 def chosen(names: Names, wanted: t.Sequence[str]) -> t.Tuple[str, ...]:
@@ -96,11 +85,8 @@ def check(observed: Observed, wanted: t.Sequence[str], *, persistence: bool) -> 
             expected = "no kernel modules: kernel_modules chooses them"
             raise InputError.of("components", name, expected)
     if persistence and names.persistenced not in chosen(names, wanted):
-        raise InputError.of(
-            "components",
-            list(wanted),
-            f"{names.persistenced} among them, or persistence to be false",
-        )
+        expected = f"{names.persistenced} among them, or persistence to be false"
+        raise InputError.of("components", list(wanted), expected)
 
 
 def _stem(package: str) -> str:
@@ -114,12 +100,9 @@ def dropped(names: Names, wanted: t.Sequence[str], requested: t.Iterable[str]) -
     """
     stems = {_stem(one) for parts in names.parts.values() for one in parts}
     keep = {_stem(one) for one in chosen(names, wanted)}
-    return sorted(
-        one
-        for one in requested
-        if (_stem(one) in stems and _stem(one) not in keep)
-        or (one.startswith(DCGM) and one not in chosen(names, wanted))
-    )
+    gone = {one for one in requested if _stem(one) in stems and _stem(one) not in keep}
+    diagnostics = {one for one in requested if one.startswith(DCGM)}
+    return sorted(gone | diagnostics.difference(chosen(names, wanted)))
 
 
 class NotOffered(UnknownVersion):

@@ -16,10 +16,8 @@ DNF_FORMAT = "%{name}\\t%{arch}\\t%{epoch}\\t%{version}-%{release}"
 # By the first word of a section in dnf's table.
 SECTIONS = {
     "Installing": "new",
-    "Upgrading": "changed",
-    "Downgrading": "changed",
-    "Reinstalling": "changed",
     "Removing": "removed",
+    **dict.fromkeys(("Upgrading", "Downgrading", "Reinstalling"), "changed"),
 }
 # The words of a rich dependency that are no names.
 COMPARED = ("<", "<=", "=", ">=", ">")

@@ -249,7 +249,6 @@ class Rhel(Family):
         )
 
     def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
-        """Return what precompiled kernel modules begin with, where they are wanted."""
         return (PREFIX,) if wanted.precompiled else ()
 
     def wants_precompiled(
@@ -287,7 +286,6 @@ class Rhel(Family):
         return next(fitting, NO_VERSION)
 
     def streams(self, observed: Observed, desired: Desired) -> t.List[Step]:
-        """Return the step that enables the module stream of the version."""
         version, of = wanted_stream(observed, desired)
         return stream_steps(observed.streams, version, of) if of else []
 
@@ -304,7 +302,6 @@ class Rhel(Family):
         return [Step("install", f"install {' and '.join(found)}, which the driver needs", params)]
 
     def refuse_others(self, installed: t.Iterable[str]) -> None:
-        """Refuse where the driver of another packager is installed."""
         found = sorted(name for name in installed if name.startswith(OTHERS))
         if found:
             raise NodeError(

@@ -122,17 +122,6 @@ def useless(observed: Observed, package: str, version: t.Optional[str]) -> bool:
     return bare and not _served(observed)
 
 
-def _no_modules(observed: Observed, package: str, version: str) -> NoModules:
-    able = [one for one in observed.modules.kernels if one not in observed.modules.bare]
-    boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
-    return NoModules(
-        f"{package} {version} has no modules for the running kernel {observed.kernel}",
-        cause="the kernel's symbols are others than those it was built with, and the package sources offer no build "
-        "for them",
-        hint=f"{boot}wait for one, or set load to false",
-    )
-
-
 class Suse(Family):
     """SUSE: two generations of the driver's packages, and kernel modules that are built for one kernel each."""
 
@@ -143,7 +132,6 @@ class Suse(Family):
     kernels = r"kernel-(?:default|azure|64kb|rt)"
 
     def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
-        """Return every package that decides about the names."""
         flavour = kernel_flavour(wanted.kernel)
         found = [
             form.format(one, flavour)
@@ -214,7 +202,14 @@ class Suse(Family):
         if chosen != desired.version:
             chosen = build(observed, kernel, found.version) or chosen
         if desired.load and observed.gpus and useless(observed, kernel, chosen):
-            raise _no_modules(observed, kernel, chosen)
+            able = [one for one in observed.modules.kernels if one not in observed.modules.bare]
+            boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
+            raise NoModules(
+                f"{kernel} {chosen} has no modules for the running kernel {observed.kernel}",
+                cause="the kernel's symbols are others than those it was built with, and the package sources offer no "
+                "build for them",
+                hint=f"{boot}wait for one, or set load to false",
+            )
         return found._replace(targets={**found.targets, kernel: chosen})
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
@@ -223,14 +218,12 @@ class Suse(Family):
         return {one for one in names if wanted and generation(one) not in {"", *wanted}}
 
     def waits(self, observed: Observed, choice: Choice) -> str:
-        """Say that the modules are there for a newer kernel only, which is to be booted."""
         kernels = _served(observed)
         if not kernels or not _bare(observed, choice.kernel, choice.targets.get(choice.kernel)):
             return ""
         return f"the running kernel {observed.kernel} has no modules of the driver: boot {kernels[0]}, which has them"
 
     def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
-        """Say which build a kernel without modules would get, if there is one."""
         found = helping(observed, choice.kernel, choice.version, kernel)
         if not found:
             return super().remedy(observed, choice, kernel)

@@ -266,7 +266,6 @@ class Ubuntu(Family):
         return (_repository if wanted.repository else _server)(offered, wanted)
 
     def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
-        """Return what tells which branches there are."""
         return ("nvidia-",)
 
     def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
@@ -326,17 +325,14 @@ class Ubuntu(Family):
         return [name for name in ready if name in words] or ready
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
-        """Return the parts of other branches."""
         parts = {part(name) for name in targets}
         return {one for one in names if part(one) in parts}
 
     def alike(self, observed: Observed, kind: str, package: str) -> bool:
-        """Tell whether a package has prebuilt modules of the wanted branch and type."""
         start = of_kernel(observed, kind, "")
         return bool(start) and package.startswith(start) and self.type_of(package) == kind
 
     def tracks(self, observed: Observed, kind: str) -> bool:
-        """Tell whether a package is installed that brings the prebuilt modules of new kernels."""
         return any(map(observed.installed, tracking(observed, kind)))
 
     def objects(
@@ -348,7 +344,6 @@ class Ubuntu(Family):
         return [one for one in names if one.startswith(OBJECTS) and one in ours]
 
     def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
-        """Say which prebuilt modules a kernel lacks, and whether there are any for it."""
         if not choice.prebuilt:
             return super().remedy(observed, choice, kernel)
         missing = of_kernel(observed, choice.kind, kernel)

@@ -26,37 +26,32 @@ SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 ENGINE = "127.0.0.1:5555"  # where nv-hostengine listens by default
 SETTINGS = "GPU_NODE_DCGM_SETTINGS"
 # etc/default-counters.csv of dcgm-exporter has the names; what is said of them is ours.
-FIELDS = {
-    "DCGM_FI_DEV_SM_CLOCK": ("gauge", "SM clock in MHz."),
-    "DCGM_FI_DEV_MEM_CLOCK": ("gauge", "Memory clock in MHz."),
-    "DCGM_FI_DEV_GPU_TEMP": ("gauge", "GPU temperature in degrees Celsius."),
-    "DCGM_FI_DEV_MEMORY_TEMP": ("gauge", "Memory temperature in degrees Celsius."),
-    "DCGM_FI_DEV_POWER_USAGE": ("gauge", "Power draw in W."),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": (
-        "counter",
-        "Energy since the driver was loaded in mJ.",
-    ),
-    "DCGM_FI_DEV_GPU_UTIL": ("gauge", "Share of time with a kernel running in percent."),
-    "DCGM_FI_DEV_MEM_COPY_UTIL": ("gauge", "Share of time with memory being accessed in percent."),
-    "DCGM_FI_DEV_ENC_UTIL": ("gauge", "Use of the encoders in percent."),
-    "DCGM_FI_DEV_DEC_UTIL": ("gauge", "Use of the decoders in percent."),
-    "DCGM_FI_DEV_FB_FREE": ("gauge", "Framebuffer memory free in MiB."),
-    "DCGM_FI_DEV_FB_USED": ("gauge", "Framebuffer memory used in MiB."),
-    "DCGM_FI_DEV_XID_ERRORS": ("gauge", "Number of the last XID."),
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("counter", "PCIe replays."),
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": (
-        "counter",
-        "Rows remapped for uncorrectable errors.",
-    ),
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": ("counter", "Rows remapped for correctable errors."),
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": ("gauge", "1 where a row could not be remapped."),
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": ("counter", "NVLink traffic of all links."),
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("gauge", "Share of time with the graphics engine active."),
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("gauge", "Share of cycles with the tensor pipe active."),
-    "DCGM_FI_PROF_DRAM_ACTIVE": ("gauge", "Share of cycles with device memory active."),
-    "DCGM_FI_PROF_PCIE_TX_BYTES": ("gauge", "PCIe bytes sent each second."),
-    "DCGM_FI_PROF_PCIE_RX_BYTES": ("gauge", "PCIe bytes received each second."),
-}
+FIELDS = """\
+# Written by gpu.node.dcgm.
+DCGM_FI_DEV_SM_CLOCK, gauge, SM clock in MHz.
+DCGM_FI_DEV_MEM_CLOCK, gauge, Memory clock in MHz.
+DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature in degrees Celsius.
+DCGM_FI_DEV_MEMORY_TEMP, gauge, Memory temperature in degrees Celsius.
+DCGM_FI_DEV_POWER_USAGE, gauge, Power draw in W.
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy since the driver was loaded in mJ.
+DCGM_FI_DEV_GPU_UTIL, gauge, Share of time with a kernel running in percent.
+DCGM_FI_DEV_MEM_COPY_UTIL, gauge, Share of time with memory being accessed in percent.
+DCGM_FI_DEV_ENC_UTIL, gauge, Use of the encoders in percent.
+DCGM_FI_DEV_DEC_UTIL, gauge, Use of the decoders in percent.
+DCGM_FI_DEV_FB_FREE, gauge, Framebuffer memory free in MiB.
+DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used in MiB.
+DCGM_FI_DEV_XID_ERRORS, gauge, Number of the last XID.
+DCGM_FI_DEV_PCIE_REPLAY_COUNTER, counter, PCIe replays.
+DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS, counter, Rows remapped for uncorrectable errors.
+DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS, counter, Rows remapped for correctable errors.
+DCGM_FI_DEV_ROW_REMAP_FAILURE, gauge, 1 where a row could not be remapped.
+DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter, NVLink traffic of all links.
+DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, Share of time with the graphics engine active.
+DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Share of cycles with the tensor pipe active.
+DCGM_FI_PROF_DRAM_ACTIVE, gauge, Share of cycles with device memory active.
+DCGM_FI_PROF_PCIE_TX_BYTES, gauge, PCIe bytes sent each second.
+DCGM_FI_PROF_PCIE_RX_BYTES, gauge, PCIe bytes received each second.
+"""
 # No DevicePolicy and no PrivateDevices: NVML tells it which GPU a MIG device is of.
 UNIT_TEXT = """\
 # Written by gpu.node.dcgm.
@@ -108,15 +103,9 @@ InaccessiblePaths=-/etc/kubernetes -/etc/shadow -/etc/gshadow -/etc/ssh -/var/li
 PREPARE = "ExecStartPre=+/bin/sh -c 'umask 027 && mkdir -p {}'\n"
 
 
-def counters() -> str:
-    """Return the file with the fields that are asked for."""
-    rows = [f"{name}, {kind}, {words}\n" for name, (kind, words) in FIELDS.items()]
-    return "".join(["# Written by gpu.node.dcgm.\n", *rows])
-
-
 def files(exporter: Exporter, program: str) -> t.Dict[str, str]:
     """Return the texts of the exporter's files by their paths; ``program`` says which program it is."""
-    texts = {} if exporter.collectors else {COUNTERS: counters()}
+    texts = {} if exporter.collectors else {COUNTERS: FIELDS}
     body = _unit(exporter, {})
     known = "\n".join([body, program, *texts.values()])
     digest = hashlib.sha256(known.encode()).hexdigest()
@@ -150,8 +139,7 @@ def environment(exporter: Exporter) -> t.Dict[str, str]:
 
 
 def _unit(exporter: Exporter, more: t.Mapping[str, str]) -> str:
-    values = {**environment(exporter), **more}
-    mapped = exporter.kubernetes
+    values, mapped = {**environment(exporter), **more}, exporter.kubernetes
     return UNIT_TEXT.format(
         engine=DCGM_UNIT,
         environment="\n".join(f"Environment={key}={value}" for key, value in values.items()),

@@ -46,8 +46,8 @@ GRAPHICS = {
 
 @pytest.mark.parametrize(("system", "names"), NAMES.items(), ids=[*NAMES])
 def test_components_mean_the_packages_of_each_system(system: str, names: Names) -> None:
-    assert {*components.packages(names, "video")} == VIDEO[system]
-    assert {*components.packages(names, "graphics")} == GRAPHICS[system]
+    assert {*names.parts["video"]} == VIDEO[system]
+    assert {*names.parts["graphics"]} == GRAPHICS[system]
     found = components.extend(names, ["video", "graphics", "dcgm"], "580")
     assert {*found.user_space} >= {*names.user_space, *VIDEO[system], *GRAPHICS[system]}
     assert VIDEO[system] | GRAPHICS[system] <= found.matched
@@ -67,7 +67,7 @@ def test_components_mean_the_packages_of_each_system(system: str, names: Names) 
     ],
 )
 def test_dcgm_has_the_diagnostics_of_the_drivers_cuda(version: str, major: str) -> None:
-    found = components.packages(NAMES["debian"], "dcgm", version)
+    found = components.dcgm(components.cuda(version))
     assert found[:1] == ("datacenter-gpu-manager-4-core",)
     assert [one for one in found if "cuda" in one] == (
         [f"{components.DCGM}-cuda{major}", f"{components.DCGM}-proprietary-cuda{major}"]
