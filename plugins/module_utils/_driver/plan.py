@@ -298,18 +298,15 @@ def _marked(
 ) -> t.Tuple[Step, ...]:
     """Return the steps; those that take the loaded driver from its users need idle GPUs."""
     found = [*steps]
-    for at, one in enumerate(found):
-        if observed.loaded and IDLE_GPU not in one.needs and _disrupts(one, observed, choice):
+    for at, one in enumerate(found if observed.loaded else ()):
+        takes = one.action in ("runfile", "uninstall")
+        if one.action == "remove":
+            takes = any(one.params[key] for key in ("packages", "back", "fabric"))
+        elif one.action == "install" and choice is not None:
+            takes = _replaces(one.params, observed, choice)
+        if takes and IDLE_GPU not in one.needs:
             found[at] = dataclasses.replace(one, needs=(*one.needs, IDLE_GPU))
     return tuple(found)
-
-
-def _disrupts(step: Step, observed: Observed, choice: t.Optional[Choice]) -> bool:
-    if step.action == "remove":
-        return any(step.params[key] for key in ("packages", "back", "fabric"))
-    if step.action == "install" and choice is not None:
-        return _replaces(step.params, observed, choice)
-    return step.action in ("runfile", "uninstall")
 
 
 def _replaces(params: t.Mapping[str, t.Any], observed: Observed, choice: Choice) -> bool:

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from .._base.errors import NodeError
-from .._base.packages.repository import planned_key, texts
+from .._base.packages.repository import texts
 from .._base.steps import Step
 from .._node.users import holders
 from . import branches
@@ -123,7 +123,9 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
             kept = set(found["held"]) - set(params["release"])
             found["held"] = sorted(kept | set(params["hold"]))
         elif step.action == "repository":
-            there = {**observed.repository.files, **params["files"], **planned_key(params)}
+            # The text of a key that is to be fetched is not known yet.
+            key = {params["fetch"].path: ""} if params.get("fetch") else {}
+            there = {**observed.repository.files, **params["files"], **key}
             left = {path: one for path, one in there.items() if path not in params["stale"]}
             found["repository"] = texts(left, PLACE)
         elif step.action == "modprobe":

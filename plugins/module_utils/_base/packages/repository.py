@@ -184,12 +184,6 @@ def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, .
     return {fetch.path: key_text(keys, fetch.family)}, trust
 
 
-def planned_key(params: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    """Return the file of the key that a step will fetch, whose text is not known yet, by its path."""
-    fetch = params.get("fetch")
-    return {fetch.path: ""} if fetch else {}
-
-
 def untrusted(
     keys: t.Iterable[PublicKey], family: str, trusted: t.Iterable[str]
 ) -> t.Tuple[str, ...]:

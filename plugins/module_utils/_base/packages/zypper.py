@@ -127,10 +127,10 @@ def _parser() -> configparser.ConfigParser:
     return parser
 
 
-def disabled(files: t.Mapping[str, str]) -> t.List[str]:
+def disabled(texts: t.Iterable[str]) -> t.List[str]:
     """Return the repositories that are off, by the texts of their files."""
     found = []
-    for text in files.values():
+    for text in texts:
         for section in re.split(r"^\[", text, flags=re.M)[1:]:
             if re.search(r"^enabled\s*=\s*(?:0|no|off|false)\s*$", section, flags=re.M):
                 found.append(section.split("]")[0])

@@ -151,12 +151,10 @@ class Zypper(Rpm):
             names = list(dict.fromkeys(one.pattern for one in locks))
             return names, f"remove the lock: {'; '.join(commands)}"
         stuck, hint = super()._stuck(words, change)
-        off = zypper.disabled(self._repositories())
-        return stuck, f"{hint}; disabled repositories are: {', '.join(off)}" if off else hint
-
-    def _repositories(self) -> t.Dict[str, str]:
         paths = [f"{REPOSITORIES}/{one}" for one in self._host.listdir(REPOSITORIES)]
-        return {path: self._host.read(path) or "" for path in paths if path.endswith(".repo")}
+        texts = [self._host.read(path) or "" for path in paths if path.endswith(".repo")]
+        off = zypper.disabled(texts)
+        return stuck, f"{hint}; disabled repositories are: {', '.join(off)}" if off else hint
 
     def by_hand(self, change: Change) -> str:
         return shlex.join(["zypper", "install", "--oldpackage", *_names(change)])

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._base.errors import InputError
 from ..._base.packages.apt import upstream
 from ..._base.packages.presets import TOOLKIT_PRESETS
 from ..._base.packages.repository import Known, Repository
 from ..._base.packages.repository import parse as parse_repository
 from ..._base.steps import Plan
-from ..._base.toolkit import MINIMUM_TEXT
+from ..._base.toolkit import MINIMUM_TEXT, is_safe
 from ..._cdi import boot
 from ..._cdi.generated import NVIDIA_CTK
 from ..._cdi.machine.driver_files import SPEC_FOLDERS
@@ -40,7 +41,12 @@ class ToolkitCapability(Software[Observed, Record]):
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         super().__init__(host, RECORD, Record, values.pop("lock_timeout"))
-        toolkit.check_version(values["version"])
+        version = values["version"]
+        if version and not is_safe(version):
+            expected = (
+                f"{MINIMUM_TEXT} or later, as containers could break out through earlier ones"
+            )
+            raise InputError.of("version", version, expected)
         self._check_mode = check_mode
         source = self._repository(values.pop("repository"), values["state"])
         self._desired = Desired(repository=source, **values)

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ..._base.errors import InputError, NodeError
+from ..._base.errors import NodeError
 from ..._base.packages import package, repository
 from ..._base.packages.apt import Source, upstream
 from ..._base.packages.repository import Known, Place, Repository
@@ -73,13 +73,6 @@ class Observed(software.Observed[Record]):
     drop_in: t.Optional[str] = None
     vendor_file: bool = False
     users: t.Tuple[str, ...] = ()
-
-
-def check_version(version: str) -> None:
-    """Refuse a version with known holes before anything is looked at."""
-    if version and not is_safe(version):
-        expected = f"{MINIMUM_TEXT} or later, as containers could break out through earlier ones"
-        raise InputError.of("version", version, expected)
 
 
 def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:

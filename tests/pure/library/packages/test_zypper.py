@@ -97,7 +97,7 @@ def test_configuration_that_cannot_be_read_is_named() -> None:
 
 def test_repositories_that_are_off() -> None:
     text = "[on]\nenabled=1\n[off]\nname=a\nenabled = 0\n[default]\nbaseurl=file:///x\n"
-    assert disabled({"/etc/zypp/repos.d/a.repo": text}) == ["off"]
+    assert disabled([text]) == ["off"]
 
 
 def test_words_of_a_refusal_are_kept_once_and_without_progress() -> None:
