@@ -49,29 +49,21 @@ class Packages(Part):
 
     def observe(self, observed: Observed, wanted: Desired) -> Observed:
         """Add what the package manager knows."""
-        manager = self._node.manager
-        absent = wanted.state == "absent"
-        packages = manager.packages()
-        observed = dataclasses.replace(observed, packages=packages)
-        names = components.extend(self._names(observed, wanted), wanted.components)
+        manager, present = self._node.manager, wanted.state == "present"
+        asks = present and not wanted.runfile
+        observed = dataclasses.replace(observed, packages=manager.packages())
+        names = components.extend(self._names(observed, wanted, asks=asks), wanted.components)
         observed = dataclasses.replace(observed, names=names)
-        if not absent and wanted.components:
+        if present and wanted.components:
             components.check(observed, wanted.components, persistence=wanted.persistence)
-        asks = not (absent or wanted.runfile)
         modules = self._node.family.asked(observed) if asks else set()
         taken = observed.taken(wanted.adopt) if asks else ()
         kind = observed.wanted_type(wanted.kernel_modules) if taken else ""
-        asked = {
-            *names.relevant,
-            *wanted.components,
-            *(names.headers_of(one) for one in (observed.kernel, *observed.newer)),
-            names.tie.format(observed.kernel),
-            *names.needs,
-            *modules,
-            *siblings(observed, ()),
-            *(adoption.counterparts(observed, taken, kind) if taken else ()),
-            *(components.ALL_DCGM if "dcgm" in wanted.components else ()),
-        }
+        counterparts = adoption.counterparts(observed, taken, kind) if taken else ()
+        headers = map(names.headers_of, (observed.kernel, *observed.newer))
+        asked = {*names.relevant, *wanted.components, *names.needs, *modules, *headers}
+        asked |= {names.tie.format(observed.kernel), *siblings(observed, ()), *counterparts}
+        asked |= {*components.ALL_DCGM} if "dcgm" in wanted.components else set()
         asked = {name for name in asked if name and NO_BRANCH not in name}
         observed = dataclasses.replace(
             observed,
@@ -92,7 +84,7 @@ class Packages(Part):
             names = components.extend(names, wanted.components, version)
         left = components.dropped(names, wanted.components, record.requested)
         adopted = {part(name) for name in record.before}
-        left = [name for name in left if observed.installed(name) and part(name) not in adopted]
+        left = [name for name in filter(observed.installed, left) if part(name) not in adopted]
         surplus: t.Tuple[str, ...] = ()
         if left and not observed.unfinished:
             along = record.packages - record.requested - {*names.relevant, *wanted.components}
@@ -100,16 +92,13 @@ class Packages(Part):
             surplus = self._node.manager.leftover(left, there)
         return dataclasses.replace(observed, names=names, surplus=surplus)
 
-    def _names(self, observed: Observed, wanted: Desired) -> Names:
-        family, kernel = self._node.family, observed.kernel
-        asks = not (wanted.state == "absent" or wanted.runfile)
-        there = {name: one.version for name, one in observed.packages.items()}
-        if asks:
-            there = {name: one for name, one in there.items() if observed.installed(name)}
+    def _names(self, observed: Observed, wanted: Desired, *, asks: bool) -> Names:
+        family, kernel, key = self._node.family, observed.kernel, observed.signing_key
+        packages = observed.packages.items()
+        there = {name: one.version for name, one in packages if one.installed or not asks}
         ending = family.ending(there, observed.record, wanted)
         if not asks:
             return family.names(Offer(installed=there), Wanted(kernel=kernel, ending=ending))
-        key = observed.signing_key
         ready = family.wants_precompiled(wanted.precompiled, there, key)
         fits = Wanted(
             wanted.version,
@@ -132,11 +121,10 @@ class Packages(Part):
         manager, family = self._node.manager, self._node.family
         prefixes = [*([FABRIC_PREFIX] if wanted.nvswitch else []), *family.prefixes(wanted)]
         prefixes += [SUBNET] if wanted.bridged else []
-        names = {name for prefix in prefixes for name in manager.known(prefix)}
-        offered = Offer(frozenset(names), installed=installed)
+        names = frozenset(name for prefix in prefixes for name in manager.known(prefix))
+        offered = Offer(names, installed=installed)
         candidates = family.candidates(offered, wanted)
-        policies = manager.policies(candidates) if candidates else {}
-        return offered._replace(policies=policies)
+        return offered._replace(policies=manager.policies(candidates) if candidates else {})
 
     def way_back(self, observed: Observed) -> Observed:
         """Add what the removal of our additions comes to, and what is put back in their place, None without a way."""
@@ -236,13 +224,9 @@ class Packages(Part):
         new = {one for one in simulation.new if one not in before or not before[one].installed}
         requested = record.requested | (new & set(change.packages))
         moved = {*simulation.changed, *simulation.removed}
-        added.remember(
-            packages=record.packages | (new - set(record.others)),
-            requested=requested,
-            **self._earlier(before, moved),
-        )
-        ours = {*change.packages, *change.remove}
-        replaces = bool(ours & {*simulation.changed, *simulation.removed})
+        packages = record.packages | (new - set(record.others))
+        added.remember(packages=packages, requested=requested, **self._earlier(before, moved))
+        replaces = bool(moved.intersection((*change.packages, *change.remove)))
         try:
             self._carry_out(change, before, replaces)
         except NodeError as error:
@@ -288,12 +272,10 @@ class Packages(Part):
         simulation = self._node.manager.simulate(change)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         others = held(touched - record.holds, packages)
+        gone = set(simulation.removed) - {*change.remove, *taken} - record.packages
         # What one module type of the kernel modules leaves behind may go with it; nothing else may.
-        lost = sorted(
-            name
-            for name in set(simulation.removed) - {*change.remove, *taken} - record.packages
-            if not name.startswith(("nvidia-kernel-", "nvidia-open-kernel-"))
-        )
+        along = ("nvidia-kernel-", "nvidia-open-kernel-")
+        lost = sorted(name for name in gone if not name.startswith(along))
         if others or lost:
             if lost:
                 raise would_remove(lost, self._node.advice)
