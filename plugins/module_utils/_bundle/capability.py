@@ -22,8 +22,7 @@ from . import manifest, mirror, readme
 from .collection import Collection
 from .machine import pip, tarball
 from .manifest import LINK, LIST, SUMS, File, Manifest
-from .plan import Observed, plan
-from .state import LISTS, wanted
+from .plan import LISTS, Observed, plan, wanted
 
 # By its name, how a container engine of this machine writes an image into an archive, podman in OCI's layout.
 SAVE: t.Mapping[str, t.Tuple[str, ...]] = {
@@ -88,7 +87,6 @@ class BundleCapability:
         }
 
     def _list(self, name: str) -> str:
-        """Return the text of a list of requirements."""
         _folder, file = LISTS[name]
         found = self._collections[0].members.get(file)
         if found is None:
@@ -244,7 +242,6 @@ def _files(folder: str) -> t.Dict[str, File]:
 
 
 def _file(path: str) -> File:
-    """Return the SHA-256 and the size of a file."""
     if os.path.islink(path):
         return File(LINK, 0)
     total, size = hashlib.sha256(), 0

@@ -324,7 +324,6 @@ class DriverCapability:
             return ()
 
     def _remove(self, params: Params) -> None:
-        """Remove what was added, by whichever source."""
         self._loading.disable(params)
         stays = params["stays"]
         self._packages.remove(params["packages"], params["back"], sources=not stays)

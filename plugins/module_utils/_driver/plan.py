@@ -93,7 +93,6 @@ def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None
 
 
 def _check_platform(observed: Observed) -> None:
-    """Refuse a distribution or release whose packages are not known."""
     if distributions.supported(observed.distribution, observed.codename) is None:
         raise NodeError(
             f"{observed.title or observed.distribution!r} is not supported",
@@ -193,7 +192,6 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
 
 
 def _absent(observed: Observed, check_mode: bool) -> Plan:
-    """Return the plan of the way back."""
     record, removal, names = observed.record, observed.removal, observed.names
     before, after = describe(observed), describe(observed)
     steps: t.List[Step] = []

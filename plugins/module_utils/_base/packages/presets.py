@@ -89,7 +89,6 @@ Presets = t.Mapping[str, t.Callable[[System], Preset]]
 
 
 def _driver(system: System) -> Preset:
-    """Return NVIDIA's repository of the driver."""
     folder = cuda_folder(system)
     key, machines = FOLDERS.get(folder, ("", ()))
     if system.machine not in machines:

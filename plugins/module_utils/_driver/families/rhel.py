@@ -328,7 +328,6 @@ class Rhel(Family):
 
 
 def _epel(observed: Observed, desired: Desired) -> str:
-    """Return the package that brings EPEL."""
     names = [one for one in observed.names.needs if "epel-release" in one]
     offered = next((one for one in names if observed.candidate(one)), "")
     there = next((one for one in names if observed.installed(one)), "")

@@ -253,7 +253,6 @@ class Apt(PackageManager):
             )
 
     def _reinstall(self, torn: t.Mapping[str, Package]) -> None:
-        """Reinstall packages, and install what is missing."""
         command = ["--fix-broken", "--no-remove", "--no-install-recommends"]
         command += ["--reinstall", "--allow-change-held-packages"] if torn else []
         self._change([*command, "install", *torn])

@@ -43,7 +43,6 @@ TEST = ("rpm", "--erase", "--allmatches", "--test")
 
 
 def _of(name: str, version: str) -> str:
-    """Return how rpm calls one version of a package."""
     return f"{name}-{version.split(':')[-1]}"
 
 

@@ -136,7 +136,6 @@ class Zypper(Rpm):
             self._host.remove(folder)
 
     def _configuration(self) -> t.Dict[str, str]:
-        """Return the texts of what zypper is configured by."""
         paths = [f"{folder}/zypp.conf" for folder in CONFIGURATIONS]
         for folder in (f"{one}/zypp.conf.d" for one in CONFIGURATIONS):
             names = self._host.listdir(folder)
