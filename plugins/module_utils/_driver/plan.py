@@ -193,18 +193,15 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
 
 def _absent(observed: Observed, check_mode: bool) -> Plan:
     record, removal, names = observed.record, observed.removal, observed.names
-    before, after = describe(observed), describe(observed)
-    steps: t.List[Step] = []
+    before = describe(observed)
     if record and not record.runfile:
         _check_platform(observed)
-    if record and observed.unfinished:
-        steps.append(packages.REPAIR)
-        if not check_mode:
-            return Plan(tuple(steps), before, before, more=True)
-    stays = bool(record) and bool(adoption.why_left(observed))
-    putting_back = stays or bool(observed.back)
-    blocking = record.requested & set(removal.kept if removal and not putting_back else ())
-    if removal and blocking:
+    steps = [packages.REPAIR] if record and observed.unfinished else []
+    if steps and not check_mode:
+        return Plan(tuple(steps), before, before, more=True)
+    stays, restored = bool(adoption.why_left(observed)), observed.back or {}
+    blocking = record.requested & set(removal.kept if removal else ())
+    if removal and blocking and not (stays or restored):
         raise NodeError(
             f"{', '.join(sorted(blocking))} cannot be removed",
             cause=f"{', '.join(removal.users)}, which this module did not install, need it",
@@ -213,14 +210,14 @@ def _absent(observed: Observed, check_mode: bool) -> Plan:
     # Without a simulation, which needs dpkg in order, all that was added goes.
     gone = removal.packages if removal else tuple(sorted(record.packages & set(observed.packages)))
     gone = () if stays else gone
-    if observed.back:
+    if restored:
         gone = tuple(sorted(still_there(record.packages, observed.packages)))
     if record:
-        steps += _removal(observed, gone)
-    left = {name: one for name, one in after["packages"].items() if name not in gone}
-    restored = observed.back or {}
-    after["packages"] = {**left, **{k: v for k, v in restored.items() if k in names.relevant}}
-    after["held"] = [name for name in after["held"] if name not in record.holds]
+        steps += _removal(observed, gone, stays=stays)
+    left = {name: one for name, one in before["packages"].items() if name not in gone}
+    back = {name: one for name, one in restored.items() if name in names.relevant}
+    held = [name for name in before["held"] if name not in record.holds]
+    after = {**before, "packages": {**left, **back}, "held": held}
     if record.repository:
         after.pop("repository", None)
     after.pop("runfile", None)
@@ -251,8 +248,8 @@ def _apart(observed: Observed) -> t.Tuple[str, ...]:
     return (f"version {version} of the driver is loaded, the libraries are of {', '.join(found)}",)
 
 
-def _removal(observed: Observed, gone: t.Sequence[str]) -> t.List[Step]:
-    record, stays = observed.record, bool(adoption.why_left(observed))
+def _removal(observed: Observed, gone: t.Sequence[str], *, stays: bool) -> t.List[Step]:
+    record = observed.record
     held = sorted(name for name in record.holds if observed.held(name))
     steps = []
     if held:
