@@ -353,9 +353,5 @@ class DriverCapability:
             "loaded_module_type": state.loaded[1] if state.loaded else None,
             "dkms": [one.describe() for one in state.dkms],
             "node": facts(state),
-            "packages": {
-                name: package.version
-                for name, package in sorted(state.packages.items())
-                if package.installed and name in known
-            },
+            "packages": state.there(sorted(known)),
         }

@@ -94,11 +94,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
         **({"runfile": observed.record.runfile} if observed.record.runfile else {}),
         **({"repository": texts(files, PLACE)} if files else {}),
         **({"adopted": sorted(observed.record.before)} if observed.record.before else {}),
-        "packages": {
-            name: package.version
-            for name, package in sorted(observed.packages.items())
-            if name in known and package.installed
-        },
+        "packages": observed.there(sorted(known)),
         "held": sorted(name for name in known if observed.held(name)),
         "loaded": list(observed.loaded) if observed.loaded else None,
         "modprobe": observed.modules.own or "",

@@ -266,11 +266,8 @@ class Observed(Packages):
         there = [one for one in self.names.user_space if self.installed(one)]
         if not self.family.apt or (there and ours.issuperset(there)):
             return {}
-        return {
-            name: one.version
-            for name, one in self.packages.items()
-            if one.installed and is_driver(name, one) and name not in ours
-        }
+        found = {name for name, one in self.packages.items() if is_driver(name, one)} - ours
+        return self.there(name for name in self.packages if name in found)
 
     def taken(self, adopt: bool) -> t.FrozenSet[str]:
         """Return what was taken over, or is to be; it may give way to other packages of the driver."""

@@ -42,11 +42,6 @@ class Observed(Packages, t.Generic[R]):
     note: str = ""
     removal: t.Optional[Removal] = None
 
-    def there(self, names: t.Iterable[str]) -> t.Dict[str, str]:
-        """Return the versions of those of the packages that are installed."""
-        found = {name: self.installed(name) for name in names}
-        return {name: version for name, version in found.items() if version}
-
 
 class Planner(abc.ABC, t.Generic[S, D]):
     """Plans for what was ``observed`` to have what is ``desired``: packages of some ``names``, and what goes with them.

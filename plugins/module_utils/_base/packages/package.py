@@ -233,6 +233,11 @@ class Packages:
         found = self.packages.get(name)
         return found.version if found is not None and found.installed else None
 
+    def there(self, names: t.Iterable[str]) -> t.Dict[str, str]:
+        """Return the versions of those of the packages that are installed."""
+        found = {name: self.installed(name) for name in names}
+        return {name: version for name, version in found.items() if version}
+
     def offered(self, name: str) -> t.Tuple[str, ...]:
         """Return the versions of a package that the sources offer, newest first."""
         policy = self.policies.get(name)
