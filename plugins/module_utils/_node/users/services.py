@@ -1,11 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services that make way for a change: which may, what is written down of them, and the steps around the change."""
+"""Services that make way for a change: which may, and what is written down of them."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import typing as t
@@ -13,7 +12,6 @@ import typing as t
 from ..._base.boot import BEFORE
 from ..._base.errors import InputError, readable
 from ..._base.services.driver import FABRIC_SERVICE, SERVICE
-from ..._base.steps import IDLE_GPU, Plan, Step
 from ..._base.text import json_data
 from .holders import OURS
 
@@ -109,19 +107,3 @@ def load(text: t.Optional[str]) -> Stopped:
     with readable(RECORD, HINT):
         found = json_data.loads(text)
         return Stopped(tuple(map(str, found["units"])), str(found["boot"]))
-
-
-def around(found: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan:
-    """Return a plan that stops what runs before the first step that needs idle GPUs, and starts it at the end.
-
-    ``left`` is what was stopped before, by this run or one that was interrupted.
-    """
-    steps, taking = list(found.steps), [IDLE_GPU in one.needs for one in found.steps]
-    stops = list(running) if any(taking) else []
-    if stops:
-        words = f"stop {', '.join(stops)}, to be started again"
-        steps.insert(taking.index(True), Step(STOP, words, {"units": stops}))
-    starts = list(reversed(list(dict.fromkeys((*left, *stops)))))
-    if starts and not found.more:
-        steps.append(Step(START, f"start {', '.join(starts)} again", {"units": starts}))
-    return dataclasses.replace(found, steps=tuple(steps))

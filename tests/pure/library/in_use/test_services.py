@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
+from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.services import around
 from ansible_collections.gpu.node.plugins.module_utils._node.users.services import (
     Stopped,
-    around,
     dump,
     load,
     parse,

@@ -80,7 +80,7 @@ class Services:
         taking = any(IDLE_GPU in step.needs for step in found.steps)
         running = list(dict.fromkeys([*self.check(), *also])) if taking else []
         found = dataclasses.replace(found, warnings=(*found.warnings, *self._warnings))
-        return services.around(found, running, self._left())
+        return around(found, running, self._left())
 
     @property
     def unsettled(self) -> bool:
@@ -153,3 +153,19 @@ class Services:
             self._host.write(RECORD, services.dump(Stopped(units, self._boot())), mode=0o644)
         else:
             self._host.remove(RECORD)
+
+
+def around(found: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan:
+    """Return a plan that stops what runs before the first step that needs idle GPUs, and starts it at the end.
+
+    ``left`` is what was stopped before, by this run or one that was interrupted.
+    """
+    steps, taking = list(found.steps), [IDLE_GPU in one.needs for one in found.steps]
+    stops = list(running) if any(taking) else []
+    if stops:
+        words = f"stop {', '.join(stops)}, to be started again"
+        steps.insert(taking.index(True), Step(services.STOP, words, {"units": stops}))
+    starts = list(reversed(list(dict.fromkeys((*left, *stops)))))
+    if starts and not found.more:
+        steps.append(Step(services.START, f"start {', '.join(starts)} again", {"units": starts}))
+    return dataclasses.replace(found, steps=tuple(steps))
