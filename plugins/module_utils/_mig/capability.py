@@ -32,10 +32,11 @@ from .._node.users.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
 from .._node.users.machine import allocated
 from .._node.users.machine.services import Services
 from .._node.users.machine.users import user_of
-from . import before, label
 from . import boot as mig_boot
+from . import label
 from .config import Declared, Selection
-from .machine.nvml import Changes, planned, read
+from .machine import nvml as mig_nvml
+from .machine.nvml import Back, Before, Changes, planned, read, remembered
 from .machine.report import report
 from .plan import GpuPlan, GpuState, Server, about, ends, plan_gpu, without_idle
 
@@ -73,8 +74,8 @@ class MigCapability:
         if self._declared.by_label:
             label.check(self._declared, boot=params["boot"])
         self._chosen = ""
-        self._back = before.Back(self._record()) if back else None
-        self._selection: t.Union[Selection, before.Back] = self._back or self._declared.selection()
+        self._back = Back(self._record()) if back else None
+        self._selection: t.Union[Selection, Back] = self._back or self._declared.selection()
         checked_timeout(params["lock_timeout"])
         seconds = checked_timeout(params["wait_timeout"], "wait_timeout")
         waits = params["on_busy"] == WAIT and not check_mode
@@ -93,8 +94,8 @@ class MigCapability:
         self._begun: t.Set[str] = set()
         self._services = Services(host, params["stop_services"])
 
-    def _record(self) -> t.Dict[str, before.Before]:
-        return before.load(self._host.read(before.PATH), before.PATH)
+    def _record(self) -> t.Dict[str, Before]:
+        return mig_nvml.load_before(self._host.read(mig_nvml.BEFORE), mig_nvml.BEFORE)
 
     # --- observe ---
 
@@ -107,7 +108,7 @@ class MigCapability:
         by_label = label.Units(texts, waits)
         self._at = ""  # what the steps have made so far is compared by the plan that comes next
         if self._back is not None:
-            self._back = self._selection = before.Back(self._record())
+            self._back = self._selection = Back(self._record())
             if not self._back.record:
                 return State(units, by_label)
         if self._nvml is None:
@@ -230,7 +231,7 @@ class MigCapability:
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
         if self._back is not None:
             warnings += self._back.warnings(state.gpus)
-            warnings += before.unknown(state.boot.config, self._back.record)
+            warnings += mig_nvml.no_record(state.boot.config, self._back.record)
         plans, blocked = self._plan_gpus(state)
         if blocked:
             self._services.check()
@@ -303,7 +304,7 @@ class MigCapability:
         """Return what is root's alone."""
         if self._back is not None or not self._params["boot"]:
             return OwnFiles(self._host)
-        paths = (before.PATH, *boot.files(mig_boot.BOOT), *map(unit_file, label.TEXTS))
+        paths = (mig_nvml.BEFORE, *boot.files(mig_boot.BOOT), *map(unit_file, label.TEXTS))
         return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
 
     # --- apply ---
@@ -315,8 +316,8 @@ class MigCapability:
             self._verify(self._at)
         if uuid and uuid != self._at and self._back is None:
             # What it was like before its first change, and what this one may leave of it.
-            record = before.remembered(self._record(), self._states[uuid], self._round[uuid])
-            self._host.write(before.PATH, before.dump(record), mode=0o644)
+            record = remembered(self._record(), self._states[uuid], self._round[uuid])
+            self._host.write(mig_nvml.BEFORE, mig_nvml.dump_before(record), mode=0o644)
         self._at = uuid
         if step.needs and uuid not in self._begun and self._params["on_allocated"] != "ignore":
             self._refuse_newcomers(uuid)
@@ -326,7 +327,7 @@ class MigCapability:
             boot.apply(self._host, step)
         elif step.action == "forget":
             if not (self._changes and self._changes.skipped):
-                self._host.remove(before.PATH)
+                self._host.remove(mig_nvml.BEFORE)
         elif not self._services.apply(step):
             self._change(step, uuid)
         self._done.append(step)

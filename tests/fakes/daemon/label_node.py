@@ -22,10 +22,10 @@ DIGEST = "d" * 64
 # What a GPU was like before is kept beside the test, since this machine is not to be changed.
 BEGIN = """\
 import os, sys
-from gpu_plugin._shared._mig import before
+from gpu_plugin._shared._mig.machine import nvml
 from gpu_plugin.boot import label
 from gpu_plugin.cli import main
-before.PATH = os.environ["BEFORE"]
+nvml.BEFORE = os.environ["BEFORE"]
 label.PAUSES, label.TICK = (0.3, 0.3), 0.1
 sys.exit(main(sys.argv[1:]))
 """

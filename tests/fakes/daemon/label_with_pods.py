@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_plugin._shared._base.boot import PROGRAM
 from gpu_plugin._shared._machine.host import Completed
-from gpu_plugin._shared._mig import before
+from gpu_plugin._shared._mig.machine import nvml
 from gpu_plugin._shared._node.users.allocated import ROOTS, SOCKET
 from gpu_plugin.boot import label
 from gpu_plugin.cli import main
@@ -33,7 +33,7 @@ class Node(label.Quiet):
 
 if __name__ == "__main__":
     KUBELET = sys.argv.pop(1)
-    before.PATH = os.environ["BEFORE"]
+    nvml.BEFORE = os.environ["BEFORE"]
     label.PAUSES, label.TICK = (0.3, 0.3), 0.1
     label.Quiet = Node  # type: ignore[misc]
     sys.exit(main(["mig-label", *sys.argv[1:]]))

@@ -25,18 +25,18 @@ BEGIN = f"""\
 import os, runpy, sys
 from {PACKAGE.removesuffix("s")}_utils._base.services import mig
 from {PACKAGE.removesuffix("s")}_utils._cdi import capability as cdi
-from {PACKAGE.removesuffix("s")}_utils._mig import before
+from {PACKAGE.removesuffix("s")}_utils._mig.machine import nvml
 from {PACKAGE.removesuffix("s")}_utils._node import quarantine
-before.PATH = sys.argv.pop(1)
-quarantine.PATH = os.path.dirname(before.PATH) + "/quarantine.json"
+nvml.BEFORE = sys.argv.pop(1)
+quarantine.PATH = os.path.dirname(nvml.BEFORE) + "/quarantine.json"
 from {PACKAGE.removesuffix("s")}_utils._node.machine import quarantine as locked
-locked.LOCK = os.path.dirname(before.PATH) + "/quarantine.lock"
+locked.LOCK = os.path.dirname(nvml.BEFORE) + "/quarantine.lock"
 from {PACKAGE.removesuffix("s")}_utils._node.users.machine import services
-services.RECORD = os.path.dirname(before.PATH) + "/stopped-services.json"
+services.RECORD = os.path.dirname(nvml.BEFORE) + "/stopped-services.json"
 from {PACKAGE.removesuffix("s")}_utils._settings import capability as settings
-settings.PATH = os.path.dirname(before.PATH) + "/settings.json"
-settings.LOCK = os.path.dirname(before.PATH) + "/settings.lock"
-mig.LOCK = cdi.LOCK = os.path.dirname(before.PATH) + "/mig.lock"
+settings.PATH = os.path.dirname(nvml.BEFORE) + "/settings.json"
+settings.LOCK = os.path.dirname(nvml.BEFORE) + "/settings.lock"
+mig.LOCK = cdi.LOCK = os.path.dirname(nvml.BEFORE) + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
 """
 Start = Callable[..., "subprocess.Popen[str]"]

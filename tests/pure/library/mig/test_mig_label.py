@@ -12,10 +12,11 @@ from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NvmlError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._mig import before, capability, label
+from ansible_collections.gpu.node.plugins.module_utils._mig import capability, label
 from ansible_collections.gpu.node.plugins.module_utils._mig.boot import CONFIG, UNIT
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
 from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared
+from ansible_collections.gpu.node.plugins.module_utils._mig.machine import nvml
 from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
@@ -57,8 +58,8 @@ def test_what_the_label_chose_counts() -> None:
 
 
 def test_a_torn_record_of_earlier_layouts_is_refused_before_anything_changes() -> None:
-    with pytest.raises(NodeError, match=rf"{before.PATH} is damaged.*Next step: remove the file"):
-        plan(node(**{before.PATH: '{"GPU-1": '}), selected="a")
+    with pytest.raises(NodeError, match=rf"{nvml.BEFORE} is damaged.*Next step: remove the file"):
+        plan(node(**{nvml.BEFORE: '{"GPU-1": '}), selected="a")
 
 
 def test_units_come_and_go_with_the_users_word() -> None:
