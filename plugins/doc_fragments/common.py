@@ -104,9 +104,10 @@ options:
   state:
     description:
       - V(cordoned) lets no new pod onto the node, V(drained) evicts its pods as well, and V(uncordoned) gives it back.
+        V(evicted) evicts the pods in O(names) alone and leaves the node as it is.
       - A node that somebody else has cordoned stays cordoned with V(uncordoned), and a warning says so.
     type: str
-    choices: [cordoned, drained, uncordoned]
+    choices: [cordoned, drained, uncordoned, evicted]
     default: drained
   node: {description: The node's name in the cluster., type: str, required: true}
   kubeconfig:
@@ -140,6 +141,14 @@ options:
     type: str
     choices: [all, gpu]
     default: gpu
+  names:
+    description:
+      - With O(state=evicted), the pods that are evicted, or the ResourceClaims whose pods are, as namespace/name.
+        O(pods) is ignored then.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   bare_pods:
     description:
       - Pods without a controller are made again by nobody. With V(refuse) nothing is evicted where there are such, as

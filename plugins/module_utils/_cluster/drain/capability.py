@@ -30,7 +30,8 @@ from .machine import Evictions, refusal
 from .node import Node
 from .triage import ALL, Rules, Triage, triage
 
-CORDONED, DRAINED, UNCORDONED = STATES = ("cordoned", "drained", "uncordoned")
+CORDONED, DRAINED, UNCORDONED, EVICTED = STATES = ("cordoned", "drained", "uncordoned", "evicted")
+DRAINS = (DRAINED, EVICTED)
 LONGEST = 1000  # characters of an annotation
 
 
@@ -57,7 +58,9 @@ class DrainCapability:
         self._note = f"{_now()} {who()}: {_text(params['reason'])}"
         self._failure = _text(params["failure"]) if params["state"] == CORDONED else ""
         self._quarantine: bool = params["quarantine"]
-        self._evictions = Evictions(self._api, self._triage, params["grace_period"])
+        drained = params["state"] == DRAINED
+        stays = "the node stays cordoned" if drained else "no other pod is touched"
+        self._evictions = Evictions(self._api, self._triage, params["grace_period"], stays)
         self._seconds = params["timeout"] * (1 + params["retries"])
         self._daemonsets: t.Dict[t.Tuple[str, podding.Owner], str] = {}
         self._begun = self._changed = False
@@ -76,12 +79,12 @@ class DrainCapability:
             raise explained(self._api, error) from error
 
     def _rights(self) -> t.Tuple[Right, ...]:
-        drains = self._params["state"] == DRAINED
+        drains = self._params["state"] in DRAINS
         return of_cordon(self._node) + (OF_DRAIN if drains else ())
 
     def _look(self) -> State:
         node = self._read_node()
-        if self._params["state"] != DRAINED:
+        if self._params["state"] not in DRAINS:
             return State(node, Triage())
         return State(node, self._triage(self._params["wait_for_jobs"] > 0))
 
@@ -107,7 +110,10 @@ class DrainCapability:
 
     def _triage(self, finish: bool) -> Triage:
         params = self._params
-        rules = Rules(self._node, params["pods"], params["bare_pods"], params["emptydir"], finish)
+        names = frozenset(params["names"])
+        rules = Rules(
+            self._node, params["pods"], params["bare_pods"], params["emptydir"], finish, names
+        )
         pods = map(self._with_claims, self._api.pods(self._node))
         return triage(map(self._with_daemonset, pods), rules)
 
@@ -164,7 +170,8 @@ class DrainCapability:
         steps = tuple(filter(None, (self._change_of_node(state.node), self._drain_of(state.pods))))
         before = _shown(state.node, state.pods)
         after = _shown(state.node, Triage())
-        after.update(self._after(state.node))
+        if self._params["state"] != EVICTED:
+            after.update(self._after(state.node))
         return Plan(steps, before, after, warnings=tuple(self._warnings(state)))
 
     def _after(self, node: Node) -> t.Dict[str, t.Any]:
@@ -186,13 +193,15 @@ class DrainCapability:
 
     @property
     def _wants_cordon(self) -> bool:
-        return bool(self._params["state"] != UNCORDONED)
+        return self._params["state"] in (CORDONED, DRAINED)
 
     def _patch(self, node: Node) -> t.Dict[str, t.Any]:
         if self._wants_cordon:
             return nodes.cordon(
                 node, self._note, self._failure, _now(), quarantine=self._quarantine
             )
+        if self._params["state"] == EVICTED:
+            return {}
         return nodes.uncordon(node, quarantine=self._quarantine)
 
     def _change_of_node(self, node: Node) -> t.Optional[Step]:
@@ -218,10 +227,11 @@ class DrainCapability:
     def _warnings(self, state: State) -> t.Iterator[str]:
         node = state.node
         yield from self._api.warnings
-        stays = "" if self._wants_cordon else node.stays(quarantine=self._quarantine)
+        uncordons = self._params["state"] == UNCORDONED
+        stays = node.stays(quarantine=self._quarantine) if uncordons else ""
         if stays and node.unschedulable:
             yield f"node {node.name} stays cordoned, since {stays}"
-        if state.pods.holders:
+        if state.pods.holders and self._params["state"] != EVICTED:
             named = ", ".join(f"{pod} ({_how(pod)})" for pod in state.pods.holders)
             yield (
                 f"pods that a drain leaves on node {node.name} have GPUs or may have some open: {named}."
@@ -303,6 +313,13 @@ def _check(params: t.Mapping[str, t.Any]) -> None:
             raise InputError.of(key, params[key], f"{least} or more")
     if not params["node"]:
         raise InputError.of("node", params["node"], "the name of a node of the cluster")
+    evicts = params["state"] == EVICTED
+    if bool(params["names"]) != evicts:
+        expected = "pods or claims, as namespace/name" if evicts else "it only with state evicted"
+        raise InputError.of("names", params["names"], expected)
+    for name in params["names"]:
+        if len(name.split("/")) != 2 or not all(name.split("/")):
+            raise InputError.of("names", name, "a pod or a claim, as namespace/name")
     if params["failure"] and params["state"] != CORDONED:
         raise InputError.of(
             "failure", params["failure"], f"nothing, since state is {params['state']}"

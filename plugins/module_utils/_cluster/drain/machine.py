@@ -24,10 +24,11 @@ class Evictions:
     """What was evicted, which pods have run to completion first, and why the others are still there.
 
     ``look`` returns the pods that are there, by rules that let pods finish or do not; ``grace`` is in
-    seconds, and below 0 each pod has its own.
+    seconds, and below 0 each pod has its own. ``stays`` says how the node is left after an error.
     """
 
-    def __init__(self, api: KubernetesApi, look: Look, grace: int) -> None:
+    def __init__(self, api: KubernetesApi, look: Look, grace: int, stays: str) -> None:
+        self._stays = stays
         self._api, self._look = api, look
         self._grace = None if grace < 0 else grace
         self._evicted: t.Dict[str, str] = {}
@@ -111,7 +112,7 @@ class Evictions:
 
     def _too_late(self, found: t.Optional[Triage]) -> NodeError:
         done = ", ".join(self.evicted) or "none"
-        hint = f"the node stays cordoned (evicted so far: {done}); "
+        hint = f"{self._stays} (evicted so far: {done}); "
         if found is None:
             return NodeError(
                 "the drain has not ended in time",

@@ -11,7 +11,7 @@ SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {
             "type": "str",
-            "choices": ["cordoned", "drained", "uncordoned"],
+            "choices": ["cordoned", "drained", "uncordoned", "evicted"],
             "default": "drained",
         },
         "node": {"type": "str", "required": True},
@@ -21,6 +21,7 @@ SPEC: t.Dict[str, t.Any] = {
         "failure": {"type": "str", "default": ""},
         "quarantine": {"type": "bool", "default": False},
         "pods": {"type": "str", "choices": ["all", "gpu"], "default": "gpu"},
+        "names": {"type": "list", "elements": "str", "default": []},
         "bare_pods": {"type": "str", "choices": ["refuse", "delete"], "default": "refuse"},
         "emptydir": {"type": "str", "choices": ["refuse", "delete"], "default": "refuse"},
         "grace_period": {"type": "int", "default": 300},

@@ -11,19 +11,24 @@ import typing as t
 from ..pods import DAEMONSET, Pod
 
 ELSEWHERE, FINISHED, MIRROR, NO_GPU = "on another node", "finished", "static pod", "no GPU"
+NOT_NAMED = "not named"
 ALL, GPU = CHOICES = ("all", "gpu")
 REFUSE, DELETE = ANSWERS = ("refuse", "delete")
 
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """The user's choices, and the node that is drained; ``finish`` lets pods run to completion first."""
+    """The user's choices, and the node that is drained; ``finish`` lets pods run to completion first.
+
+    Where there are ``names`` of pods or claims, as namespace/name, those pods alone are chosen.
+    """
 
     node: str
     pods: str = GPU
     bare_pods: str = REFUSE
     emptydir: str = REFUSE
     finish: bool = False
+    names: t.FrozenSet[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +87,8 @@ def why_left(pod: Pod, rules: Rules) -> str:
         (pod.finished, FINISHED),
         (pod.mirror, MIRROR),
         (pod.controller == DAEMONSET, DAEMONSET),
-        (rules.pods == GPU and not pod.gpus, NO_GPU),
+        (bool(rules.names) and not _is_named(pod, rules.names), NOT_NAMED),
+        (not rules.names and rules.pods == GPU and not pod.gpus, NO_GPU),
     )
     return next((reason for holds, reason in reasons if holds), "")
 
@@ -96,3 +102,8 @@ def why_refused(pod: Pod, rules: Rules) -> str:
         (data, f"has data in emptyDir ({', '.join(pod.emptydirs)})"),
     )
     return " and ".join(reason for holds, reason in reasons if holds)
+
+
+def _is_named(pod: Pod, names: t.FrozenSet[str]) -> bool:
+    claims = (f"{pod.namespace}/{claim}" for claim in pod.claims)
+    return str(pod) in names or any(one in names for one in claims)
