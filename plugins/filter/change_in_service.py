@@ -48,6 +48,7 @@ _value:
     - Why the node may not be touched, in C(refused), empty where it may; whether a change has C(begun) there that is
       to be brought to its end, and its C(cause); and of a change that begins now what its marker holds, in C(text),
       in the place of the one with the SHA-256 C(seen).
+    - Who would begin it in words, in C(holder), and who has begun the one that is there, in C(before).
   type: dict
 """
 
@@ -75,6 +76,8 @@ def change_in_service(
         "cause": found.cause if standing else "",
         "text": json.dumps(me._asdict()),
         "seen": standing.get("digest", ""),
+        "holder": me.holder,
+        "before": found.holder if standing else "",
     }
 
 

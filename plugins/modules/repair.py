@@ -69,9 +69,17 @@ problem:
   returned: where the node is read
   type: str
 refused:
-  description: Why no repair may begin here now, such as that another run has the node; empty where one may.
+  description: Why nothing may be begun here, such as that the node's clock was set back; empty where it may.
   returned: where the node is read
   type: str
+held:
+  description: Which run has the node's repair, in words; empty where none has, or where its lease is over.
+  returned: where the node is read
+  type: str
+change:
+  description: The change of the node in service that has begun and has not ended, as M(gpu.node.gpu_info) tells it.
+  returned: where the node is read
+  type: dict
 in_repair:
   description: The GPUs with an open case.
   returned: success

@@ -50,6 +50,12 @@ class Change(t.NamedTuple):
         return (self.host, self.machine, self.pid, self.process)
 
     @property
+    def holder(self) -> str:
+        """Return the same in words, empty where an earlier version does not tell it."""
+        named = f"{self.user} on {self.host}, process {self.pid} ({self.process})"
+        return named if self.host else ""
+
+    @property
     def cause(self) -> str:
         """Return what is wrong with a node on which it stands."""
         by = f" by {self.user} on {self.host}, begun {self.begun}" if self.host else ""

@@ -9,8 +9,8 @@ import typing as t
 
 from .._base.errors import InputError, NodeError
 from .._base.steps import Plan, Step
-from .._base.text.strict import bounded
 from .._machine.host import Host
+from .._node.machine.in_service import told as standing
 from . import case as kept
 from . import plan as planning
 from . import stages
@@ -38,6 +38,7 @@ class State(t.NamedTuple):
     found: t.Tuple[Todo, ...] = ()
     work: Work = Work()
     refused: str = ""
+    held: str = ""
 
 
 class RepairCapability:
@@ -66,16 +67,10 @@ class RepairCapability:
         verdict = decide(seen.node, gpus, seen.now, self._table, params["window"])
         found = planning.todo(seen, verdict, params["reboot"])
         work = planning.work(found, fences=params["fences"])
-        self._seen = State(seen.cases, seen, verdict, found, work, self._refused(seen))
+        held = kept.held(seen.cases, seen.now, seen.boot.boot_id)
+        refused = planning.clock_problem(seen)
+        self._seen = State(seen.cases, seen, verdict, found, work, refused, held)
         return self._seen
-
-    def _refused(self, seen: Observation) -> str:
-        ours = seen.cases.lease and seen.cases.lease.holder in (
-            bounded(self._asked.holder),
-            bounded(self._asked.instead_of),
-        )
-        held = "" if ours else kept.held(seen.cases, seen.now, seen.boot.boot_id)
-        return planning.clock_problem(seen) or held
 
     def plan(self, state: State) -> Plan:
         """Return the step that writes the cases, where they change. NodeError: they may not."""
@@ -137,6 +132,8 @@ class RepairCapability:
             **answer,
             "problem": state.seen.problem,
             "refused": state.refused,
+            "held": state.held,
+            "change": standing(self._host),
             "next": state.work.next.name.lower(),
             "work": _work(state.work),
             "gpus": [_gpu(one) for one in state.found],

@@ -39,14 +39,14 @@ def settings(values: Values, aliases: t.Sequence[str] = ()) -> t.Tuple[Settings,
     old = [one for one in aliases if values.get(one) and not values.get(SERIAL)]
     name = old[0] if old else SERIAL
     found = Settings(
-        tuple(_agreed(values, name, _serial) or (1,)),
-        _agreed(values, UNAVAILABLE, _size),
-        _agreed(values, FAIL_PERCENTAGE, _fail_percentage),
+        tuple(agreed(values, name, _serial) or (1,)),
+        agreed(values, UNAVAILABLE, size),
+        agreed(values, FAIL_PERCENTAGE, _fail_percentage),
     )
     return found, [one for one in aliases if values.get(one)]
 
 
-def _agreed(values: Values, name: str, parse: t.Callable[[str, t.Any], t.Any]) -> t.Any:
+def agreed(values: Values, name: str, parse: t.Callable[[str, t.Any], t.Any]) -> t.Any:
     """Return the one value that the nodes have, None where none has any."""
     by_node = values.get(name) or {}
     found: t.Dict[str, t.List[str]] = {}
@@ -70,10 +70,10 @@ def _serial(name: str, value: t.Any) -> Sizes:
     sizes = value if isinstance(value, (list, tuple)) else [value]
     if not sizes:
         raise InputError.of(name, value, "a number of nodes, a percentage, or a list of these")
-    return [_size(name, one) for one in sizes]
+    return [size(name, one) for one in sizes]
 
 
-def _size(name: str, value: t.Any) -> t.Union[int, str]:
+def size(name: str, value: t.Any) -> t.Union[int, str]:
     """Return a number of nodes from 1 on, or a percentage as text."""
     number, sign = _number(value)
     if number is None or number < 1 or not number.is_integer() or (sign and number > 100):
@@ -108,8 +108,8 @@ def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[s
     said = f"{len(gone)} of {len(nodes)} nodes failed ({_few(gone)})"
     if limits.max_unavailable is None and limits.max_fail_percentage is None:
         return f"{said}, and neither {UNAVAILABLE} nor {FAIL_PERCENTAGE} allows for any"
-    most = _most(limits.max_unavailable, len(nodes))
-    if most is not None and len(gone) >= most:
+    limit = most(limits.max_unavailable, len(nodes))
+    if limit is not None and len(gone) >= limit:
         return f"{said}, and {UNAVAILABLE} is {limits.max_unavailable}"
     for one in sorted({one.batch for one in nodes.values() if one.batch}):
         share = 100 * len(set(gone) & set(one)) / len(one)
@@ -124,7 +124,8 @@ def _is_gone(name: str, node: Node, batch: t.Collection[str]) -> bool:
     return node.state == FAILED or (node.state == BEGUN and name not in batch)
 
 
-def _most(limit: t.Union[int, str, None], count: int) -> t.Optional[int]:
+def most(limit: t.Union[int, str, None], count: int) -> t.Optional[int]:
+    """Return the number of nodes that a limit is of so many, one at least; None without one."""
     if isinstance(limit, str):
         return max(1, count * int(limit[:-1]) // 100)
     return limit

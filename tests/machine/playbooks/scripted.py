@@ -38,6 +38,92 @@ def standing(folder):
     return {**told, "digest": hashlib.sha256(data).hexdigest() if there[0] == names[0] else ""}
 
 
+NEXTS = ("nothing", "wait", "prove", "reset", "reboot")
+FENCES = ("reset", "reboot", "replace")
+
+
+def judged(node, uuid, verdict, args):
+    """Return a GPU as repair does, from the verdict that the node's file has of it."""
+    case = node.get("cases", {}).get(uuid, {})
+    ours = uuid in node.get("fenced", []) or case.get("stage", "released") != "released"
+    step = {"": "prove" if ours else "nothing", "reset": "reset", "replace": "wait"}.get(
+        verdict, "wait"
+    )
+    if verdict == "reboot" and args.get("reboot") == "when_needed":
+        step = "reboot"
+    pods = node.get("pods", {}).get(uuid, [])
+    return {"uuid": uuid, "verdict": verdict or "none", "reasons": [], "next": step, "pods": pods}
+
+
+def repair(args, check, node, folder):
+    """Return what repair says; ``sick`` has the verdicts of GPUs, and ``cases`` how far each repair is."""
+    state, cases, lease = args["state"], node.setdefault("cases", {}), node.get("lease", "")
+    gpus = [judged(node, uuid, one, args) for uuid, one in node.get("sick", {}).items()]
+    if state not in ("observed",) and not check:
+        if lease not in ("", args["holder"], args["instead_of"]):
+            return {"failed": True, "msg": f"{lease} repairs the node"}
+        node["lease"] = "" if args["give_back"] else args["holder"]
+        named = (
+            [one["uuid"] for one in gpus if one["next"] != "nothing"]
+            if state == "planned"
+            else args["gpus"]
+        )
+        for uuid in named:
+            if state == "proved" and node["sick"][uuid]:
+                return {"failed": True, "msg": f"GPU {uuid} still has a fault"}
+            if state == "released" and cases[uuid]["stage"] != "proved":
+                return {"failed": True, "msg": f"GPU {uuid} was not proved"}
+            one = cases.setdefault(uuid, {"stage": "", "evidence": "", "attempts": []})
+            one["stage"] = state
+            one["evidence"] = args["evidence"] or one["evidence"]
+            one["attempts"] += [args["action"]] if args["action"] else []
+            if args["refused"]:
+                one["attempts"].pop()
+    fenced = node.get("fenced", [])
+    by = {step: [one["uuid"] for one in gpus if one["next"] == step] for step in NEXTS}
+    last = max((one["next"] for one in gpus), key=NEXTS.index, default="nothing")
+    work = {
+        "next": last,
+        "works": last in NEXTS[2:],
+        "cases": [one["uuid"] for one in gpus if one["next"] != "nothing"],
+        "fence": [
+            one["uuid"] for one in gpus if one["verdict"] in FENCES and one["uuid"] not in fenced
+        ],
+        "reset": by["reset"],
+        "reboot": by["reboot"],
+        "close": [],
+        "together": False,
+        "evict": sorted({pod for one in gpus if one["next"] == "reset" for pod in one["pods"]}),
+        "cordon": not args.get("fences", True) or last == "reboot",
+    }
+    lines = [f"GPU {one['uuid']}: {one['verdict']}" for one in gpus if one["next"] != "nothing"]
+    return {
+        "work": work,
+        "gpus": gpus,
+        "lines": lines,
+        "cases": cases,
+        "in_repair": [uuid for uuid, one in cases.items() if one["stage"] != "released"],
+        "held": node.get("lease", ""),
+        "lease": {"holder": node["lease"]} if node.get("lease") else {},
+        "change": standing(folder),
+    }
+
+
+def reset(args, check, node):
+    """Reset GPUs as the node's file lets it."""
+    users = [one for uuid in args["gpus"] for one in node.get("held_by", {}).get(uuid, [])]
+    if check:
+        return {"steps": [{"summary": f"reset {one}"} for one in args["gpus"]], "blocked_by": users}
+    if users:
+        return {"failed": True, "msg": "the GPU is in use", "refused": True, "blocked_by": users}
+    stubborn = [one for one in args["gpus"] if one in node.get("stubborn", [])]
+    done = [one for one in args["gpus"] if one not in stubborn]
+    node["sick"].update({**dict.fromkeys(done, ""), **dict.fromkeys(stubborn, "reboot")})
+    if stubborn:
+        return {"failed": True, "msg": "it did not come back from the reset", "reset": done}
+    return {"changed": True, "reset": done}
+
+
 def answer(name, args, check, node, folder):
     """Return what a module says, and leave its mark on the node."""
     if name in ("gpu_info", "preflight", "plan"):
@@ -66,13 +152,25 @@ def answer(name, args, check, node, folder):
         changed = node.get(name) != kept
         node[name] = kept
         return {"changed": changed}
+    if name == "repair":
+        return repair(args, check, node, folder)
+    if name == "gpu_reset":
+        return reset(args, check, node)
+    if name == "gpu_evidence":
+        path = os.path.join(folder, f"{args['gpus'][0]}.tar.gz")
+        open(path, "w").close()
+        return {"path": path}
     if name == "quarantine":
+        before = node.get("fenced", [])
+        named, kept = args.get("gpus") or [], [one for one in before if one not in args["gpus"]]
+        node["fenced"] = kept + (named if args["state"] == "present" else [])
         said = {"reason": args.get("reason", ""), "ticket": args.get("ticket", "")}
-        return {"quarantine": {"node": said if args["state"] == "present" else None}}
+        told = {"node": said if args["state"] == "present" else None}
+        return {"changed": node["fenced"] != before, "quarantine": told}
     if name == "drain" and not check:
         node[name] = [args["state"], args.get("failure", "")]
         node["reason"] = args.get("reason", "")
-        node["drains"] = args.get("pods") or node.get("drains")
+        node["drains"] = args.get("names") or args.get("pods") or node.get("drains")
     return {}
 
 

@@ -16,7 +16,7 @@ from ..._machine.nvml.real import Nvml, open_nvml
 from ..gpu_record import Gpus
 from ..machine import cloud_init
 from ..machine.facts import gpus, loaded_driver, pci_devices, recorded_gpus
-from ..machine.in_service import standing
+from ..machine.in_service import told
 from ..machine.quarantine import QuarantineFile, seen
 from ..quarantine import EMPTY, data_of, elsewhere
 from ..users.allocated import names
@@ -41,14 +41,14 @@ class GpuInfoCapability:
         """Return everything; what cannot be read is said, never an error."""
         devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
         self.wait(self._params["cloud_init_timeout"])
-        driver, marker = loaded_driver(self._host), standing(self._host)
+        driver = loaded_driver(self._host)
         info: Info = {
             "pci_devices": devices,
             "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
             "driver": driver._asdict() if driver else None,
             "missing_gpus": list(self.recorded(_addresses(devices)).missing),
             **self._quarantine(),
-            "change": {**marker.change._asdict(), "digest": marker.digest} if marker else {},
+            "change": told(self._host),
             "nvml_available": True,
             "nvml_error": "",
             "gpus": [],

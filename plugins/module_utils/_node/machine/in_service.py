@@ -30,3 +30,9 @@ def standing(host: Host) -> t.Optional[Standing]:
         older = (name for path, name in OLDER.items() if host.exists(path))
         return next((Standing(Change(name)) for name in older), None)
     return Standing(parse(data.decode("utf-8", "replace")), hashlib.sha256(data).hexdigest())
+
+
+def told(host: Host) -> t.Dict[str, t.Any]:
+    """Return the same as modules tell it, empty where there is none."""
+    found = standing(host)
+    return {**found.change._asdict(), "digest": found.digest} if found else {}

@@ -77,9 +77,9 @@ def test_a_gpu_that_wants_a_reset_is_planned_and_its_case_kept(node: Node) -> No
     planned = node.module(state="planned", holder=ME)
     assert planned["in_repair"] == [sick["uuid"]]
     assert planned["lease"]["holder"] == ME
-    assert node.module()["refused"].startswith(f"{ME} repairs the node since")
+    assert node.module()["held"].startswith(f"{ME} repairs the node since")
     assert "repairs the node since" in node.module(state="planned", holder=OTHER)["msg"]
-    assert not node.module(state="planned", holder=ME)["refused"]
+    assert not node.module(state="planned", holder=ME, give_back=True)["held"]
 
 
 def test_a_repair_ends_where_the_gpu_is_proved(node: Node) -> None:

@@ -25,7 +25,8 @@ def test_a_node_without_a_change_gets_the_marker_of_this_run() -> None:
     found = FOUND({}, "mig")
     told = json.loads(found.pop("text"))
     assert (told["change"], told["pid"], told["failed"]) == ("mig", os.getpid(), "")
-    assert found == {"refused": "", "begun": False, "cause": "", "seen": ""}
+    assert found.pop("holder") == run.this_run("mig").holder
+    assert found == {"refused": "", "begun": False, "cause": "", "seen": "", "before": ""}
 
 
 def test_a_process_of_this_controller_is_looked_at() -> None:

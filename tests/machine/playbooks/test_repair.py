@@ -1,0 +1,210 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A GPU is repaired: in which order, and that every end is right, also where a run is killed or something is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.machine.playbooks.conftest import MakeScene
+from tests.machine.playbooks.scene import Scene
+
+A, B = "GPU-a", "GPU-b"
+ORDER = [
+    "repair observed",
+    "repair observed",
+    "gpu_reset check",
+    "repair planned",
+    "repair evidence",
+    "gpu_evidence",
+    "repair evidence",
+    "repair fenced",
+    "quarantine present",
+    "repair observed",
+    "repair stopped",
+    "repair reset",
+    "gpu_reset",
+    "repair reset",
+    "repair planned",
+    "cdi present",
+    "device_plugin started",
+    "validate",
+    "repair restored",
+    "repair proved",
+    "quarantine absent",
+    "repair released",
+    "repair released",
+]
+
+
+def sick(nodes: Scene, name: str = "n1", **more: Any) -> None:
+    nodes.become(name, sick={A: "reset", B: ""}, **more)
+
+
+def ended(nodes: Scene, name: str = "n1") -> bool:
+    """Tell whether nothing of a repair is left on a node, and all of its GPUs are well and given back."""
+    node = nodes.node(name)
+    stages = {one["stage"] for one in node["cases"].values()}
+    left = (node["fenced"], node["lease"], nodes.marker(name).exists(), any(node["sick"].values()))
+    return stages == {"released"} and left == ([], "", False, False)
+
+
+def test_a_gpu_goes_from_its_fault_back_into_service(one: Scene) -> None:
+    sick(one)
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert one.log("n1") == ORDER
+    assert ended(one)
+    assert (one.folder / "evidence/n1" / f"{A}.tar.gz").stat().st_mode & 0o777 == 0o600
+    one.become("n1", log=[])
+    again = one.play("repair")
+    assert again.status == 0, again.text
+    assert "changed=0" in again.text
+    assert one.log("n1") == ["repair observed"]
+
+
+def test_check_mode_says_what_would_be_done_and_changes_nothing(one: Scene) -> None:
+    sick(one, held_by={A: ["process 4711 (python3, pod team/train)"]})
+    run = one.play("repair", options=("--check",))
+    assert run.status == 0, run.text
+    assert "GPU GPU-a: reset" in run.text
+    assert "would reset GPU-a" in run.text
+    assert "in the way: process 4711 (python3, pod team/train)" in run.text
+    assert not set(one.log("n1")) - {"repair observed check", "gpu_reset check", "repair observed"}
+    assert not one.marker("n1").exists()
+
+
+def test_only_who_has_the_gpu_leaves_and_the_node_is_not_cordoned(one: Scene) -> None:
+    sick(one, pods={A: ["team/train"], B: ["team/serve"]})
+    one.write(gpu_nodes_kubeconfig="cluster.conf")
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert ended(one)
+    assert one.node("n1")["drains"] == ["team/train"]
+    log = one.log("n1")
+    assert log.index("quarantine present") < log.index("drain evicted") < log.index("gpu_reset")
+
+
+def test_what_waits_for_a_person_is_fenced_with_its_evidence_and_the_node_stays(one: Scene) -> None:
+    one.become("n1", sick={A: "replace", B: ""})
+    one.write(gpu_nodes_kubeconfig="cluster.conf", gpu_nodes_hooks_before=[one.hook("before")])
+    for _run in range(2):
+        run = one.play("repair")
+        assert run.status == 0, run.text
+        assert "GPU GPU-a: replace" in run.text
+        node = one.node("n1")
+        assert (node["fenced"], node["lease"], one.marker("n1").exists()) == ([A], "", False)
+        assert node["cases"][A]["evidence"].endswith("GPU-a.tar.gz")
+        assert one.hooks("n1") == []
+        assert not {"drain drained", "drain evicted", "validate"} & set(one.log("n1"))
+        assert one.log("n1").count("gpu_evidence") == 1
+
+
+def test_a_reset_that_fails_leaves_the_gpu_set_aside_and_the_node_in_service(one: Scene) -> None:
+    sick(one, stubborn=[A])
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert "it did not come back from the reset" in run.text
+    node = one.node("n1")
+    assert (node["fenced"], node["lease"], one.marker("n1").exists()) == ([A], "", False)
+    assert node["cases"][A]["attempts"] == ["reset"]
+    assert one.log("n1")[-1] == "repair released"
+    assert "quarantine absent" not in one.log("n1")
+
+
+def test_a_gpu_in_use_is_not_taken_from_anybody_and_counts_as_no_attempt(one: Scene) -> None:
+    sick(one, held_by={A: ["process 4711 (python3)"]})
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert "the GPU is in use" in run.text
+    node = one.node("n1")
+    assert (node["fenced"], node["cases"][A]["attempts"], node["sick"][A]) == ([A], [], "reset")
+    one.become("n1", held_by={})
+    assert one.play("repair").status == 0
+    assert ended(one)
+
+
+def test_two_gpus_at_once_are_repaired_and_one_of_them_stays(one: Scene) -> None:
+    one.become("n1", sick={A: "reset", B: "reset"}, stubborn=[B])
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    node = one.node("n1")
+    assert (node["fenced"], node["cases"][A]["stage"]) == ([B], "released")
+    assert node["cases"][B]["stage"] != "released"
+
+
+def test_a_node_that_another_change_has_is_left_alone(scene: MakeScene) -> None:
+    nodes = scene("n1", "n2")
+    sick(nodes)
+    sick(nodes, "n2")
+    nodes.write(nvidia_driver_version="580", repair_max_unavailable=2)
+    killed = nodes.play("upgrade_driver", cut_off_at="Driver", options=("--limit", "n1"))
+    assert killed.status < 0
+    marker = nodes.marker("n1")
+    marker.write_text(marker.read_text().replace('"machine": "', '"machine": "another '))
+    before = len(nodes.log("n1"))
+    run = nodes.play("repair")
+    assert run.status == 0, run.text
+    assert "n1 is not repaired now: the node stands in the middle of upgrade_driver" in run.text
+    assert nodes.log("n1")[before:] == ["repair observed"]
+    assert ended(nodes, "n2")
+
+
+def test_no_more_nodes_are_in_repair_than_the_limit_allows(scene: MakeScene) -> None:
+    nodes = scene("n1", "n2", "n3")
+    for name in nodes.names:
+        nodes.become(name, sick={A: "replace"})
+    nodes.write(repair_max_unavailable=1)
+    for _run in range(2):
+        run = nodes.play("repair")
+        assert run.status == 0, run.text
+        assert "n2, n3: not repaired now" in run.text
+        assert [nodes.node(name).get("fenced", []) for name in nodes.names] == [[A], [], []]
+
+
+def test_a_validation_that_fails_gives_nothing_back(one: Scene) -> None:
+    sick(one, fails={"validate": "a container opens no GPU"})
+    run = one.play("repair")
+    assert run.status == 2, run.text
+    assert "repair: n1: a container opens no GPU. The node stays out of service" in run.text
+    assert one.node("n1")["fenced"] == [A]
+    one.become("n1", fails={})
+    assert one.play("repair").status == 0
+    assert ended(one)
+
+
+KILLED_AT = [
+    "Mark the change as begun",
+    "Write down how far the repair is",
+    "Keep the evidence",
+    "Fetch the evidence",
+    "Set the GPU aside",
+    "Reset the GPUs",
+    "Write down which GPUs were reset",
+    "Apply the MIG layout again",
+    "Prove the GPU, and give it back",
+    "Give the GPU back",
+    "Write down that the GPU was given back",
+    "Give the lease back",
+    "Mark the change as done",
+]
+SHORT = ("Set the GPU aside", "Reset the GPUs", "Give the GPU back")
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(one, marks=[] if one in SHORT else pytest.mark.long) for one in KILLED_AT]
+)
+def test_killed_at_any_task_the_next_run_gives_the_gpu_back(one: Scene, task: str) -> None:
+    sick(one)
+    killed = one.play("repair", cut_off_at=task)
+    if task in killed.tasks:
+        assert killed.status < 0, killed.text
+    node = one.node("n1")
+    assert not node["sick"][A] or task not in ("Give the GPU back",)
+    again = one.play("repair")
+    assert again.status == 0, again.text
+    assert ended(one)
+    assert one.node("n1")["cases"][A]["evidence"]
