@@ -85,7 +85,7 @@ def _node(variables: t.Mapping[str, t.Any]) -> budgets.Node:
         return budgets.Node(refused=str(seen.get("msg") or "it can't be judged"), needed=True)
     work, standing = seen["work"], seen["change"]
     ours = standing.get("change") == CHANGE
-    needed = bool(work["works"] or work["fence"] or work["close"] or ours)
+    needed = bool(work["works"] or work["fence"] or work["close"] or work["new"] or ours)
     refused = seen["refused"] or _of_another(variables, standing, seen)
     return budgets.Node(True, bool(seen["in_repair"] or standing), refused, needed)
 

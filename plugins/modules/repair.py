@@ -47,10 +47,10 @@ next:
   sample: reset
 work:
   description:
-    - What a repair does with the node. The GPUs with C(cases), those to C(fence), to C(reset), those that a reset
-      takes C(with_them), those that a C(reboot) is for, to C(prove), and to C(close) as they are gone; the pods to
-      C(evict), as namespace/name; whether to C(cordon) the node, whether several are reset C(together), and whether
-      it C(works) at all.
+    - What a repair does with the node. The GPUs with C(cases), those of them that have a C(new) one, those to
+      C(fence), to C(reset), those that a reset takes C(with_them), those that a C(reboot) is for, to C(prove), and to
+      C(close) as they are gone; the pods to C(evict), as namespace/name; whether to C(cordon) the node, whether
+      several are reset C(together), and whether it C(works) at all.
   returned: where the node is read
   type: dict
 gpus:

@@ -16,7 +16,6 @@ from . import plan as planning
 from . import stages
 from .case_file import data_of
 from .machine import cases
-from .machine.fences import fences
 from .machine.observe import Settings, observe
 from .plan import Observation, Todo, Work
 from .stages import OBSERVED, Asked
@@ -62,7 +61,7 @@ class RepairCapability:
             return self._seen._replace(cases=self._file.read())
         params = self._params
         settings = Settings(params["window"], params["gpu_count"])
-        seen = observe(self._host, settings, fences(self._host))
+        seen = observe(self._host, settings)
         gpus = [one.observed for one in seen.gpus]
         verdict = decide(seen.node, gpus, seen.now, self._table, params["window"])
         found = planning.todo(seen, verdict, params["reboot"])

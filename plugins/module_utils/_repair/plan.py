@@ -11,12 +11,12 @@ import typing as t
 
 from .._base.text.shown import counted
 from .._base.text.strict import written
+from .._node.quarantine import OPERATOR, REPAIR
 from . import case as kept
 from .actions import Action
 from .case import Boot, Case, Cases
 from .state import GpuVerdict, ObservedGpu, ObservedNode, Verdict
 
-OPERATOR, REPAIR = "operator", "repair"
 DONE = "done"  # what comes of an attempt that has done what it was made for
 NEVER, WHEN_NEEDED = REBOOTS = ("never", "when_needed")
 
@@ -91,13 +91,15 @@ class Todo(t.NamedTuple):
 class Work(t.NamedTuple):
     """What a run does with the node. GPUs are named by their UUIDs, and pods by namespace/name.
 
-    ``cases`` are those of which a case is kept, ``fence`` those to be set aside, ``reset`` those to be reset, which
-    takes those in ``with_them`` too where it is ``together``, ``reboot`` those that a reboot is for, ``prove`` those
-    that may be given back then, ``close`` those that are gone, and ``evict`` the pods that have what is reset.
+    ``cases`` are those of which a case is kept, ``new`` those of them that have none yet, ``fence`` those to be set
+    aside, ``reset`` those to be reset, which takes those in ``with_them`` too where it is ``together``, ``reboot``
+    those that a reboot is for, ``prove`` those that may be given back then, ``close`` those that are gone, and
+    ``evict`` the pods that have what is reset.
     """
 
     next: Next = Next.NOTHING
     cases: t.Tuple[str, ...] = ()
+    new: t.Tuple[str, ...] = ()
     fence: t.Tuple[str, ...] = ()
     reset: t.Tuple[str, ...] = ()
     together: bool = False
@@ -185,9 +187,11 @@ def work(found: t.Sequence[Todo], *, fences: bool = True) -> Work:
         if together and one.seen.uuid not in reset and _taken(one, resets)
     )
     touched = {*reset, *with_them}
+    kept_of = [one for one in found if one.next >= Next.WAIT and _ours(one)]
     return Work(
         strongest,
-        cases=tuple(one.seen.uuid for one in found if one.next >= Next.WAIT and _ours(one)),
+        cases=tuple(one.seen.uuid for one in kept_of),
+        new=tuple(one.seen.uuid for one in kept_of if one.case is None),
         fence=tuple(one.seen.uuid for one in found if one.verdict.action.fences and _unfenced(one)),
         reset=reset,
         together=together,
@@ -217,7 +221,9 @@ def _ours(one: Todo) -> bool:
 
 
 def _unfenced(one: Todo) -> bool:
-    return not one.seen.fenced_by and not one.seen.replaced_by
+    """Tell whether a GPU has to be set aside yet; one whose UUID nobody knows is given out by nobody."""
+    seen = one.seen
+    return not seen.fenced_by and not seen.replaced_by and seen.uuid != seen.pci
 
 
 def clock_problem(seen: Observation) -> str:

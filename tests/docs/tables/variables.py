@@ -30,7 +30,7 @@ PAGES = {
     "dcgm": "dcgm.md",
     "validate": "operations/validation.md",
     "quarantine": "repair/quarantine.md",
-    "repair": "operations/repair.md",
+    "repair": "repair/repair.md",
     "fractions": "fractions/install.md",
     "report": "operations/report.md",
     "bundle": "operations/air-gap.md",

@@ -138,6 +138,7 @@ class Scene:
                 **{part: f"{at}/{part}" for part in parts},
             },
             "__in_service_probe": f"test -e {at}/driver",
+            "repair_evidence_folder": f"{self.folder}/evidence",
         }
         words = ["ansible-playbook", "-i", str(self.inventory / "hosts.yml"), str(path), *options]
         return [*words, "-e", json.dumps({**own, **variables})]

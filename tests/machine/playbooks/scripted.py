@@ -89,6 +89,7 @@ def repair(args, check, node, folder):
         "fence": [
             one["uuid"] for one in gpus if one["verdict"] in FENCES and one["uuid"] not in fenced
         ],
+        "new": [],
         "reset": by["reset"],
         "reboot": by["reboot"],
         "close": [],

@@ -12,11 +12,13 @@ from ..._base.errors import NodeError
 from ..._base.gpu import NvmlError
 from ..._machine.host import Host
 from ..._node.machine import facts
+from ..._node.machine.quarantine import QuarantineFile
+from ..._node.quarantine import Quarantine
 from ..._node.users.allocated import Allocation, places
 from ..._node.users.machine import allocated
 from .. import connected
 from ..case import Boot, Cases
-from ..plan import OPERATOR, REPAIR, Observation, Seen, reset_since
+from ..plan import Observation, Seen, reset_since
 from ..state import ANSWERED, ObservedGpu, ObservedNode, Virtual
 from . import cases, observe_node, observe_nvml
 from .observe_nvml import Asked
@@ -34,26 +36,19 @@ class Settings(t.NamedTuple):
     gpu_count: int = -1
 
 
-class Fence(t.NamedTuple):
-    """Who has set a GPU aside, and the GPU's PCI address."""
-
-    by: str
-    pci: str = ""
-
-
 class _Told(t.NamedTuple):
-    """All that was read: by PCI address but for the last three."""
+    """All that was read, by PCI address where it is of GPUs."""
 
     devices: t.Mapping[str, str]  # those on the bus, with their architectures
     asked: t.Mapping[str, Asked]
     uuids: t.Mapping[str, str]
     log: observe_node.Log
-    fences: t.Mapping[str, Fence]  # by UUID
+    quarantine: Quarantine
     cases: Cases
     boot: Boot
 
 
-def observe(host: Host, settings: Settings, fences: t.Mapping[str, Fence]) -> Observation:
+def observe(host: Host, settings: Settings) -> Observation:
     """Return what was found; what can't be known is said. NodeError: files of ours are damaged."""
     now, boot, known = cases.now(), cases.boot(host), cases.CaseFile(host).read()
     devices = {one.address: one.architecture for one in facts.gpus(host)}
@@ -69,7 +64,7 @@ def observe(host: Host, settings: Settings, fences: t.Mapping[str, Fence]) -> Ob
         return nothing.because(str(error))
     log = observe_node.log(host, now, now - settings.window)
     names = {**log.logged.uuids, **{address: one for address, one in uuids.items() if one}}
-    told = _Told(devices, asked, names, log, fences, known, boot)
+    told = _Told(devices, asked, names, log, QuarantineFile(host).read(), known, boot)
     pods, untold = _pods(host, told)
     gpus = [_seen(told, one, pods.get(one, ())) for one in (*asked, *missing)]
     gpus += _gone(told, gpus)
@@ -93,7 +88,7 @@ def _uuids(host: Host) -> t.Dict[str, str]:
 def _name(told: _Told, address: str) -> str:
     """Return the UUID of the GPU at an address, or the address where nobody knows it."""
     there = told.asked.get(address, Asked()).devices
-    kept = {one.pci: uuid for uuid, one in told.fences.items() if one.pci}
+    kept = {one.pci: uuid for uuid, one in told.quarantine.gpus.items() if one.pci}
     kept.update({one.pci: uuid for uuid, one in told.cases.gpus.items() if one.pci})
     return (
         (there.gpu.uuid if there else "") or told.uuids.get(address) or kept.get(address, address)
@@ -116,13 +111,18 @@ def _seen(told: _Told, address: str, pods: t.Tuple[str, ...]) -> Seen:
         peers=None if peers is None else tuple(_name(told, one) for one in peers),
     )
     serial = asked.serial or (case.serial if case else "")
-    fence = told.fences.get(uuid, Fence(""))
-    return Seen(observed, address, serial, asked.number, fence.by, pods)
+    return Seen(observed, address, serial, asked.number, _by(told, uuid), pods)
+
+
+def _by(told: _Told, uuid: str) -> str:
+    """Return who has set a GPU aside, itself or with its node; empty where nobody has."""
+    found = told.quarantine.of(uuid)
+    return found.by if found else ""
 
 
 def _gone(told: _Told, gpus: t.Sequence[Seen]) -> t.Iterator[Seen]:
     """Yield the GPUs of open cases and of our fences that the driver does not have any more."""
-    places_of = {uuid: one.pci for uuid, one in told.fences.items() if one.by in (REPAIR, OPERATOR)}
+    places_of = {uuid: one.pci for uuid, one in told.quarantine.gpus.items()}
     places_of.update({uuid: one.pci for uuid, one in told.cases.gpus.items() if one.is_open})
     here = {one.uuid: one for one in gpus}
     for uuid, address in sorted(places_of.items()):
@@ -131,9 +131,8 @@ def _gone(told: _Told, gpus: t.Sequence[Seen]) -> t.Iterator[Seen]:
             case = told.cases.gpus.get(uuid)
             attempts = case.tried(told.boot) if case else ()
             gone = ObservedGpu(uuid, present=False, attempts=attempts)
-            by = told.fences.get(uuid, Fence("")).by
             serial = case.serial if case else ""
-            yield Seen(gone, address, serial, None, by, (), "".join(other[:1]))
+            yield Seen(gone, address, serial, None, _by(told, uuid), (), "".join(other[:1]))
 
 
 def _node(host: Host, told: _Told, branch: int, now: float, gpus: t.Sequence[Seen]) -> ObservedNode:

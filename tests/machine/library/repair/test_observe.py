@@ -42,9 +42,9 @@ def xid(one: dict[str, Any], number: int, more: str = "pid=4711, name=python3") 
 
 
 def set_aside(node: Node, one: dict[str, Any], by: str) -> None:
-    entry = {"by": by, "reason": "", "ticket": "", "since": "2027-01-15T08:00:00Z"}
+    entry = {"by": by, "reason": "it failed", "ticket": "", "since": "2027-01-15T08:00:00Z"}
     entry |= {"serial": one["serial"], "pci": one["pci"]}
-    told = {"version": 1, "gpus": {one["uuid"]: entry}}
+    told = {"version": 1, "gpus": {one["uuid"]: entry}, "node": None}
     node.told["files"][QUARANTINE] = json.dumps(told)
 
 

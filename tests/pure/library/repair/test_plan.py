@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import FaultSigns
+from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import OPERATOR, REPAIR
 from ansible_collections.gpu.node.plugins.module_utils._repair import case as kept
 from ansible_collections.gpu.node.plugins.module_utils._repair import plan
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import Boot, Case, Cases, Tried
 from ansible_collections.gpu.node.plugins.module_utils._repair.plan import (
     NEVER,
-    OPERATOR,
-    REPAIR,
     WHEN_NEEDED,
     Next,
     Observation,
@@ -69,7 +68,7 @@ def test_nothing_is_done_where_nothing_is_wrong() -> None:
 def test_a_gpu_that_wants_a_reset_is_fenced_and_reset_alone() -> None:
     well, sick = Seen(gpu(B), pods=("team/other",)), Seen(gpu(A, 1), pods=("team/train",))
     assert work(well, sick) == Work(
-        Next.RESET, cases=(A,), fence=(A,), reset=(A,), prove=(A,), evict=("team/train",)
+        Next.RESET, cases=(A,), new=(A,), fence=(A,), reset=(A,), prove=(A,), evict=("team/train",)
     )
     assert plan.work(found(well, sick), fences=False).cordon
 
@@ -104,10 +103,10 @@ def test_a_reboot_is_made_only_where_it_is_allowed() -> None:
     (waits,) = found(lost)
     assert waits.next is Next.WAIT
     assert "repair_reboot=when_needed" in waits.step
-    assert plan.work([waits]) == Work(Next.WAIT, cases=(A,), fence=(A,))
+    assert plan.work([waits]) == Work(Next.WAIT, cases=(A,), new=(A,), fence=(A,))
     said = work(lost, Seen(gpu(B, 1)), reboot=WHEN_NEEDED)
     assert said == Work(
-        Next.REBOOT, cases=(A, B), fence=(A, B), reboot=(A,), prove=(A,), cordon=True
+        Next.REBOOT, cases=(A, B), new=(A, B), fence=(A, B), reboot=(A,), prove=(A,), cordon=True
     )
 
 
@@ -138,6 +137,12 @@ def test_the_case_of_a_gpu_that_was_replaced_is_closed() -> None:
     gone = Seen(gpu(A, present=False), fenced_by=REPAIR, replaced_by=B)
     said = work(gone, Seen(gpu(B)), cases=Cases(None, {A: OPEN}))
     assert said == Work(Next.CLOSE, close=(A,))
+
+
+def test_a_gpu_of_which_only_the_place_is_known_is_set_aside_nowhere_and_has_a_case() -> None:
+    place = "0000:2a:00.0"
+    said = work(Seen(gpu(place, present=False), place))
+    assert said == Work(Next.WAIT, cases=(place,), new=(place,))
 
 
 def test_attempts_that_worked_say_since_when_the_log_counts() -> None:
@@ -223,6 +228,7 @@ def test_whatever_was_found_nothing_is_done_that_may_not_be(
         # Whatever has a fault gets no new work, and a case.
         if action.fences and not one.seen.replaced_by and not held:
             assert uuid in said.fence or one.seen.fenced_by == REPAIR
+            assert (uuid in said.new) == (uuid not in begun or not begun[uuid].is_open)
             assert uuid in said.cases
     assert (said.next is Next.REBOOT) <= (reboot == WHEN_NEEDED and said.cordon)
     assert not (said.reset and said.reboot)

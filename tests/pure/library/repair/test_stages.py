@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import FaultSigns
+from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import REPAIR
 from ansible_collections.gpu.node.plugins.module_utils._repair import case as kept
 from ansible_collections.gpu.node.plugins.module_utils._repair import plan, stages
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
@@ -152,7 +153,7 @@ def test_a_failed_case_of_which_nothing_is_wrong_any_more_is_proved() -> None:
 
 
 def test_the_case_of_a_gpu_that_is_gone_is_closed() -> None:
-    gone = plan.Seen(ObservedGpu(A, present=False), fenced_by=plan.REPAIR, replaced_by=B)
+    gone = plan.Seen(ObservedGpu(A, present=False), fenced_by=REPAIR, replaced_by=B)
     found = plan.todo(plan.Observation(gpus=(gone,)), decide(HGX, [gone.observed], NOW), plan.NEVER)
     work = plan.work(found)
     cases = stages.planned(at(kept.FAILED), ask("planned"), found, work, (NOW, BOOT))

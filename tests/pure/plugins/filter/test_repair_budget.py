@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import thi
 from hypothesis import given
 from hypothesis import strategies as st
 
-NOTHING = {"works": False, "fence": [], "close": []}
+NOTHING = {"works": False, "new": [], "fence": [], "close": []}
 RESET = {**NOTHING, "works": True}
 WELL: dict[str, Any] = {
     "work": NOTHING,
