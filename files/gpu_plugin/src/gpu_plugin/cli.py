@@ -257,9 +257,9 @@ def _health(options: argparse.Namespace) -> int:
 
 
 def _pods(options: argparse.Namespace) -> int:
-    from .report import pods  # as above
+    from .report import survey  # as above
 
-    return pods.show(options.pod_resources, as_json=options.json)
+    return survey.show_pods(options.pod_resources, as_json=options.json)
 
 
 def _probe(options: argparse.Namespace) -> int:

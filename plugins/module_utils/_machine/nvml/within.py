@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 import typing as t
+from concurrent.futures import Future
 
 from ..._base.gpu import TIMEOUT, NvmlError
 
@@ -19,26 +20,21 @@ T = t.TypeVar("T")
 
 def within(seconds: float, what: str, ask: t.Callable[[], T]) -> T:
     """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
-    answers: queue.SimpleQueue[t.Callable[[], T]] = queue.SimpleQueue()
-    begin(lambda: answers.put(outcome(ask)))
-    try:
-        return answers.get(timeout=seconds)()
-    except queue.Empty:
-        raise NvmlError(TIMEOUT, what) from None
+    return all_within(seconds, what, {what: ask})[what].result()
 
 
 def all_within(
     seconds: float, what: str, asks: t.Mapping[str, t.Callable[[], T]]
-) -> t.Dict[str, t.Callable[[], T]]:
-    """Ask all at once, and return of each a function as ``outcome`` does; NvmlError of those that are late."""
-    answers: queue.SimpleQueue[t.Tuple[str, t.Callable[[], T]]] = queue.SimpleQueue()
+) -> t.Dict[str, Future[T]]:
+    """Ask all at once, and return of each what ``outcome`` does; NvmlError of those that are late."""
+    answers: queue.SimpleQueue[t.Tuple[str, Future[T]]] = queue.SimpleQueue()
 
     def work(name: str) -> None:
         answers.put((name, outcome(asks[name])))
 
     for name in asks:
         begin(functools.partial(work, name))
-    found: t.Dict[str, t.Callable[[], T]] = {}
+    found: t.Dict[str, Future[T]] = {}
     deadline = time.monotonic() + seconds
     while len(found) < len(asks):
         try:
@@ -46,7 +42,8 @@ def all_within(
         except queue.Empty:
             break
         found[name] = answer
-    late = _raising(NvmlError(TIMEOUT, what))
+    late: Future[T] = Future()
+    late.set_exception(NvmlError(TIMEOUT, what))
     return {name: found.get(name, late) for name in asks}
 
 
@@ -55,17 +52,11 @@ def begin(work: t.Callable[[], None]) -> None:
     threading.Thread(target=work, name="nvml of a gpu", daemon=True).start()
 
 
-def outcome(ask: t.Callable[[], T]) -> t.Callable[[], T]:
-    """Ask, and return a function that returns the answer or raises the error, in whatever thread it is called."""
+def outcome(ask: t.Callable[[], T]) -> Future[T]:
+    """Ask, and return what has the answer or raises the error, in whatever thread it is asked for its result."""
+    found: Future[T] = Future()
     try:
-        answer = ask()
+        found.set_result(ask())
     except Exception as error:
-        return _raising(error)
-    return lambda: answer
-
-
-def _raising(error: Exception) -> t.Callable[[], t.NoReturn]:
-    def fail() -> t.NoReturn:
-        raise error
-
-    return fail
+        found.set_exception(error)
+    return found

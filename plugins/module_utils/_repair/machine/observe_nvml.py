@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import typing as t
+from concurrent.futures import Future
 
 from ..._base.gpu import (
     GPU_IS_LOST,
@@ -72,9 +73,9 @@ def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:
     return found
 
 
-def _answered(outcome: t.Callable[[], Asked]) -> Asked:
+def _answered(outcome: Future[Asked]) -> Asked:
     try:
-        return outcome()
+        return outcome.result()
     except NvmlError as error:
         return Asked(error=error)
 

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .._shared._base.gpu import NvmlError
+from .._shared._machine.host import Host, properties
 from .._shared._machine.nvml.real import Nvml, open_nvml
-from ..tools import jobs, logs
+from ..tools import logs
 from ..tools.start_timeout import READY
 
 # They have GPUs open, or bring NVSwitches up, before a layout is made.
 SERVICES: Final = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 POLL_SECONDS: Final = 0.5
+ASK_SECONDS: Final = 20.0
 
 
 @contextlib.contextmanager
 def driver(wait: float, library: str = "") -> Iterator[Nvml]:
     """Open NVML as soon as NVIDIA's own services have begun, or failed to, and the driver is there."""
-    jobs.settle(SERVICES, wait)
+    _settle(SERVICES, wait)
     deadline = time.monotonic() + wait
     with contextlib.ExitStack() as stack:
         while True:
@@ -42,3 +44,27 @@ def ended(status: int) -> int:
     if status == 0:
         logs.notify(READY)
     return status
+
+
+def _settle(services: Sequence[str], seconds: float) -> None:
+    """Wait until none of the services is being started any more, or for so many seconds.
+
+    An order of units would do so too, and would have all that comes after this wait with it.
+    """
+    deadline = time.monotonic() + seconds
+    while busy := _pending(services):
+        if time.monotonic() >= deadline:
+            logs.warning("not waited for any longer", services=", ".join(busy), seconds=seconds)
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _pending(services: Sequence[str]) -> list[str]:
+    """Return those that systemd has a job for; none where there is no systemd."""
+    # systemctl would tell the service manager of its own errors as if they were ours.
+    quiet = {"NOTIFY_SOCKET": ""}
+    jobs = {
+        one: properties(Host(), one, "Job", env=quiet, timeout=ASK_SECONDS).get("Job", "")
+        for one in services
+    }
+    return [one for one, job in jobs.items() if job not in ("", "0")]

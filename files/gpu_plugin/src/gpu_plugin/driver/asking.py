@@ -10,6 +10,7 @@ import queue
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from .._shared._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, NvmlError
@@ -71,7 +72,7 @@ class Asking:
         self.wait(patience)
         self._since: dict[int, float] = {}  # when it was asked
         self._heard: dict[int, float] = {}  # when NVML answered last to what is asked for that
-        self._kept: dict[tuple[str, int], Callable[[], Any]] = {}
+        self._kept: dict[tuple[str, int], Future[Any]] = {}
 
     def wait(self, patience: float | None) -> None:
         """Wait for so many seconds from now on, None for ever."""
@@ -148,7 +149,7 @@ class Asking:
         while True:
             for key in wanted:
                 if answer := self._kept.pop((what, key), None):
-                    answers[key] = answer()
+                    answers[key] = answer.result()
                     waited.discard(key)
             if not any(key in todo or self._worth_it(key, known) for key in waited):
                 return answers
@@ -163,7 +164,7 @@ class Asking:
         waits = self._clock() - self._since.get(key, self._clock())
         return waits < (self._soon if key in known else self.longest)
 
-    def _answer(self, key: int, ask: Callable[[int], T]) -> Callable[[], T]:
+    def _answer(self, key: int, ask: Callable[[int], T]) -> Future[T]:
         def timed() -> T:
             with self.of(key):
                 return ask(key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ class Reader:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._worker = Worker("nvml")
-        self._answers: queue.SimpleQueue[Callable[[], Facts]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Future[Facts]] = queue.SimpleQueue()
 
     def read(self, host_root: Path, config: Config) -> Facts:
         """Do what read() does. NvmlError besides: it takes longer, or has not ended yet."""
@@ -42,7 +43,7 @@ class Reader:
             answer = self._answers.get(timeout=self._seconds if begun else 0)
         except queue.Empty:
             raise NvmlError(TIMEOUT, "looking at the GPUs") from None
-        return answer()
+        return answer.result()
 
 
 def read(host_root: Path, config: Config) -> Facts:

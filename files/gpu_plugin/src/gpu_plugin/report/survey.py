@@ -14,10 +14,11 @@ from .._shared._base.gpu import Inventory, NvmlError
 from .._shared._device_plugin.resources import HEALTHY, count
 from .._shared._machine.nvml.real import inventory, open_nvml
 from .._shared._machine.nvml.within import LATE, within
+from .._shared._node.users.allocated import VERSION
 from ..advertise import overview
 from ..advertise.overview import Hardware, Holder
 from ..cdi import files as cdi_state
-from ..kubelet.client import KubeletSilent, PodResources
+from ..kubelet.client import KubeletSilent, PodResources, allocations
 from ..mps import state as mps_state
 from ..tools import status
 from . import claims
@@ -111,3 +112,13 @@ def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int
         return holders, pods.allocatable(), None
     except KubeletSilent as error:
         return holders, {}, str(error)
+
+
+def show_pods(socket: Path, *, as_json: bool) -> int:
+    """Print which pods have which devices; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
+    found = allocations([socket])
+    if as_json:
+        print(json.dumps({"version": VERSION, "allocations": [asdict(one) for one in found]}))
+    else:
+        print("\n".join(map(str, found)) or "no pod has a device")
+    return 0
