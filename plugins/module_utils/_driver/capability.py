@@ -42,10 +42,9 @@ from .machine.sources import Node, Params, Runfile, known_repository, nvidias, r
 from .machine.streams import ModuleStreams
 from .names import PLACE
 from .plan import disrupts, plan, replaces
-from .releases.standing import AUTO, Source, chosen, has_run, named_source
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
-from .state import Observed, Record, parse_desired
+from .state import AUTO, Observed, Record, Source, chosen, has_run, named_source, parse_desired
 
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})

@@ -17,7 +17,6 @@ from .branches import NO_VERSION, Version
 from .family import Choice
 from .kernel.modules import differing
 from .names import PLACE
-from .releases import standing
 from .state import Desired, Observed
 
 
@@ -254,7 +253,7 @@ def of_release(
     there = observed.drivers(names.user_space[0]) if names.prebuilt and of else ()
     offered = next((one for one in there if one.fits(of.branch)), NO_VERSION)
     best = _newest(observed, desired, of)
-    found = standing.warnings(of, best, desired.releases, observed.today, observed.gpus, offered)
+    found = branches.complaints(of, best, desired.releases, observed.today, observed.gpus, offered)
     complaints = observed.refresh_note.split("; ") if desired.update else []
     # apt also warns of what is no failure.
     failed = "; ".join(one for one in complaints if "fetch" in one or not one.startswith("W:"))
@@ -278,8 +277,8 @@ def releases(
     brought = [Version.of(planned[one]) for one in observed.names.user_space if one in planned]
     return {
         "newer_version": newer,
-        "support": standing.support(version, known, observed.today) if version and known else {},
-        "security": standing.security(version, known) if version and known else {},
-        "releases": standing.age(known, observed.today) if known else {},
-        "notes": standing.notes("" if newer in brought else newer, version, known, observed.today),
+        "support": branches.support(version, known, observed.today) if version and known else {},
+        "security": branches.security(version, known) if version and known else {},
+        "releases": branches.age(known, observed.today) if known else {},
+        "notes": branches.notes("" if newer in brought else newer, version, known, observed.today),
     }

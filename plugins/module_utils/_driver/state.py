@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the user wants, what the node has, and what was added to it."""
+"""What the user wants, what the node has, what was added to it, and where the driver comes from by ``source: auto``."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import datetime
 import re
 import typing as t
 
+from .._base import distributions
 from .._base.errors import InputError
-from .._base.packages import package, repository
-from .._base.packages.apt import Source
+from .._base.packages import apt, package, repository
 from .._base.packages.package import Package, Packages, Policy, Relations, Removal
 from .._base.packages.repository import Known, Repository
+from .._base.steps import Step
 from .._base.text.masking import masked_text
 from .._node.users.users import User
-from .branches import NO_VERSION, Version, module_type
+from . import branches
+from .branches import NO_VERSION, Table, Version, module_type
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
 from .kernel.modules import Dkms, Modules, Options, SigningKey, parse_options
-from .names import Names, is_driver, order
+from .names import PLACE, Names, is_driver, order
 from .releases import table
-from .releases.table import Table
 
 if t.TYPE_CHECKING:
     from .family import Family
@@ -212,7 +213,7 @@ class Observed(Packages):
     policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
     interrupted: bool = False
     service: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    sources: t.Tuple[Source, ...] = ()
+    sources: t.Tuple[apt.Source, ...] = ()
     nvidia_installer: bool = False
     refreshed: bool = False
     refresh_note: str = ""
@@ -293,3 +294,98 @@ class Observed(Packages):
     def driver(self, package: str) -> Version:
         """Return the driver's version in an installed package's, empty where it is not installed."""
         return Version.of(self.installed(package))
+
+
+AUTO = "auto"
+Nvidias = t.Callable[[], t.Optional[Repository]]
+
+
+class Source(t.NamedTuple):
+    """A source, the version or branch to have of it, and why; ``fresh`` says that the node has no driver yet.
+
+    Without a ``repository`` to name, the files of the one that the node's driver is from stay as they are.
+    """
+
+    name: str
+    version: Version
+    repository: t.Optional[Repository] = None
+    why: str = ""
+    fresh: bool = False
+
+    def told(self, steps: t.Iterable[Step]) -> t.Tuple[Step, ...]:
+        """Return the steps, with why the node gets a repository that nobody has named."""
+        found = [*steps]
+        for at, one in enumerate(found):
+            if self.fresh and one.action == "repository":
+                found[at] = dataclasses.replace(one, summary=f"{one.summary}, as {self.why}")
+        return tuple(found)
+
+
+def named_source(values: t.Mapping[str, t.Any]) -> str:
+    """Return the source that options name, with auto that of which anything is said."""
+    said = [one for one in ("repository", "runfile") if values[one] is not None]
+    return said[0] if values["source"] == AUTO and said else str(values["source"])
+
+
+def has_run(observed: Observed) -> bool:
+    """Tell whether an earlier run has begun to install the driver's packages, or has taken them over."""
+    record = observed.record
+    return bool(record.packages or record.holds or record.adopted or record.earlier)
+
+
+def chosen(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
+    """Return the source; ``nvidias`` returns NVIDIA's repository, None where none is known for the system."""
+    there = (name for name, one in observed.packages.items() if not one.gone)
+    if has_run(observed) or any(map(observed.type_of, there)):
+        return _kept(observed, desired, nvidias)
+    if observed.nvidia_installer or (observed.loaded and observed.libraries):
+        if observed.loaded and observed.libraries and not desired.adopt:
+            why = f"the driver {observed.loaded[0]} is loaded, and of no package that is known"
+            return Source("preinstalled", desired.version, why=why)
+        return Source("distribution", desired.version, why="a driver of no package is there")
+    return _fresh(observed, desired, nvidias)
+
+
+def _kept(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
+    """Return the source that the driver on the node is from."""
+    files = observed.repository.files
+    if not (observed.record.repository or files):
+        return Source("distribution", desired.version, why="the node's driver is from there")
+    lists = (PLACE.sources, *PLACE.rpm_repositories.values())
+    there = [files[one] for one in lists if one in files]
+    repository = nvidias()
+    if repository and there and not any(repository.url in text for text in there):
+        repository = None
+    version = desired.version
+    if not version:
+        # The branch of the driver on the node where that runs the GPUs, else the one that is supported longest.
+        newest = max(observed.libraries, key=lambda one: one.numbers, default=NO_VERSION)
+        version, table = Version(newest.branch), desired.releases
+        if not version or not branches.able([version], observed.gpus):
+            version = (
+                branches.supported(table, observed.today, observed.gpus) if table else NO_VERSION
+            )
+    return Source("repository", version, repository, "the node's driver is from one")
+
+
+def _fresh(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
+    """Return the source for a node without a driver."""
+    version, table = desired.version, desired.releases
+    carried = Version(distributions.branch(observed.distribution, observed.codename))
+    found = Source("distribution", version, why="no driver is on the node", fresh=True)
+    if not carried or (version and version.branch == carried):
+        return found
+    why = f"{observed.title} has branch {carried}"
+    if not version:
+        if table is None:
+            return found
+        stands = branches.support(carried, table, observed.today)
+        if not stands["past"] and branches.able([carried], observed.gpus):
+            return found
+        end = stands["end_of_support"]
+        since = f" since {end}" if end else ""
+        past = f"which NVIDIA does not support any more{since}"
+        why += f", {past if stands['past'] else 'which does not run the GPUs'}"
+        version = branches.supported(table, observed.today, observed.gpus)
+    repository = nvidias() if version else None
+    return Source("repository", version, repository, why, fresh=True) if repository else found

@@ -13,9 +13,8 @@ import typing as t
 from ..._base.gpu import ComputeInstance, Gpu, GpuInstance, MigDevice
 from ..._base.text.json_data import rows, table, table_in, text
 from ..._device_plugin.resources import HEALTHY, count
-from ..._driver.branches import Version
-from ..._driver.releases import standing
-from ..._driver.releases.table import Table
+from ..._driver import branches
+from ..._driver.branches import Table, Version
 from ..._node.users.allocated import Allocation, Devices, places
 from ..._node.users.users import User
 from ..validate.check import because
@@ -40,9 +39,9 @@ def driver(
     return {
         "version": version,
         "type": loaded.get("kind", ""),
-        "support": standing.support(version, table, today) if table else {},
-        "security": standing.security(version, table) if table else {},
-        "releases": standing.age(table, today) if table else {},
+        "support": branches.support(version, table, today) if table else {},
+        "security": branches.security(version, table) if table else {},
+        "releases": branches.age(table, today) if table else {},
     }
 
 

@@ -12,7 +12,7 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..._base.table import ORIGIN, check_keys, chosen, day, mapping
-from ..branches import Version
+from ..branches import Branch, Bulletin, Table, Version
 from .known import TABLE
 
 VERSION = re.compile(r"\d+(?:\.\d+){1,3}", re.ASCII)
@@ -22,32 +22,6 @@ KINDS = ("lts", "production", "new feature")
 FORM = (
     "true for the collection's own, false for none, or a table with as_of, branches and bulletins"
 )
-
-
-class Branch(t.NamedTuple):
-    """A branch; what is not known is empty or None. ``ended`` is one that ended at a time that is not known."""
-
-    kind: str = ""
-    first_release: t.Optional[datetime.date] = None
-    end_of_support: t.Optional[datetime.date] = None
-    ended: bool = False
-
-
-class Bulletin(t.NamedTuple):
-    """A security bulletin; ``floors`` are the first versions without its vulnerabilities, by branch."""
-
-    id: str
-    date: datetime.date
-    url: str
-    floors: t.Mapping[str, Version]
-
-
-class Table(t.NamedTuple):
-    """What was known on a day; the bulletins in the order of their dates."""
-
-    as_of: datetime.date
-    branches: t.Mapping[str, Branch]
-    bulletins: t.Tuple[Bulletin, ...]
 
 
 def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:

@@ -19,13 +19,14 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
-from ansible_collections.gpu.node.plugins.module_utils._driver.releases.standing import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
+from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
+    Observed,
+    Record,
     Source,
     chosen,
     named_source,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed, Record
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,14 +9,14 @@ import datetime
 import re
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.releases import standing
-from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import (
+from ansible_collections.gpu.node.plugins.module_utils._driver import branches as standing
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
     Branch,
     Bulletin,
     Table,
-    parse,
+    Version,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,14 +131,14 @@ def test_branch_to_move_to_is_supported_and_runs_the_gpus(
 def test_there_is_a_warning_exactly_where_the_result_says_so(
     known: Table, version: str, today: datetime.date
 ) -> None:
-    found = standing.warnings(Version(version), Version(version), known, today, H100)
+    found = standing.complaints(Version(version), Version(version), known, today, H100)
     wrong = [
         standing.security(Version(version), known)["below"] is True,
         standing.support(Version(version), known, today)["past"] is True,
     ]
     assert len(found) == sum(wrong)
-    assert standing.warnings(Version(version), Version(version), None, today, H100) == []
-    assert standing.warnings(Version(""), Version(""), known, today, H100) == []
+    assert standing.complaints(Version(version), Version(version), None, today, H100) == []
+    assert standing.complaints(Version(""), Version(""), known, today, H100) == []
 
 
 @pytest.mark.parametrize(
@@ -156,18 +156,20 @@ def test_there_is_a_warning_exactly_where_the_result_says_so(
     ],
 )
 def test_driver_below_the_floor_is_told_what_helps(newest: str, step: str) -> None:
-    (found,) = standing.warnings(Version("580.95.05"), Version(newest), table(), DAY, H100)
+    (found,) = standing.complaints(Version("580.95.05"), Version(newest), table(), DAY, H100)
     assert found.startswith("the driver 580.95.05 is below 580.178.04, the first of its branch")
     assert "bulletin 5861 of 2026-09-30 (https://nvidia.custhelp.com/" in found
     assert re.search(step, found)
 
 
 def test_driver_at_the_floor_of_a_supported_branch_is_all_right() -> None:
-    assert standing.warnings(Version("580.178.04"), Version("580.178.04"), table(), DAY, H100) == []
+    assert (
+        standing.complaints(Version("580.178.04"), Version("580.178.04"), table(), DAY, H100) == []
+    )
 
 
 def test_branch_past_its_support_is_told_which_one_is_not() -> None:
-    (found,) = standing.warnings(Version("550.163.01"), Version("550.163.01"), table(), DAY, H100)
+    (found,) = standing.complaints(Version("550.163.01"), Version("550.163.01"), table(), DAY, H100)
     assert "branch 550, which NVIDIA does not support any more since 2025-06-30" in found
     assert "security bulletins since then, 5670, 5703, 5747, 5821, 5861" in found
     assert found.endswith(
@@ -177,12 +179,12 @@ def test_branch_past_its_support_is_told_which_one_is_not() -> None:
 
 
 def test_branch_that_ended_at_an_unknown_time_is_past_it() -> None:
-    (found,) = standing.warnings(Version("575.57.08"), Version("575.57.08"), table(), DAY, H100)
+    (found,) = standing.complaints(Version("575.57.08"), Version("575.57.08"), table(), DAY, H100)
     assert "branch 575, which NVIDIA does not support any more; it has no release" in found
 
 
 def test_branch_that_nobody_knows_says_nothing() -> None:
-    assert standing.warnings(Version("999.1.1"), Version("999.1.1"), table(), DAY, H100) == []
+    assert standing.complaints(Version("999.1.1"), Version("999.1.1"), table(), DAY, H100) == []
     assert standing.security(Version("999.1.1"), table())["unlisted"] == []
     assert standing.support(Version("999.1.1"), table(), DAY)["past"] is None
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Branch, Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.known import TABLE
-from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import Branch, parse
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
