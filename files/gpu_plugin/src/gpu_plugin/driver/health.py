@@ -24,7 +24,7 @@ from .._shared._repair.actions import Action as Verdict
 from .._shared._repair.findings import RECOVERIES
 from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
 from .._shared._repair.verdict import asked
-from ..model.inventory import Faults, GpuView, Inventory, Kind, Place, Problem
+from ..model.inventory import BY_ITSELF, Faults, GpuView, Inventory, Kind, Place, Problem
 from ..model.xids import (
     CONTAINED,
     NOT_CORRECTED,
@@ -37,7 +37,6 @@ from ..model.xids import (
 from .memory import Resets
 
 QUIET: Final = 30.0
-BY_ITSELF: Final = "it passes by itself"
 MOST_DOUBLINGS: Final = 5
 FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
 RESET: Final = "a reset of the GPU or another load of the driver, which the plugin notices"

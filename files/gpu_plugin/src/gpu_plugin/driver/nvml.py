@@ -32,10 +32,10 @@ from .._shared._machine.host import Host
 from .._shared._machine.nvml.faults import condition
 from .._shared._machine.nvml.readings import brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
-from .._shared._repair.actions import Action
+from .._shared._repair.actions import STEPS, Action
 from .._shared._repair.findings import ANSWERS
 from .._shared._repair.state import ANSWERED
-from ..model.inventory import GpuView, Inventory, Kind, Layout, Problem
+from ..model.inventory import BY_ITSELF, GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking, Connections
 from .events import Ears, Xid
@@ -276,9 +276,11 @@ def _mistaken(gpu: Gpu) -> NvmlError:
 
 def _problem(error: Exception, what: str = "") -> Problem:
     code = error.code if isinstance(error, NvmlError) else 0
-    kind = Kind.LOST if code in LOST else Kind.UNREADABLE
     verdict = ANSWERS[ANSWERED[code]][0] if code in ANSWERED else Action.ASK
-    return Problem(kind, f"{what}{error}", code, verdict=verdict)
+    if code in LOST:
+        return Problem(Kind.LOST, f"{what}{error}", code, STEPS[verdict], verdict)
+    way = f"{BY_ITSELF} as soon as the GPU can be read again"
+    return Problem(Kind.UNREADABLE, f"{what}{error}", code, way, verdict)
 
 
 def _inode(path: Path) -> int | None:

@@ -35,7 +35,7 @@ from ..tools import logs
 from ..tools.chores import Chore, Worker
 from .asking import EVERY
 from .events import Xid
-from .health import BY_ITSELF, Health
+from .health import Health
 from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted
 from .quarantine import FILE as SET_ASIDE
@@ -43,11 +43,6 @@ from .quarantine import QuarantineWatch
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
-WAYS_BACK: Final = {
-    Kind.LOST: f"{STEPS[Action.REBOOT]}, or {STEPS[Action.RESET]} where NVML says that it needs one",
-    Kind.HUNG: f"{BY_ITSELF} as soon as NVML answers for it again",
-    Kind.UNREADABLE: f"{BY_ITSELF} as soon as the GPU can be read again",
-}
 
 
 class XidLog:
@@ -308,7 +303,7 @@ def unhealthy(
         if lost:
             del found[uuid]
     for uuid, one in found.items():
-        told = replace(one, since=since[uuid, one.kind], recovery=WAYS_BACK.get(one.kind, ""))
+        told = replace(one, since=since[uuid, one.kind])
         rows.append(Unhealthy.of((uuid, None, None), indices[uuid], one.kind, told))
     return tuple(sorted([*rows, *_set_aside(inventory.quarantine, indices)], key=_order))
 

@@ -27,6 +27,7 @@ SLOW: Final = (
     4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
 )
 RELEASE: Final = "gpu.node.release"
+BY_ITSELF: Final = "it passes by itself"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
 KIND: Final = f"{VENDOR}/gpu"
 IMEX_FOLDER: Final = "/dev/nvidia-caps-imex-channels"
@@ -178,7 +179,8 @@ class Inventory:
     def no_answer(self) -> Problem:
         """What is wrong with those that are hung."""
         reason = f"NVML has not answered for it for {self.patience:g} seconds"
-        return Problem(Kind.HUNG, reason, verdict=ANSWERS[Answer.NEVER][0])
+        way = f"{BY_ITSELF} as soon as NVML answers for it again"
+        return Problem(Kind.HUNG, reason, recovery=way, verdict=ANSWERS[Answer.NEVER][0])
 
 
 def remember(before: Inventory | None, now: Inventory) -> Inventory:
