@@ -12,9 +12,8 @@ from collections.abc import Iterator
 import pytest
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
-from gpu_plugin.labels.api import NodeApi
+from gpu_plugin.labels.api import NodeApi, NodeWatch
 from gpu_plugin.labels.owned import NodeState
-from gpu_plugin.labels.watching import NodeWatch
 
 from tests.fakes.kubernetes.standin_api import DROP, NODE, Api
 from tests.support.waiting import LIMIT, eventually

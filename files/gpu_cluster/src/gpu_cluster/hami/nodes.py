@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.names import BOTH, DRA
 from gpu_plugin._shared._base.text import json_data
-from gpu_plugin._shared._base.text.json_data import is_whole
-from gpu_plugin.config.strict_yaml import ConfigError, invalid
+from gpu_plugin.config.strict_yaml import ConfigError, Value, invalid
 
 from .settings import Settings
 
@@ -22,7 +21,7 @@ KEYS: Final = (
     *("migstrategy", "filterdevices", "enablegetpreferredallocation", "preconfigureddevicememory"),
     *("libcudaloglevel", "enablenumatopology"),
 )
-MODES: Final = ("", "hami-core", "mig", "mps")
+MODES: Final = ("hami-core", "mig", "mps")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def parse(text: str, source: str) -> dict[str, Node]:
             raise invalid(
                 f"{where}.{unknown[0]}", row[unknown[0]], f"one of the keys {', '.join(KEYS)}"
             )
-        found[name] = _node(row, where)
+        found[name] = _node(row, f"nodeconfig[{number}]", source)
     return found
 
 
@@ -82,17 +81,17 @@ def shown(settings: Settings, node: Node, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _node(row: Mapping[str, Any], where: str) -> Node:
-    split, scaling = row.get("devicesplitcount"), row.get("devicememoryscaling")
-    if split is not None and (not is_whole(split) or not 1 <= split <= 1000):
-        raise invalid(f"{where}.devicesplitcount", split, "a whole number from 1 to 1000")
-    number = isinstance(scaling, (int, float)) and not isinstance(scaling, bool)
-    if scaling is not None and not (number and 0 < scaling <= 100):
-        raise invalid(f"{where}.devicememoryscaling", scaling, "a number above 0, up to 100")
-    mode = row.get("operatingmode") or ""
-    if mode not in MODES:
-        raise invalid(f"{where}.operatingmode", mode, f"one of {', '.join(MODES[1:])}")
-    return Node(split, None if scaling is None else float(scaling), mode, _left_out(row, where))
+def _node(row: Mapping[str, Any], at: str, source: str) -> Node:
+    def given(key: str) -> Value | None:
+        return None if row.get(key) is None else Value(f"{at}.{key}", row[key], source)
+
+    split, scaling, mode = map(given, ("devicesplitcount", "devicememoryscaling", "operatingmode"))
+    return Node(
+        split.whole(1000) if split else None,
+        scaling.factor() if scaling else None,
+        mode.one_of(MODES) if mode and mode.data else "",
+        _left_out(row, f"{source}: {at}"),
+    )
 
 
 def _left_out(row: Mapping[str, Any], where: str) -> tuple[str, ...]:

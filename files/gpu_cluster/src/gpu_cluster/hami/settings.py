@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
-from gpu_plugin._shared._base.text.json_data import is_whole
 from gpu_plugin._shared._base.text.shown import cut, shown
 from gpu_plugin.config import plain_yaml
-from gpu_plugin.config.strict_yaml import ConfigError, invalid
+from gpu_plugin.config.strict_yaml import ConfigError, Value, invalid
 
 LIMITS: Final = plain_yaml.Limits(256 << 10, 20000)  # HAMi's own has 350 lines
 SECTION: Final = "nvidia"
@@ -81,7 +80,7 @@ def parse(
 ) -> Settings:
     """Return what HAMi's device-config.yaml says of NVIDIA's GPUs. ConfigError; ``needed``: without any too."""
     section = _section(text, source, needed)
-    reader = _Reader(section, f"{source}: {SECTION}")
+    reader = _Reader(section, source)
     names = Names(
         reader.name("resourceCountName", Names.count),
         reader.name("resourceMemoryName", Names.memory),
@@ -129,73 +128,58 @@ def _section(text: str, source: str, needed: bool) -> Mapping[str, Any]:
 
 
 class _Reader:
-    def __init__(self, section: Mapping[str, Any], where: str) -> None:
-        self.where, self._known = where, set(WITHOUT_EFFECT)
-        self._values: dict[str, Any] = {}
-        self._written: dict[str, str] = {}  # the names that keys have in the file
+    def __init__(self, section: Mapping[str, Any], source: str) -> None:
+        self._known = set(WITHOUT_EFFECT)
+        self._values: dict[str, Value] = {}
         for key, value in section.items():
-            name = ALIASES.get(key, key)
+            name, at = ALIASES.get(key, key), f"{SECTION}.{key}"
             if name in self._values:
-                raise ConfigError(f"{where}.{key}: given twice", cause=f"{name} is there as well")
-            self._values[name], self._written[name] = value, key
+                cause = f"{name} is there as well"
+                raise ConfigError(f"{source}: {at}: given twice", cause=cause)
+            self._values[name] = Value(at, value, source)
 
-    def _take(self, key: str) -> Any:
+    def _take(self, key: str) -> Value | None:
         self._known.add(key)
-        return self._values.get(key)
-
-    def _at(self, key: str) -> str:
-        return f"{self.where}.{self._written.get(key, key)}"
+        value = self._values.get(key)
+        return value if value and value.data is not None else None
 
     def name(self, key: str, default: str) -> str:
         value = self._take(key)
-        if value in (None, ""):
+        if value is None or value.data == "":
             return default
-        if not isinstance(value, str) or not _is_resource(value):
-            raise invalid(
-                self._at(key), value, "the name of an extended resource such as nvidia.com/gpu"
-            )
-        return value
+        if not isinstance(value.data, str) or not _is_resource(value.data):
+            raise value.invalid("the name of an extended resource such as nvidia.com/gpu")
+        return value.data
 
     def whole(self, key: str, least: int, most: int, default: int) -> int:
         value = self._take(key)
-        if value is None:
-            return default
-        if not is_whole(value) or not least <= value <= most:
-            raise invalid(self._at(key), value, f"a whole number from {least} to {most}")
-        return value
+        return value.whole(most, least=least) if value else default
 
     def flag(self, key: str) -> bool:
         value = self._take(key)
-        if value is not None and not isinstance(value, bool):
-            raise invalid(self._at(key), value, "true or false")
-        return bool(value)
+        return bool(value and value.flag())
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
-        value = self._take(key) or allowed[0]
-        if value not in allowed:
-            raise invalid(self._at(key), value, f"one of {', '.join(allowed)}")
-        return str(value)
+        value = self._take(key)
+        return value.one_of(allowed) if value and value.data else allowed[0]
 
     def scaling(self, key: str) -> float | None:
         value = self._take(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 100:
-            raise invalid(self._at(key), value, "a number above 0, up to 100")
-        return float(value)
+        return value.factor() if value else None
 
     def notes(self) -> list[str]:
         """Return what was read and has no effect here, or another one than may be meant."""
         found = []
         for key, value in self._values.items():
-            if key in ("deviceSplitCount", "deviceMemoryScaling") and value is not None:
-                found.append(f"{self.where}.{key} {NODE_SIDE}")
-            elif key in WITHOUT_EFFECT and _asks(value):
-                found.append(f"{self.where}.{key} has no effect: {WITHOUT_EFFECT[key]}")
+            at = f"{value.where}: {SECTION}"
+            if key in ("deviceSplitCount", "deviceMemoryScaling") and value.data is not None:
+                found.append(f"{at}.{key} {NODE_SIDE}")
+            elif key in WITHOUT_EFFECT and _asks(value.data):
+                found.append(f"{at}.{key} has no effect: {WITHOUT_EFFECT[key]}")
             elif key not in self._known:
                 near = difflib.get_close_matches(key, self._known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                found.append(f"{self.where}.{cut(key)} is not known and has no effect{hint}")
+                found.append(f"{at}.{cut(key)} is not known and has no effect{hint}")
         return found
 
 

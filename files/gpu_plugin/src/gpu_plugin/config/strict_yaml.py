@@ -62,11 +62,18 @@ class Value:
             raise self.invalid(f"one of {', '.join(allowed)}")
         return str(self.data)
 
-    def whole(self, most: int, what: str = "") -> int:
-        """Return it as a whole number from 1 on."""
-        if not is_whole(self.data) or not 1 <= self.data <= most:
-            raise self.invalid(f"{what}a whole number from 1 to {most}")
+    def whole(self, most: int, what: str = "", least: int = 1) -> int:
+        """Return it as a whole number."""
+        if not is_whole(self.data) or not least <= self.data <= most:
+            raise self.invalid(f"{what}a whole number from {least} to {most}")
         return self.data
+
+    def factor(self) -> float:
+        """Return it as a number of times."""
+        known = isinstance(self.data, float) or is_whole(self.data)
+        if not known or not 0 < self.data <= 100:
+            raise self.invalid("a number above 0, up to 100")
+        return float(self.data)
 
 
 class Found(dict[str, Value]):

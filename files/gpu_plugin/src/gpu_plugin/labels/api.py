@@ -1,22 +1,31 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of the Kubernetes API about the node's own object."""
+"""What is asked of the Kubernetes API about the node's own object, and the thread that follows it."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..cluster import watch
 from ..cluster.access import Access
-from ..cluster.errors import MISSING, ApiError, understood
+from ..cluster.errors import GONE, MISSING, ApiError, understood
+from ..tools.chores import Backoff
 from .owned import METADATA, METADATA_LIST, Change, NodeState
 
+NODES: Final = "/api/v1/nodes"
 MERGE: Final = "application/merge-patch+json"
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
+
+LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
+JITTER: Final = 0.5
+STILL_KNOWN: Final = (0, 429, 503)  # no answer, or an overloaded server: a watch may go on after it
+Told = NodeState | ApiError
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,8 @@ class NodeApi:
 
     def __init__(self, access: Access, node: str) -> None:
         self._access, self._node = access, node
-        self._path = f"/api/v1/nodes/{node}"
+        self._ask = functools.partial(access.ask, rights=NODE_RIGHTS)
+        self._query = {"fieldSelector": f"metadata.name={node}"}
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -41,14 +51,7 @@ class NodeApi:
     def read(self) -> Seen:
         """Return the node. ApiError."""
         doing = f"reading node {self._node}"
-        found = self._access.ask(
-            doing,
-            "GET",
-            "/api/v1/nodes",
-            query=self._named(),
-            accept=METADATA_LIST,
-            rights=NODE_RIGHTS,
-        )
+        found = self._ask(doing, "GET", NODES, query=self._query, accept=METADATA_LIST)
         items, version = understood(doing, lambda: (found["items"] or [], found["metadata"]))
         if not items:
             raise ApiError(
@@ -62,16 +65,9 @@ class NodeApi:
     def follow(self, since: str, seconds: int) -> Iterator[tuple[NodeState | None, str]]:
         """Yield the node where it changed, and the version to go on from, first that it is followed. ApiError."""
         doing = f"watching node {self._node}"
-        for kind, found, version in watch.events(
-            self._access,
-            doing,
-            "/api/v1/nodes",
-            since,
-            seconds,
-            query=self._named(),
-            accept=METADATA,
-            rights=NODE_RIGHTS,
-        ):
+        where, query = (self._access, doing, NODES, since, seconds), self._query
+        events = watch.events(*where, query=query, accept=METADATA, rights=NODE_RIGHTS)
+        for kind, found, version in events:
             if kind == watch.DELETED:
                 raise ApiError(doing, "the node was deleted", status=MISSING)
             state = functools.partial(_state, found)
@@ -80,22 +76,59 @@ class NodeApi:
     def write(self, change: Change) -> NodeState:
         """Change the node and return it as it is then. ApiError."""
         doing = f"labelling node {self._node}"
-        query = {"fieldManager": "gpu-node-labels"}
-        node: NodeState = self._access.ask(
-            doing,
-            "PATCH",
-            self._path,
-            change.body,
-            query=query,
-            kind=MERGE,
-            accept=METADATA,
-            rights=NODE_RIGHTS,
-            look=_state,
+        query, path = {"fieldManager": "gpu-node-labels"}, f"{NODES}/{self._node}"
+        node: NodeState = self._ask(
+            doing, "PATCH", path, change.body, query=query, kind=MERGE, accept=METADATA, look=_state
         )
         return node
 
-    def _named(self) -> dict[str, str]:
-        return {"fieldSelector": f"metadata.name={self._node}"}
+
+class NodeWatch(threading.Thread):
+    """Reports the node's state, and each failure, through all that can happen to a connection.
+
+    One LIST, and then watches, each from where the one before ended.
+    """
+
+    def __init__(self, api: NodeApi, report: Callable[[Told], None], pause: float = 1.0) -> None:
+        super().__init__(name="node", daemon=True)
+        self._api, self._report = api, report
+        self._backoff = Backoff(pause, LONGEST_PAUSE, JITTER)
+        self._stopping = threading.Event()
+        self._last: NodeState | None = None
+        self._failing = False
+
+    def run(self) -> None:
+        watch.follow(
+            self._list, self._watch, self._failed, self._stopping, self._backoff, STILL_KNOWN
+        )
+
+    def stop(self) -> None:
+        """Ask for the end; a request under way is not waited for."""
+        self._stopping.set()
+
+    def _list(self) -> str:
+        seen = self._api.read()
+        self._tell(seen.node)
+        return seen.version
+
+    def _watch(self, since: str) -> Iterator[str]:
+        for node, version in self._api.follow(since, random.randint(*watch.SECONDS)):
+            self._tell(node or (self._last if self._failing else None))
+            if node:
+                self._backoff.reset()
+            yield version
+
+    def _failed(self, error: ApiError) -> None:
+        """Report a failure, unless it is none: the server has forgotten the past."""
+        if error.status != GONE:
+            self._failing = True
+            self._report(error)
+
+    def _tell(self, state: NodeState | None) -> None:
+        """Report the node; most changes are the kubelet's, and not of labels."""
+        if state is not None and (state != self._last or self._failing):
+            self._last, self._failing = state, False
+            self._report(state)
 
 
 def _state(node: Mapping[str, Any]) -> NodeState:

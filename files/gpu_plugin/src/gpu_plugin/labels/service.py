@@ -25,11 +25,11 @@ from ..tools.files import StateFile
 from ..tools.logs import notify
 from ..tools.process import Process
 from . import labels, mig, reading
+from .api import NodeWatch, Told
 from .inforce import InForce, Plugin
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import NodeState, change
 from .settings import API, FEATURE, FILE, Settings
-from .watching import NodeWatch, Told
 
 TICK: Final = 1.0  # seconds between two looks at files
 SET_ASIDE: Final = "quarantine.labels.json"  # beside the device plugin's own

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.callback import progress
 from ansible_collections.gpu.node.plugins.plugin_utils.progress import live
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import Work, rows
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import Names
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.working import Work, rows
 
 
 class TerminalOutput(io.StringIO):

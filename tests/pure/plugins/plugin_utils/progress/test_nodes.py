@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Node, offers
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.summary import Row
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import Names
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.working import (
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import (
     Work,
     heartbeats,
     rows,
 )
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Node, offers
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.summary import Row
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import Names
 
 COUNTS = dict.fromkeys(
     ("ok", "changed", "failures", "unreachable", "skipped", "rescued", "ignored"), 0
