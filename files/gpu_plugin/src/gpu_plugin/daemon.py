@@ -14,8 +14,7 @@ from . import __version__
 from .advertise.decide import Advertised, MpsState, decide, narrow, time_slices
 from .cdi.files import HostFiles
 from .config.configuration import Config
-from .config.last_good import LastGood
-from .config.reload import InForce
+from .config.reload import InForce, LastGood
 from .config.sources import Source
 from .config.strict_yaml import ConfigError
 from .driver.health import QUIET

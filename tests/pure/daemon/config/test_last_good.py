@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpu_plugin.config import last_good
+from gpu_plugin.config import reload
 from gpu_plugin.config.configuration import Config
-from gpu_plugin.config.last_good import LastGood
-from gpu_plugin.config.reload import InForce
+from gpu_plugin.config.reload import InForce, LastGood
 from gpu_plugin.config.sources import SETTLE, Source
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.observer import Observer
@@ -71,13 +70,13 @@ class Place:
 
     def kept(self) -> str:
         """What is kept."""
-        path = self.state / last_good.NAME
+        path = self.state / reload.NAME
         return path.read_text() if path.exists() else ""
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(last_good, "Worker", AtOnce)
+    monkeypatch.setattr(reload, "Worker", AtOnce)
     return Place(tmp_path)
 
 
@@ -169,7 +168,7 @@ def test_a_last_good_configuration_with_another_text_than_was_kept_is_lost(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.begin(SINGLE).judge(place.check)
-    path = place.state / last_good.NAME
+    path = place.state / reload.NAME
     path.write_text(place.kept().replace("single", "mixed"))
     with pytest.raises(ConfigError):
         place.begin("flags: {unknown: 1}")

@@ -94,10 +94,9 @@ class Source:
 def read(path: Path) -> tuple[str, str]:
     """Return a file's text and the digest of its bytes. ConfigError: it can't be read."""
     try:
-        data = bounded.read(path, LONGEST)
+        with files.failing(f"can't read {path}", ConfigError):
+            data = bounded.read(path, LONGEST)
         return data.decode(), hashlib.sha256(data).hexdigest()
-    except OSError as error:
-        raise ConfigError(f"can't read {path}", cause=error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text", cause=str(error)) from error
 

@@ -22,8 +22,7 @@ from ..cluster.access import Access
 from ..cluster.rate import Rate
 from ..config.allocation import owner
 from ..config.configuration import Config
-from ..config.last_good import LastGood
-from ..config.reload import InForce
+from ..config.reload import InForce, LastGood
 from ..config.sources import Source
 from ..driver.health import QUIET
 from ..driver.watch import GpuWatch

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._shared._base.errors import NodeError
 from ..cluster.access import Access
 from ..config.configuration import Config
 from ..tools import files, logs
@@ -34,11 +33,8 @@ class FileOutput:
             if text != self._last:
                 print(text, end="", flush=True)
         elif _content(self._path) != text:
-            try:
+            with files.failing(f"can't write {self._path}"):
                 files.replace(self._path, text, durable=True)
-            except OSError as error:
-                cause = error.strerror or str(error)
-                raise NodeError(f"can't write {self._path}", cause=cause) from error
             logs.info("labels written", file=self._path, labels=len(labels))
         self._last = text
 

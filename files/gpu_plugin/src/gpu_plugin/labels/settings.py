@@ -42,11 +42,8 @@ class Configs:
 
     def names(self) -> list[str]:
         """Return the names of the configurations. NodeError: the folder can't be read."""
-        try:
+        with files.failing(f"can't read {self.source}"):
             found = sorted(self.source.iterdir())
-        except OSError as error:
-            cause = error.strerror or str(error)
-            raise NodeError(f"can't read {self.source}", cause=cause) from error
         return [path.name for path in found if path.is_file() and not path.name.startswith(".")]
 
     def stamp(self) -> tuple[object, ...]:

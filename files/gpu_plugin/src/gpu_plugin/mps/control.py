@@ -21,9 +21,9 @@ from typing import IO, Final
 from .._shared._base.errors import NodeError
 from ..model.mps.paths import PROGRAM, Names, daemon_environment
 from ..tools import bounded, files, logs
+from ..tools.files import failing
 from ..tools.followed import Child, Events, Followed, Lines
 from . import folders, protocol
-from .folders import failing
 from .protocol import ControlError, Silent
 
 MULTI_USER: Final = "-multiuser-server"

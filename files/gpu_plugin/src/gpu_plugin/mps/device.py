@@ -20,7 +20,7 @@ from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..model.mps.paths import SHM_IN_CONTAINER, Names
 from ..model.mps.settings import Settings, Shares
 from ..tools import logs
-from ..tools.files import VERSION, StateFile, StateUnusable, read, started
+from ..tools.files import VERSION, StateFile, StateUnusable, failing, read, started
 from . import clients, control, folders
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Rollback:
         with self._mode:
             mode = readings.compute_mode(self._names.device)
             if "compute_mode" not in self._data:
-                with folders.failing(f"can't write {self._file.path}"):
+                with failing(f"can't write {self._file.path}"):
                     # Before the change, so that no crash in between loses it.
                     self._file.write({**self._data, "compute_mode": mode})
                 self._data["compute_mode"] = mode

@@ -19,6 +19,7 @@ from .._shared._machine.host import Host
 from ..model.mps.paths import Names
 from ..model.mps.settings import SMALLEST_SHM
 from ..tools import logs
+from ..tools.files import failing
 
 SELINUX: Final = Path("/sys/fs/selinux/enforce")
 LABEL: Final = b"system_u:object_r:container_file_t:s0\0"
@@ -32,15 +33,6 @@ OWN: Final = "d-"  # with which the name of a control daemon's own directory beg
 FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
 TIMEOUT: Final = 30
 ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
-
-
-@contextlib.contextmanager
-def failing(problem: str, kind: type[NodeError] = NodeError) -> Iterator[None]:
-    """Say what can't be done where the system does not let us."""
-    try:
-        yield
-    except OSError as error:
-        raise kind(problem, cause=error.strerror or str(error)) from error
 
 
 def refusal(root: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,15 @@ from . import bounded
 
 VERSION: Final = 1
 Stamp = tuple[int, int, int, int]
+
+
+@contextlib.contextmanager
+def failing(problem: str, kind: type[NodeError] = NodeError, hint: str = "") -> Iterator[None]:
+    """Say what can't be done, and what to do, where the system does not let us. NodeError, or of a ``kind``."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(problem, cause=error.strerror or str(error), hint=hint) from error
 
 
 def stamp(path: str | Path) -> Stamp | None:

@@ -70,7 +70,7 @@ class HamiCore(Enforcement):
     def _write_preload(self) -> None:
         """A file of the same content keeps its inode: containers have it mounted."""
         folders.folder(self._folder, 0o755)
-        with folders.failing(f"can't write {self._preload}"):
+        with files.failing(f"can't write {self._preload}"):
             files.keep(self._preload, f"{LIBRARY}\n")
 
 

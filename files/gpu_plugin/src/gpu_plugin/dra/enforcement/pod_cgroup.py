@@ -12,7 +12,7 @@ from typing import Final
 
 from ..._shared._base.errors import InputError, NodeError
 from ..._shared._base.pods import UID
-from ...mps.folders import failing
+from ...tools.files import failing
 
 QUALITIES: Final = ("", "burstable", "besteffort")
 ROOTS: Final = ("", "kubelet")  # the latter where the node is a container itself, as with kind

@@ -112,12 +112,9 @@ class Checkpoint:
             self._claims.pop(uid, None)
 
     def _write(self, entries: dict[str, str]) -> None:
-        try:
+        hint = "see that its folder is there, writable and not full"
+        with files.failing(f"can't write {self._path}", hint=hint):
             files.replace(self._path, form.dump(entries), 0o600, durable=True)
-        except OSError as error:
-            cause = error.strerror or str(error)
-            hint = "see that its folder is there, writable and not full"
-            raise NodeError(f"can't write {self._path}", cause=cause, hint=hint) from error
         self._entries = entries
 
 

@@ -171,19 +171,13 @@ class ClaimFiles:
 
     def write(self, uid: str, spec: Spec) -> None:
         """Write a claim's file. NodeError."""
-        try:
+        with files.failing(f"can't write {self.path(uid)}"):
             files.replace(self.path(uid), json.dumps(spec, separators=(",", ":")) + "\n")
-        except OSError as error:
-            cause = error.strerror or str(error)
-            raise NodeError(f"can't write {self.path(uid)}", cause=cause) from error
 
     def remove(self, uid: str) -> None:
         """Remove a claim's file, if there is one. NodeError."""
-        try:
+        with files.failing(f"can't remove {self.path(uid)}"):
             self.path(uid).unlink(missing_ok=True)
-        except OSError as error:
-            cause = error.strerror or str(error)
-            raise NodeError(f"can't remove {self.path(uid)}", cause=cause) from error
 
     def there(self, uid: str) -> bool:
         """Tell whether there is a claim's file."""
