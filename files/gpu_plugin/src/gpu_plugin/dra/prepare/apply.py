@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._base.dra import checkpoint as form
-from ..._shared._base.dra.checkpoint import (
-    HINT,
-    PREPARED,
-    PREPARING,
-    UNPREPARING,
-    Device,
-    Instance,
-    PreparedClaim,
-)
+from ..._shared._base.dra.checkpoint import Device, Instance, PreparedClaim
 from ..._shared._base.dra.names import MPS
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.host import Host
@@ -124,7 +116,7 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise NodeError(f"{path} can't be read", cause=str(error), hint=HINT) from error
+        raise NodeError(f"{path} can't be read", cause=str(error), hint=form.HINT) from error
 
 
 class Locks:
@@ -174,9 +166,9 @@ class Preparer:
         with self._claims.of(check_uid(uid)):
             held, now = self._checkpoint.get(uid), self.snapshot
             moved = intact = False
-            if held is not None and held.state != UNPREPARING:
+            if held is not None and held.state != form.UNPREPARING:
                 moved = self._api.moved(held)
-                intact = held.state == PREPARED and not moved and self._intact(held)
+                intact = held.state == form.PREPARED and not moved and self._intact(held)
             for step in plan.steps(held, intact=intact, moved=moved):
                 if held is None or step == plan.NOTE:
                     claim = self._api.read(namespace, name, uid)
@@ -201,7 +193,7 @@ class Preparer:
         devices = plan.resolve(claim, now.inventory, limits)
         name = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
-        held = PreparedClaim(*where, PREPARING, devices, claim.pods, name)
+        held = PreparedClaim(*where, form.PREPARING, devices, claim.pods, name)
         beside = self._api.beside(claim) if name == MPS else frozenset()
         with self._room:  # of two claims that race for what is left one gets it
             others = self._checkpoint.claims.values()
@@ -237,7 +229,7 @@ class Preparer:
         self._files.write(held.uid, spec)
 
     def _done(self, held: PreparedClaim) -> None:
-        self._checkpoint.put(replace(held, state=PREPARED))
+        self._checkpoint.put(replace(held, state=form.PREPARED))
         devices = [one.device for one in held.devices]
         logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
 
@@ -261,8 +253,8 @@ class Preparer:
 
     def _undo(self, held: PreparedClaim) -> None:
         """Undo it, first what lets containers start with it, from what is written down alone."""
-        if held.state != UNPREPARING:
-            held = replace(held, state=UNPREPARING)
+        if held.state != form.UNPREPARING:
+            held = replace(held, state=form.UNPREPARING)
             self._checkpoint.put(held)
         self._files.remove(held.uid)
         shares = plan.shares(held)
@@ -278,7 +270,7 @@ class Preparer:
     def restore(self) -> None:
         """Take up, after a start, what claims hold: what is enforced, and their files and no others."""
         claims = self._checkpoint.claims.values()
-        self._files.sweep(one.uid for one in claims if one.state == PREPARED)
+        self._files.sweep(one.uid for one in claims if one.state == form.PREPARED)
         names = {one.enforcement for one in claims if one.enforcement}
         for name in sorted({*names, self.snapshot.config.dra.enforcement}):
             self._enforcements.of(name)  # which takes up what is live
@@ -286,7 +278,7 @@ class Preparer:
     def refresh(self) -> None:
         """Follow the node's own specification, such as that of another driver, in those of the claims."""
         for uid, held in self._checkpoint.claims.items():
-            if held.state == PREPARED:
+            if held.state == form.PREPARED:
                 with self._claims.of(uid):
                     if self._checkpoint.get(uid) == held and self._intact(held):
                         self._give(held, self.snapshot.config)
