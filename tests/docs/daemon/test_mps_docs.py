@@ -10,7 +10,7 @@ import re
 
 import yaml
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.config.mps import KEYS
+from gpu_plugin.config.sharing import MPS_KEYS
 
 from tests.support.paths import TESTS
 
@@ -28,7 +28,7 @@ def test_the_issues_are_there() -> None:
 
 
 def test_each_key_is_described() -> None:
-    for key in KEYS:
+    for key in MPS_KEYS:
         assert f"`{key.rpartition('.')[2]}`" in PAGE
 
 

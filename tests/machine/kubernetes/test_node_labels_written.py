@@ -16,8 +16,8 @@ from gpu_plugin._shared._mig.label import STATE_LABEL
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
-from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
+from gpu_plugin.labels.output import NodeFeature
 from gpu_plugin.labels.owned import MIG_REASON, Change, change
 
 from tests.fakes.kubernetes.administered import KINDS, Administered

@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from gpu_cluster.webhook.certificates import issue, plan
+from gpu_cluster.webhook.certificates import issue, managed
 from gpu_cluster.webhook.certificates.issue import Pair
 from gpu_cluster.webhook.certificates.managed import Managed
 from gpu_cluster.webhook.told import Told
@@ -69,10 +69,10 @@ def test_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
     assert authority.certificate in bundle
     with Load(cluster, SHARE) as load:
         mine = Managed(Told(cluster.admin, SPACE, NAME), f"{NAME}-tls", NAMES)
-        served = mine.look(now + plan.KNOWN + LIMIT).certificate
+        served = mine.look(now + managed.KNOWN + LIMIT).certificate
         assert served != leaf.certificate
         eventually(lambda: {one.certificate() for one in replicas}.isdisjoint(before))
-        mine.look(now + plan.KNOWN + plan.FORGET + 2 * LIMIT)
+        mine.look(now + managed.KNOWN + managed.FORGET + 2 * LIMIT)
         last = base64.b64decode(cluster.bundle()).decode()
         assert len(issue.facts(last)) == 1
         assert authority.certificate not in last

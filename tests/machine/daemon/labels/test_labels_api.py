@@ -94,7 +94,7 @@ def test_what_is_asked_for_is_metadata_and_no_model_is_loaded(api: Api) -> None:
 import sys
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.api import NodeApi
-from gpu_plugin.labels.feature import NodeFeature
+from gpu_plugin.labels.output import NodeFeature
 access = Access(sys.argv[1])
 node = NodeApi(access, "node-1")
 seen = node.read()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
-from gpu_plugin.labels.feature import NodeFeature
+from gpu_plugin.labels.output import NodeFeature
 
 from tests.fakes.kubernetes.standin_api import NODE, Api
 

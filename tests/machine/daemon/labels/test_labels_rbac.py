@@ -13,8 +13,8 @@ import pytest
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
-from gpu_plugin.labels.feature import NodeFeature
 from gpu_plugin.labels.health.reporter import Reporter
+from gpu_plugin.labels.output import NodeFeature
 from gpu_plugin.labels.owned import Change
 
 from tests.fakes.kubernetes.recorded.words import manifest

@@ -17,7 +17,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store
-from gpu_cluster.webhook.certificates import issue, plan
+from gpu_cluster.webhook.certificates import issue, managed
 from gpu_cluster.webhook.certificates.issue import Kept, Pair
 from gpu_cluster.webhook.certificates.serving import Files, Serving
 from gpu_plugin._shared._base.errors import NodeError
@@ -45,7 +45,7 @@ class World:
 
     def look(self, replica: int, now: float) -> None:
         configured = [self.bundle] if self.bundle else []
-        self.kept = plan.renewed(self.kept, NAMES, configured, now)
+        self.kept = managed.renewed(self.kept, NAMES, configured, now)
         self.bundle = self.kept.bundle
         self.serving[replica] = self.kept.chain
 
@@ -82,25 +82,25 @@ def test_a_new_authority_signs_when_it_is_known() -> None:
     world = World()
     world.look(0, NOW)
     world.look(0, NOW + 1)
-    world.look(0, NOW + plan.KNOWN + 60)
+    world.look(0, NOW + managed.KNOWN + 60)
     first = world.kept
     later = NOW + 0.7 * issue.AUTHORITY_DAYS * DAY
     signed = issue.serving(Pair(first.bundle, first.authority_key), NAMES, later - 80 * DAY)
     kept = replace(first, chain=signed.certificate, key=signed.key)  # it is due as well
-    both = plan.renewed(kept, NAMES, [first.bundle], later)
+    both = managed.renewed(kept, NAMES, [first.bundle], later)
     assert len(issue.facts(both.bundle)) == 2
     assert both.chain == signed.certificate  # API servers don't know the new one yet
-    known = plan.renewed(both, NAMES, [both.bundle], later + 30)
+    known = managed.renewed(both, NAMES, [both.bundle], later + 30)
     assert known.chain == signed.certificate
-    early = plan.renewed(known, NAMES, [both.bundle], later + 30 + plan.KNOWN - 1)
+    early = managed.renewed(known, NAMES, [both.bundle], later + 30 + managed.KNOWN - 1)
     assert early.chain == signed.certificate
-    lost = plan.renewed(known, NAMES, [first.bundle], later + 30 + plan.KNOWN)
+    lost = managed.renewed(known, NAMES, [first.bundle], later + 30 + managed.KNOWN)
     assert lost.chain == signed.certificate  # somebody has put the old bundle back
-    done = plan.renewed(early, NAMES, [both.bundle], later + 30 + plan.KNOWN)
+    done = managed.renewed(early, NAMES, [both.bundle], later + 30 + managed.KNOWN)
     assert done.chain != signed.certificate
-    trusted(done.chain, issue.facts(both.bundle)[0].pem, later + 30 + plan.KNOWN)
+    trusted(done.chain, issue.facts(both.bundle)[0].pem, later + 30 + managed.KNOWN)
     assert len(issue.facts(done.bundle)) == 2
-    after = plan.renewed(done, NAMES, [done.bundle], later + 30 + plan.KNOWN + plan.FORGET)
+    after = managed.renewed(done, NAMES, [done.bundle], later + 30 + managed.KNOWN + managed.FORGET)
     assert len(issue.facts(after.bundle)) == 1
 
 
@@ -125,19 +125,19 @@ def test_a_secret_that_was_damaged_is_mended() -> None:
             broken = replace(
                 world.kept, **{field: values[field] if damage == "another" else damage}
             )  # type: ignore[arg-type]
-            mended = plan.renewed(broken, NAMES, [world.bundle], NOW + 60)
+            mended = managed.renewed(broken, NAMES, [world.bundle], NOW + 60)
             trusted(mended.chain, mended.bundle, NOW + 60)
-            assert plan.served(mended) is not None
+            assert managed.served(mended) is not None
             assert issue.belongs(mended.authority_key, issue.facts(mended.bundle)[0])
 
 
 def test_other_names_are_another_certificate() -> None:
     world = World()
     world.look(0, NOW)
-    again = plan.renewed(world.kept, NAMES, [world.bundle], NOW + 60)
+    again = managed.renewed(world.kept, NAMES, [world.bundle], NOW + 60)
     assert again.chain == world.kept.chain
     names = (*NAMES, "127.0.0.1")
-    other = plan.renewed(again, names, [world.bundle], NOW + 60)
+    other = managed.renewed(again, names, [world.bundle], NOW + 60)
     assert issue.facts(other.chain)[0].names == names
 
 
