@@ -16,7 +16,7 @@ from gpu_plugin.model.mps.settings import Offer, Settings, from_json
 from gpu_plugin.mps import folders, reconciler
 from gpu_plugin.mps import state as state_module
 from gpu_plugin.mps.reconciler import ADOPTION, AGAIN, BLIP, Reconciler
-from gpu_plugin.tools import state as tools_state
+from gpu_plugin.tools import files as tools_files
 from gpu_plugin.tools.files import started
 
 from tests.fakes.mps.mps_builders import NOBODY, OTHER, UUID, offer, state
@@ -331,7 +331,7 @@ def test_a_look_at_many_devices_asks_for_each_only_what_is_its_own(
     began, judge, stat = started(os.getpid()), reconciler.judge, Path.stat
     stats, processes, judged = list[Any](), list[Any](), list[Any]()
     monkeypatch.setattr(Path, "stat", lambda path, **how: stats.append(path) or stat(path, **how))
-    for module in (tools_state, state_module):
+    for module in (tools_files, state_module):
         monkeypatch.setattr(module, "started", lambda pid: processes.append(pid) or began)
     monkeypatch.setattr(reconciler, "judge", lambda *args: judged.append(args) or judge(*args))
 
