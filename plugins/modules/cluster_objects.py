@@ -72,10 +72,7 @@ from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capabili
     ClusterObjectsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.options import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.secrets import (
-    hidden,
-    values,
-)
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import hidden, values
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 

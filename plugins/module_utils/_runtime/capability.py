@@ -16,10 +16,9 @@ from .._machine.host import Host
 from .._machine.own_files import OwnFiles
 from .containerd import DROP_IN, EARLIER_DROP_INS
 from .edits import Change
-from .machine.engine import Runtime
+from .machine.engine import NEVER, WHEN_IDLE, Runtime, listed
 from .machine.engines import choose
 from .machine.record import RECORD, File, Records, Written
-from .restart import NEVER, WHEN_IDLE, listed
 from .state import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
 
 OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes

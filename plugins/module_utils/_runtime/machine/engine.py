@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all container runtimes of a node have in common."""
+"""What all container runtimes of a node have in common, and which containers a restart of one would end."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from .. import json_text, restart, toml_text
+from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
 from ..state import Kind, Version, View, Wanted, about_default, check_types, has_cdi, parse_version
 from . import toml
+
+NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
+UNKNOWN = "containers that are not known, as {} does not answer"
+MOST = 5  # names in a message
+SHORT = 12  # characters of an id, as the field shows it
+SOCKET = "/var/run/docker.sock"
+# With these, systemd ends the main process of a unit and leaves the others: containers and what watches them.
+SPARING = ("process", "none", "")
+WATCHERS = ("containerd-shim", "conmon")
 
 Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by path; None: no file
 CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, version 1
@@ -77,16 +86,14 @@ class Runtime:
     def ended(self, path: str) -> t.Tuple[str, ...]:
         """Return the containers that a restart of the unit would end, by their names."""
         state = properties(self._host, self.unit, "ActiveState", "KillMode", "ControlGroup")
-        if state.get("ActiveState") != "active" or state.get("KillMode", "") in restart.SPARING:
+        if state.get("ActiveState") != "active" or state.get("KillMode", "") in SPARING:
             return ()
         found = []
         for root in CGROUPS:
             pids = (
                 self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
             ).split()
-            found += [
-                restart.watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids
-            ]
+            found += [watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids]
         return tuple(sorted({one for one in found if one}))
 
     def left_out(self, others: t.Container[str]) -> bool:
@@ -130,3 +137,39 @@ class Runtime:
             ) from error
         finally:
             self._host.remove(folder)
+
+
+def docker_socket(config: t.Mapping[str, t.Any]) -> str:
+    """Return where Docker listens on the machine."""
+    hosts = config.get("hosts")
+    for one in hosts if isinstance(hosts, list) else ():
+        if isinstance(one, str) and one.startswith("unix://"):
+            return one[len("unix://") :]
+    return SOCKET
+
+
+def docker_names(info: t.Any, containers: t.Any) -> t.Tuple[str, ...]:
+    """Return the containers that end with Docker's daemon, given what it tells of itself and of those that run."""
+    if not isinstance(info, dict) or not isinstance(containers, list):
+        return (UNKNOWN.format("docker"),)
+    if info.get("LiveRestoreEnabled") is True:
+        return ()
+    names = (one.get("Names") or [one.get("Id", "?")[:SHORT]] for one in containers)
+    return tuple(str(one[0]).lstrip("/") for one in names)
+
+
+def watched(command: str) -> t.Optional[str]:
+    """Return the container that a process watches, given its command line with its words apart by NUL."""
+    words = command.split("\0")
+    if not words[0].rpartition("/")[2].startswith(WATCHERS):
+        return None
+    for option in ("-id", "--id", "-c", "--cid"):
+        if option in words[:-1]:
+            return words[words.index(option) + 1][:SHORT]
+    return words[0]
+
+
+def listed(names: t.Sequence[str]) -> str:
+    """Return names as a message has them."""
+    more = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")

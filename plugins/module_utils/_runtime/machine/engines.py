@@ -9,8 +9,8 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from .. import restart
 from ..state import DOCKER, DOCKER_CHECKS, PODMAN, Version, View, Wanted, docker, has_cdi, podman
+from . import engine
 from .containerd import Containerd, K3s, Rke2
 from .crio import Crio
 from .engine import Runtime, Texts
@@ -30,9 +30,9 @@ class Docker(Runtime):
         # It is the daemon that ends them: what it does is what it was started or reloaded with.
         if properties(self._host, self.unit, "ActiveState").get("ActiveState") != "active":
             return ()
-        socket = restart.docker_socket(self.parse(self._host.read(path) or "", path))
+        socket = engine.docker_socket(self.parse(self._host.read(path) or "", path))
         info = self._host.ask(socket, "/info")
-        return restart.docker_names(info, self._host.ask(socket, "/containers/json"))
+        return engine.docker_names(info, self._host.ask(socket, "/containers/json"))
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]

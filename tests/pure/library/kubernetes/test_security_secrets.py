@@ -20,11 +20,12 @@ from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client i
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.secrets import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import (
     hidden,
+    same,
     values,
+    wishes,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import same, wishes
 from ansible_collections.gpu.node.plugins.modules import cluster_objects
 
 from tests.fakes.library.in_process import said_by

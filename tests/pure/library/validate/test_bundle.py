@@ -9,7 +9,7 @@ import posixpath
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.bundle import (
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     HOST,
     Device,
     Python,

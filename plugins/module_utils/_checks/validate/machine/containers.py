@@ -17,7 +17,7 @@ from ...._base.text import json_data
 from ...._cdi import boot
 from ...._machine.host import Host
 from ...._runtime.machine.engine import Runtime
-from .. import bundle
+from .. import containers
 from ..containers import Answer, answer
 from . import program
 
@@ -46,10 +46,10 @@ class Trial:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._source = inspect.getsource(program)
-        self._python = bundle.python(
+        self._python = containers.python(
             os.path.realpath(sys.executable), sys.base_prefix, host.read("/proc/self/maps") or ""
         )
-        self._runs: t.Dict[str, t.Callable[[Runtime, bundle.Python, str], Answer]] = {
+        self._runs: t.Dict[str, t.Callable[[Runtime, containers.Python, str], Answer]] = {
             "podman": self._podman,
             "docker": self._docker,
             **dict.fromkeys(SOCKETS, self._containerd),
@@ -71,7 +71,7 @@ class Trial:
         why = program.undriven() if found.problem else ""
         return Answer(unknown=why) if why else found
 
-    def _found(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+    def _found(self, runtime: Runtime, python: containers.Python, device: str) -> Answer:
         try:
             return self._runs[runtime.kind.name](runtime, python, device)
         except NotTried:
@@ -118,18 +118,18 @@ class Trial:
         for one in commands:
             self._host.run(one, check=False, timeout=CLEANING_SECONDS)
 
-    def _options(self, python: bundle.Python) -> Words:
+    def _options(self, python: containers.Python) -> Words:
         words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
-        words += [f"--device={bundle.ALL}"]
+        words += [f"--device={containers.ALL}"]
         words += [f"--env={name}={text}" for name, text in python.environment.items()]
-        return words + [f"--volume={one}:{bundle.HOST}{one}:ro" for one in python.folders]
+        return words + [f"--volume={one}:{containers.HOST}{one}:ro" for one in python.folders]
 
-    def _podman(self, _runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+    def _podman(self, _runtime: Runtime, python: containers.Python, device: str) -> Answer:
         words = ["podman", "run", *self._options(python), "--rootfs", ROOT]
         with self._gone(["podman", "rm", "--force", "--ignore", NAME]):
             return self._answer([*words, *python.command(self._source, device)])
 
-    def _docker(self, _runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+    def _docker(self, _runtime: Runtime, python: containers.Python, device: str) -> Answer:
         if self._host.which("docker") is None:
             raise NotTried("the program docker is not on the node")
         words = ["docker", "run", "--pull=never", *self._options(python), NAME]
@@ -137,7 +137,7 @@ class Trial:
             self._host.run(["docker", "import", "-", NAME], stdin=EMPTY_ARCHIVE, timeout=SECONDS)
             return self._answer([*words, *python.command(self._source, device)])
 
-    def _containerd(self, runtime: Runtime, python: bundle.Python, device: str) -> Answer:
+    def _containerd(self, runtime: Runtime, python: containers.Python, device: str) -> Answer:
         """Run a container outside of the kubelet's namespace; what its CRI plugin reads is checked by its dump."""
         ctr = os.path.join(os.path.dirname(runtime.kind.program), "ctr")
         if self._host.which(ctr) is None:
@@ -153,18 +153,18 @@ class Trial:
         with self._gone(*gone):
             return self._answer([*words, "run", "--rm", f"--config={CONFIG}", NAME])
 
-    def _config(self, python: bundle.Python, device: str) -> t.Dict[str, t.Any]:
+    def _config(self, python: containers.Python, device: str) -> t.Dict[str, t.Any]:
         path = boot.load(self._host.read(boot.CONFIG) or "", boot.CONFIG).path
         try:
-            given = bundle.edits(json_data.loads(self._host.read(path) or ""))
-            devices = {one: self._device(there) for one, there in bundle.nodes(given).items()}
+            given = containers.edits(json_data.loads(self._host.read(path) or ""))
+            devices = {one: self._device(there) for one, there in containers.nodes(given).items()}
             command = python.command(self._source, device)
-            return bundle.config(ROOT, command, python, given, devices)
+            return containers.config(ROOT, command, python, given, devices)
         except json_data.MISREAD as error:
             raise NodeError(f"{path} can't be given to a container", cause=str(error)) from error
 
-    def _device(self, path: str) -> bundle.Device:
+    def _device(self, path: str) -> containers.Device:
         found = self._host.status(path)
         if found is None:
             raise NodeError(f"{path} is not there")
-        return bundle.Device(os.major(found.device), os.minor(found.device))
+        return containers.Device(os.major(found.device), os.minor(found.device))
