@@ -263,10 +263,8 @@ def mig_nodes(gpu: Gpu, device: MigDevice, minors: t.Mapping[str, int]) -> t.Tup
     names = (f"{instance}/access", f"{instance}/ci{device.ci_id}/access")
     missing = [name for name in names if name not in minors]
     if missing:
-        raise NodeError(
-            f"MIG device {device.uuid} has no capability nodes",
-            cause=f"the driver does not list {missing[0]}",
-        )
+        cause = f"the driver does not list {missing[0]}"
+        raise NodeError(f"MIG device {device.uuid} has no capability nodes", cause=cause)
     return (*gpu_nodes(gpu), *(f"{CAPS_FOLDER}/nvidia-cap{minors[name]}" for name in names))
 
 

@@ -114,8 +114,5 @@ def ended(uids: t.Iterable[str], running: t.Collection[str], *, started: bool) -
     known: neither proves anything.
     """
     known = list(uids)
-    return (
-        started
-        and bool(running and known)
-        and not any(one in running or UID.fullmatch(one) is None for one in known)
-    )
+    unproven = any(one in running or UID.fullmatch(one) is None for one in known)
+    return started and bool(running and known) and not unproven

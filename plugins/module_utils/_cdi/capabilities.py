@@ -91,9 +91,8 @@ def has_library(stem: str, capabilities: Chosen) -> bool:
 
 def binaries(capabilities: Chosen) -> t.List[str]:
     """Return the names of programs."""
-    return [
-        one for name, found in BINARIES.items() if name in capabilities for one in found.split()
-    ]
+    names = (found for name, found in BINARIES.items() if name in capabilities)
+    return " ".join(names).split()
 
 
 def files(capabilities: Chosen) -> t.List[t.Tuple[str, str]]:

@@ -127,11 +127,8 @@ def build(
     spec["cdiVersion"] = minimum_version(spec)
     wrong = problems(spec)
     if wrong:
-        raise NodeError(
-            "the CDI specification is not valid",
-            cause="; ".join(wrong),
-            hint="report it with the output of gpu.node.gpu_info",
-        )
+        hint = "report it with the output of gpu.node.gpu_info"
+        raise NodeError("the CDI specification is not valid", cause="; ".join(wrong), hint=hint)
     return spec
 
 

@@ -170,11 +170,8 @@ def classes(slices: Json) -> t.Tuple[str, ...]:
 
 def has_claims(pods: t.Iterable[Json]) -> bool:
     """Tell whether a pod of a node has claims, of whatever driver."""
-    return any(
-        one["spec"].get("resourceClaims")
-        for one in pods
-        if (one.get("status") or {}).get("phase") not in FINISHED
-    )
+    live = [one for one in pods if (one.get("status") or {}).get("phase") not in FINISHED]
+    return any(one["spec"].get("resourceClaims") for one in live)
 
 
 def claims_folder(namespace: str) -> str:

@@ -61,10 +61,8 @@ class DevicePluginCapability:
         self._timeout = checked_timeout(params["lock_timeout"])
         checked_timeout(params["wait_timeout"], "wait_timeout")
         if params["state"] in ("installed", "started") and not params["digest"]:
-            raise NodeError(
-                "package: the device plugin's source tree is missing",
-                hint="give its path on the controller in the option package",
-            )
+            hint = "give its path on the controller in the option package"
+            raise NodeError("package: the device plugin's source tree is missing", hint=hint)
         self._desired = wanted(params)
         self._packages = Packages(host, self._timeout)
         self._rollback = Rollback(host, self._prefix, self._desired)
@@ -166,9 +164,8 @@ class DevicePluginCapability:
         if needed and not (self._params["payload"] or self._check_mode):
             hint = "run the module through ansible, whose action plugin sends it"
             taken = wheels(self._host, state.python, state.missing.offered)
-            raise NodeError(
-                "the device plugin's package is not on the node", hint=hint, payload_needed=taken
-            )
+            what = "the device plugin's package is not on the node"
+            raise NodeError(what, hint=hint, payload_needed=taken)
         return found
 
     def _checked(self, state: Observed, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:

@@ -38,13 +38,7 @@ def shown(found: t.Sequence[str]) -> t.Tuple[str, ...]:
 
 def _of(status: t.Mapping[str, t.Any], reason: str) -> t.Dict[str, str]:
     """Return the problems of devices by their UUID, where that is what they are about."""
-    problems = {
-        uuid: why
-        for one in status.get("resources", {}).values()
-        for uuid, why in one.get("problems", {}).items()
-    }
-    return {
-        one["uuid"]: problems.get(one["uuid"], "")
-        for one in status.get("devices", ())
-        if one.get("reason") == reason
-    }
+    resources = status.get("resources", {}).values()
+    problems = {uuid: why for one in resources for uuid, why in one.get("problems", {}).items()}
+    found = [one["uuid"] for one in status.get("devices", ()) if one.get("reason") == reason]
+    return {uuid: problems.get(uuid, "") for uuid in found}

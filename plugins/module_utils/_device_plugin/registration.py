@@ -15,9 +15,8 @@ VARIABLE = "gpu_nodes_require_kubelet"
 
 def unregistered(status: t.Mapping[str, t.Any]) -> t.List[str]:
     """Return the resources that no kubelet knows of, from the daemon's status."""
-    return sorted(
-        name for name, one in status.get("resources", {}).items() if not one["registered"]
-    )
+    every = status.get("resources", {}).items()
+    return sorted(name for name, one in every if not one["registered"])
 
 
 def missing(status: t.Mapping[str, t.Any], *, listens: bool) -> str:

@@ -32,9 +32,8 @@ def listed_wheels(text: str) -> t.Dict[str, Listed]:
         if start:
             before = found.get(_normal(start[1]), Listed(frozenset(), frozenset()))
             digests = re.findall(r"--hash=sha256:([0-9a-f]{64})(?!\S)", line)
-            found[_normal(start[1])] = Listed(
-                before.versions | {start[2]}, before.digests | set(digests)
-            )
+            versions = before.versions | {start[2]}
+            found[_normal(start[1])] = Listed(versions, before.digests | set(digests))
     return found
 
 
@@ -69,9 +68,7 @@ def refusal(listed: t.Mapping[str, Listed], file: str, sha256: str) -> str:
     if sha256 in package.digests:
         return ""
     if parts[1] not in package.versions:
-        return (
-            f"{file} is not of the version that is listed, {' or '.join(sorted(package.versions))}"
-        )
-    return (
-        f"{file} has another content (sha256 {sha256[:SHOWN]}...) than the wheels that are listed"
-    )
+        versions = " or ".join(sorted(package.versions))
+        return f"{file} is not of the version that is listed, {versions}"
+    other = f"another content (sha256 {sha256[:SHOWN]}...)"
+    return f"{file} has {other} than the wheels that are listed"

@@ -54,9 +54,8 @@ class Host:
 
     def __init__(self) -> None:
         have = os.environ.get("PATH", "").split(os.pathsep)
-        self._path = os.pathsep.join(
-            [p for p in have if p] + [p for p in SYSTEM_PATH if p not in have]
-        )
+        more = [one for one in SYSTEM_PATH if one not in have]
+        self._path = os.pathsep.join([*filter(None, have), *more])
 
     def run(
         self,
@@ -248,9 +247,8 @@ class Host:
         try:
             with open(path, "rb") as stream:
                 asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                kind, _whence, _start, _length, pid = struct.unpack(
-                    FLOCK, fcntl.fcntl(stream, fcntl.F_GETLK, asked)
-                )
+                told = fcntl.fcntl(stream, fcntl.F_GETLK, asked)
+                kind, _whence, _start, _length, pid = struct.unpack(FLOCK, told)
         except OSError:
             return None
         return None if kind == fcntl.F_UNLCK else int(pid)
@@ -270,9 +268,8 @@ class Host:
                         raise
                 os.chmod(path, mode)
         except OSError as error:
-            raise NodeError(
-                f"cannot make the folder {path}", cause=error.strerror or str(error)
-            ) from error
+            cause = error.strerror or str(error)
+            raise NodeError(f"cannot make the folder {path}", cause=cause) from error
 
     def symlink(self, target: str, path: str) -> None:
         """Make or replace a symbolic link in one atomic step."""
@@ -317,10 +314,8 @@ class Host:
                     break
                 except BlockingIOError:
                     if time.monotonic() >= deadline:
-                        raise NodeError(
-                            f"{path} is held by another process",
-                            hint="wait until the other run has ended, then run again",
-                        ) from None
+                        hint = "wait until the other run has ended, then run again"
+                        raise NodeError(f"{path} is held by another process", hint=hint) from None
                     time.sleep(0.2)
             yield
 

@@ -56,11 +56,8 @@ class Dressed(t.Generic[S]):
 
     def __init__(self, capability: Capability[S], owner: Owner) -> None:
         self._capability, self._own = capability, owner.own
-        self.name, self.observe, self.result = (
-            capability.name,
-            capability.observe,
-            capability.result,
-        )
+        self.name, self.result = capability.name, capability.result
+        self.observe = capability.observe
         self._files: t.Optional[OwnFiles] = None
 
     def plan(self, state: S) -> Plan:

@@ -11,9 +11,7 @@ from .host import Host
 
 LINES = 15
 STARTS = frozenset({"start", "restart", "reload", "stop", "--now"})
-EMFILE = (
-    "Too many open files"  # also where there is no inotify instance left, which a path unit takes
-)
+EMFILE = "Too many open files"  # also where no inotify instance is left, which a path unit takes
 INSTANCES = "fs.inotify.max_user_instances"
 ENOUGH = 1024  # such as nodes with a hundred containers have
 

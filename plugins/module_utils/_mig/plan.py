@@ -150,9 +150,8 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
     gpu, before = state.gpu, state.picture
     if not gpu.mig_capable:
         if enabled:
-            raise NodeError(
-                "this GPU cannot be partitioned", hint="leave it out of the entry's devices"
-            )
+            hint = "leave it out of the entry's devices"
+            raise NodeError("this GPU cannot be partitioned", hint=hint)
         return GpuPlan(gpu, (), before, before)
     if gpu.mig_current != enabled and gpu.mig_pending == enabled:
         return _waiting(state, enabled, reset)

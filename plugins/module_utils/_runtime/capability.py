@@ -254,9 +254,8 @@ class RuntimeCapability:
         """Return what is root's alone."""
         files = (one.view.file for one in state.states)
         proof = tuple(one for one in files if posixpath.splitext(one)[0].endswith(OWN_NAME))
-        return OwnFiles(
-            self._host, {RECORD: 0o600} if self._present else {}, record=RECORD, proof=proof
-        )
+        modes = {RECORD: 0o600} if self._present else {}
+        return OwnFiles(self._host, modes, record=RECORD, proof=proof)
 
     # --- apply ---
 
@@ -296,9 +295,8 @@ class RuntimeCapability:
             self._backup = self._host.write(path, text, backup=backup) or self._backup
             return
         target = self._host.readlink(path)
-        self._host.remove(
-            path if target is None else posixpath.join(posixpath.dirname(path), target)
-        )
+        folder = posixpath.dirname(path)
+        self._host.remove(path if target is None else posixpath.join(folder, target))
 
     def _undo(
         self, file: File, saved: t.Tuple[t.Optional[str], t.Optional[str]], error: NodeError

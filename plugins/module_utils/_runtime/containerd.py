@@ -111,11 +111,9 @@ def check_owner(text: str, path: str) -> None:
     """Refuse to edit a file that something else regenerates."""
     for line in text.splitlines()[:3]:
         if any(word in line.lower() for word in GENERATED):
-            raise NodeError(
-                f"{path} is regenerated at each start of its owner",
-                cause=line.strip("# "),
-                hint="name the runtime: k3s or rke2",
-            )
+            hint = "name the runtime: k3s or rke2"
+            what = f"{path} is regenerated at each start of its owner"
+            raise NodeError(what, cause=line.strip("# "), hint=hint)
 
 
 def settings(cri: t.Mapping[str, t.Any], wanted: Wanted, cdi: bool) -> t.List[Change]:

@@ -151,17 +151,13 @@ PODMAN = Kind("podman", "podman", (), "", (4, 1), toml=False)
 def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
     """Refuse values that cannot be meant; InputError names the key."""
     if not HANDLER.fullmatch(wanted.handler):
-        raise InputError.of(
-            "handler",
-            wanted.handler,
-            "up to 63 lower-case letters, digits and hyphens, as the handler of a RuntimeClass",
+        expected = (
+            "up to 63 lower-case letters, digits and hyphens, as the handler of a RuntimeClass"
         )
+        raise InputError.of("handler", wanted.handler, expected)
     if wanted.handler in RESERVED:
-        raise InputError.of(
-            "handler",
-            wanted.handler,
-            "a name of its own: containers that ask for nothing use this one",
-        )
+        expected = "a name of its own: containers that ask for nothing use this one"
+        raise InputError.of("handler", wanted.handler, expected)
     paths = [("handler_path", wanted.runtime_path), ("config_path", config_path or "/")]
     for key, path in paths + [("spec_dirs", one) for one in wanted.spec_dirs]:
         if not path.startswith("/"):
@@ -172,9 +168,8 @@ def parse_version(text: str, program: str) -> Version:
     """Return the version that a program tells of itself."""
     match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
     if match is None:
-        raise NodeError(
-            f"{program} did not report its version", cause=cut(text.strip()) or "no output"
-        )
+        cause = cut(text.strip()) or "no output"
+        raise NodeError(f"{program} did not report its version", cause=cause)
     return tuple(int(part) for part in match.groups())
 
 

@@ -17,6 +17,7 @@ from .edits import Change, Path, Removal, lookup, remove
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 STEP = "  "
+FIX = "fix the file; it was left as it is"
 LOOKED_BACK = 200  # characters
 Splice = t.Tuple[int, int, str]  # what stands between two places becomes a text
 
@@ -56,9 +57,7 @@ def value_text(value: t.Any) -> str:
 def no_table(path: Path, key: str) -> NodeError:
     """Return the error where a table is needed and something else is there."""
     return NodeError(
-        f"{'.'.join(path)} is not a table",
-        cause=f"{key} has to be set in it",
-        hint="fix the file; it was left as it is",
+        f"{'.'.join(path)} is not a table", cause=f"{key} has to be set in it", hint=FIX
     )
 
 
@@ -117,9 +116,7 @@ class _Setting:
                 return found
         if path in self._document.kinds:
             raise NodeError(
-                f"{'.'.join(path)} is a table",
-                cause="a value has to be set there",
-                hint="fix the file; it was left as it is",
+                f"{'.'.join(path)} is a table", cause="a value has to be set there", hint=FIX
             )
         return None
 

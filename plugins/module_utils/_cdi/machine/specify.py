@@ -70,9 +70,8 @@ def specify(
     )
     warnings += left_out
     if not devices:
-        warnings.append(
-            "no GPU of this node can be given to containers: there is no CDI specification"
-        )
+        why = "no GPU of this node can be given to containers"
+        warnings.append(f"{why}: there is no CDI specification")
         return Wanted(driver_version=version), tuple(warnings)
     if options.generator == NVIDIA_CTK:
         hook = check_program(machine.program(NVIDIA_CTK))

@@ -42,8 +42,5 @@ def refused(parts: t.Iterable[Answer], *, check_mode: bool) -> t.List[str]:
 
 def differences(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, str]]:
     """Return the differences of all parts as Ansible shows several, each under its part's name."""
-    return [
-        {"before_header": part["name"], "after_header": part["name"], **part["diff"]}
-        for part in parts
-        if part["diff"]
-    ]
+    shown = ((part["name"], part["diff"]) for part in parts if part["diff"])
+    return [{"before_header": name, "after_header": name, **diff} for name, diff in shown]

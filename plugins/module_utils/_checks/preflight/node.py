@@ -57,9 +57,8 @@ def lacking(needs: t.Sequence[Need], spaces: t.Mapping[str, Space]) -> t.List[Pr
             hint = "mount it writable"
             found.append(Problem("", f"{folders}: the file system is read-only", hint))
         elif space.free < total:
-            text = (
-                f"{folders}: {space.free // MIB} MiB are free, and {total // MIB} MiB are needed: "
-            )
+            have, lacks = space.free // MIB, total // MIB
+            text = f"{folders}: {have} MiB are free, and {lacks} MiB are needed: "
             text += ", ".join(f"{one.size // MIB} for {one.what}" for one in here if one.size)
             found.append(Problem("", text, "free space there, or mount a larger file system"))
     return found

@@ -99,9 +99,8 @@ def reboots(
     for gpu in gpus:
         if gpu["mig_current"] != gpu["mig_pending"]:
             mode = "on" if gpu["mig_pending"] else "off"
-            found.append(
-                f"GPU {gpu['index']}: MIG mode {mode} waits for a reset of the GPU or a reboot"
-            )
+            why = "waits for a reset of the GPU or a reboot"
+            found.append(f"GPU {gpu['index']}: MIG mode {mode} {why}")
     return found
 
 

@@ -82,11 +82,8 @@ def checks(
     if dra.driver.state != SERVING:
         said = dra.driver.problem or dra.driver.state or "it does not run"
         silent = judged(DRIVER, f"the DRA driver is not serving ({said})", LOG)
-        return [
-            first,
-            silent,
-            *(skipped(name, "the DRA driver does not serve") for name in NAMES[2:]),
-        ]
+        late = (skipped(name, "the DRA driver does not serve") for name in NAMES[2:])
+        return [first, silent, *late]
     return [
         first,
         _registered(dra.driver, kubelet),

@@ -69,9 +69,8 @@ def _version(found: Driver, version: str, source: str) -> Check:
     if not found.loaded:
         return skipped(VERSION, "no driver is loaded")
     if found.libraries and found.loaded not in found.libraries:
-        words = (
-            f"version {found.loaded} is loaded, the libraries are of {', '.join(found.libraries)}"
-        )
+        libraries = ", ".join(found.libraries)
+        words = f"version {found.loaded} is loaded, the libraries are of {libraries}"
         step = "reboot the node, or reload the modules (nvidia_driver_reload: when_idle)"
         return judged(VERSION, words, step)
     if Version(found.loaded).fits(version):
@@ -122,12 +121,10 @@ def _fabric(found: Driver) -> Check:
         return skipped(FABRIC, "the GPUs are not joined by NVSwitches")
     log = f"see journalctl -u {FABRIC_SERVICE}"
     if found.fabric != "active":
-        words = (
-            f"{FABRIC_SERVICE} is {found.fabric or 'not there'}, and without it CUDA does not start"
-        )
+        state = found.fabric or "not there"
+        words = f"{FABRIC_SERVICE} is {state}, and without it CUDA does not start"
         return judged(FABRIC, words, f"{log}; it must be of exactly the driver's version")
     other = found.fabric_version and found.loaded and found.fabric_version != found.loaded
     words = f"it has version {found.fabric_version}, the driver {found.loaded}" if other else ""
-    return judged(
-        FABRIC, words, "install the fabric manager of the driver's version (gpu.node.gpu_nodes)"
-    )
+    step = "install the fabric manager of the driver's version (gpu.node.gpu_nodes)"
+    return judged(FABRIC, words, step)

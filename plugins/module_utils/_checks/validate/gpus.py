@@ -45,9 +45,8 @@ def count(
         told = missing if complete else f"{words}; {missing}"
         return judged(GPUS, told, recorded.next_step)
     if not asked:
-        return judged(
-            GPUS, words, "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
-        )
+        step = "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
+        return judged(GPUS, words, step)
     step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
     words = "; ".join(filter(None, (words, missing)))
     return judged(GPUS, f"validate_gpu_count asks for {wanted}, and {words}", step)

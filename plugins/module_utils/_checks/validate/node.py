@@ -114,9 +114,8 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     uuids = None if unread else node.devices
     migs = None if unread else node.mig_uuids
     daemon, kubelet = node.daemon, plugin.Kubelet(node.kubelet, wanted.kubelet)
-    count = gpus.count(
-        node.pci_gpus, len(node.gpus), wanted.gpu_count, node.lost_gpus, node.recorded
-    )
+    lost = (node.lost_gpus, node.recorded)
+    count = gpus.count(node.pci_gpus, len(node.gpus), wanted.gpu_count, *lost)
     mig = [
         gpus.layout(node.layout, unread),
         gpus.at_boot(daemon.mig_boot_state, daemon.mig_boot_problems),

@@ -67,17 +67,15 @@ def _registration(daemon: Daemon, kubelet: Kubelet) -> Check:
         return Check(REGISTRATION)
     if kubelet.there:
         words = f"the kubelet has not registered {missing}"
-        return judged(
-            REGISTRATION, words, f"see whether the kubelet runs: systemctl status kubelet; {LOG}"
-        )
+        step = f"see whether the kubelet runs: systemctl status kubelet; {LOG}"
+        return judged(REGISTRATION, words, step)
     step = "join the node to its cluster"
     words = "no kubelet has registered the GPUs yet"
     if kubelet.required:
         words += ", and gpu_nodes_require_kubelet is set"
         return judged(REGISTRATION, words, f"{step}, or start its kubelet")
-    return judged(
-        REGISTRATION, words, f"{step}; gpu_nodes_require_kubelet makes this an error", fails=False
-    )
+    step += "; gpu_nodes_require_kubelet makes this an error"
+    return judged(REGISTRATION, words, step, fails=False)
 
 
 def _allocatable(daemon: Daemon) -> Check:
@@ -89,11 +87,8 @@ def _allocatable(daemon: Daemon) -> Check:
         words = f"what the kubelet can allocate is not known: {daemon.kubelet_problem}"
         return judged(ALLOCATABLE, words, "see whether the kubelet runs: systemctl status kubelet")
     have = daemon.allocatable
-    differing = [
-        f"{name}: {have.get(name, 0)} of {count}"
-        for name, count in sorted(known.items())
-        if have.get(name, 0) != count
-    ]
+    pairs = [(name, have.get(name, 0), count) for name, count in sorted(known.items())]
+    differing = [f"{name}: {has} of {count}" for name, has, count in pairs if has != count]
     words = f"the kubelet can't allocate what the device plugin advertises{because(differing)}"
     return judged(ALLOCATABLE, words if differing else "", f"restart the kubelet; {LOG}")
 
@@ -122,8 +117,7 @@ def _health(daemon: Daemon) -> Check:
     bad, waiting = daemon.unhealthy, daemon.waiting
     if bad or not waiting:
         words = f"the device plugin reports unhealthy devices{few(bad)}"
-        return judged(
-            HEALTH, words if bad else "", "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
-        )
+        step = "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
+        return judged(HEALTH, words if bad else "", step)
     words = f"devices are given to nobody until who has them has ended{few(waiting)}"
     return judged(HEALTH, words, "drain the node, or wait for these pods to end", fails=False)

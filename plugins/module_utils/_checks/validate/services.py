@@ -31,9 +31,8 @@ class Unit(t.NamedTuple):
         if self.runs and self.active != "active":
             return f"{self.name} is {self.active or 'not there'}"
         on = self.enabled in ("enabled", "enabled-runtime", "static", "alias", "indirect")
-        return (
-            "" if on else f"{self.name} is {self.enabled or 'not there'}: it does not start at boot"
-        )
+        state = f"{self.enabled or 'not there'}: it does not start at boot"
+        return "" if on else f"{self.name} is {state}"
 
 
 class Holds(t.NamedTuple):
@@ -50,9 +49,8 @@ def services(units: t.Sequence[Unit]) -> Check:
         return skipped(SERVICES, "nothing of gpu.node is on this node")
     faults = list(filter(None, (one.fault for one in units)))
     bad = " ".join(one.name for one in units if one.fault)
-    return judged(
-        SERVICES, "; ".join(faults), f"systemctl enable --now {bad}, or see journalctl -u"
-    )
+    step = f"systemctl enable --now {bad}, or see journalctl -u"
+    return judged(SERVICES, "; ".join(faults), step)
 
 
 def in_service(change: t.Optional[Change], own: str) -> Check:
@@ -90,7 +88,6 @@ def labels(found: t.Optional[Labels], driver: str, *, required: bool, slow: bool
         words = f"the node is not labelled yet{because([found.problem])}"
         return judged(LABELS, words, f"join the node to its cluster; {log}", fails=required)
     told = found.labels.get(DRIVER_LABEL, driver)
-    words = (
-        f"{DRIVER_LABEL} says {told}, and {driver} is loaded" if driver and told != driver else ""
-    )
+    wrong = driver and told != driver
+    words = f"{DRIVER_LABEL} says {told}, and {driver} is loaded" if wrong else ""
     return judged(LABELS, words, f"systemctl restart {LABELS_UNIT}")

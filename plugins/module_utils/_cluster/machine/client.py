@@ -70,12 +70,8 @@ class KubernetesApi:
         _refuse_unreadable(self.named)
         self._settings = client.Configuration()
         try:
-            config.load_kube_config(
-                self.named,
-                context or None,
-                client_configuration=self._settings,
-                persist_config=False,
-            )
+            how = {"client_configuration": self._settings, "persist_config": False}
+            config.load_kube_config(self.named, context or None, **how)
             # Its signatures differ between versions of the client; those of the pool below it do not.
             self._pool = client.ApiClient(self._settings).rest_client.pool_manager
         except Exception as error:  # of many libraries: of YAML, of certificates, of login programs

@@ -81,9 +81,8 @@ class ClusterObjectsCapability:
         live = self._read(one, path)
         space = Ref("v1", "Namespace", one.namespace)
         if live is None and space in self._wanted and self._read(space, self._path(space)) is None:
-            return Seen(
-                one, path, None, wish
-            )  # no dry run can be in a namespace that is yet to be made
+            # No dry run can be in a namespace that is yet to be made.
+            return Seen(one, path, None, wish)
         return Seen(one, path, live, self._send(one, path, wish, dry=True))
 
     def _unwanted(self) -> t.Iterator[Seen]:
@@ -164,10 +163,8 @@ class ClusterObjectsCapability:
         removed = [one for one in reversed(state) if one.live and not one.after and _may_go(one)]
         removed.sort(key=lambda one: one.ref.kind not in objects.HOOKS)
         steps = list(_steps(state, applied))
-        steps += [
-            Step("delete", f"remove {one.ref}", {"path": one.path, "live": one.live})
-            for one in removed
-        ]
+        for one in removed:
+            steps.append(Step("delete", f"remove {one.ref}", {"path": one.path, "live": one.live}))
         changing = [*applied, *removed]
         return Plan(
             tuple(steps),

@@ -81,9 +81,8 @@ def wait(host: Host, service: t.Callable[[str], Service], timeout: float) -> Non
             return
         if time.monotonic() >= deadline:
             hint = f"see 'journalctl -u {names.UNIT}' on the node"
-            raise NodeError(
-                f"after {timeout} s the DRA driver does not serve", cause=why, hint=hint
-            )
+            what = f"after {timeout} s the DRA driver does not serve"
+            raise NodeError(what, cause=why, hint=hint)
         time.sleep(PAUSE)
 
 

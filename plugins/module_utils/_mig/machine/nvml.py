@@ -218,11 +218,8 @@ def remembered(record: Record, state: GpuState, plan: GpuPlan) -> t.Dict[str, Be
     """
     now = places(state)
     made = {(one.profile, one.start) for one in now}
-    made |= {
-        (one.params["profile"], one.params["start"])
-        for one in plan.steps
-        if one.action == "create_gi"
-    }
+    new = (one.params for one in plan.steps if one.action == "create_gi")
+    made |= {(one["profile"], one["start"]) for one in new}
     first = record.get(state.gpu.uuid) or Before(state.gpu.mig_current, now)
     return {**record, state.gpu.uuid: first._replace(made=frozenset(made))}
 

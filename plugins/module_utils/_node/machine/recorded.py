@@ -99,10 +99,8 @@ class Additions(t.Generic[R]):
         """Write the files that a step names, with a key that is to be fetched, and remove those that it calls stale."""
         files, trust = params["files"], params["trust"]
         if params.get("fetch"):
-            key, trust = fetched(
-                params["fetch"],
-                download.fetched(params["fetch"].repository.key_url, MAX_BYTES, NO_KEY),
-            )
+            url = params["fetch"].repository.key_url
+            key, trust = fetched(params["fetch"], download.fetched(url, MAX_BYTES, NO_KEY))
             files = {**key, **files}
         self.remember(repository=True, keys=self.record.keys | set(trust))
         for path, text in files.items():

@@ -186,9 +186,8 @@ def parse(text: str) -> t.Tuple[Allocation, ...]:
         if found["version"] != VERSION:
             raise ValueError(f"version {found['version']}")
         names = [field.name for field in dataclasses.fields(Allocation)]
-        return tuple(
-            Allocation(*(_text(one[name]) for name in names)) for one in found["allocations"]
-        )
+        found = [[_text(one[name]) for name in names] for one in found["allocations"]]
+        return tuple(Allocation(*one) for one in found)
     except (ValueError, LookupError, TypeError) as error:
         raise NodeError("the answer of gpu-plugin pods can't be read", cause=repr(error)) from error
 

@@ -88,11 +88,8 @@ def _why_not(unit: str) -> str:
 def check(unit: str, dependent: str) -> None:
     """Refuse a service that would take another one down with it which must stay."""
     if _why_not(dependent):
-        raise InputError.of(
-            "stop_services",
-            unit,
-            f"a service that {dependent} does not stop with, as it needs this one",
-        )
+        expected = f"a service that {dependent} does not stop with, as it needs this one"
+        raise InputError.of("stop_services", unit, expected)
 
 
 def dump(stopped: Stopped) -> str:

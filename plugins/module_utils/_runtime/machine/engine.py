@@ -88,12 +88,11 @@ class Runtime:
         state = properties(self._host, self.unit, "ActiveState", "KillMode", "ControlGroup")
         if state.get("ActiveState") != "active" or state.get("KillMode", "") in SPARING:
             return ()
-        found = []
+        found: t.List[t.Optional[str]] = []
         for root in CGROUPS:
-            pids = (
-                self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
-            ).split()
-            found += [watched(self._host.read(f"/proc/{one}/cmdline") or "") for one in pids]
+            procs = self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
+            lines = (self._host.read(f"/proc/{one}/cmdline") or "" for one in procs.split())
+            found += map(watched, lines)
         return tuple(sorted({one for one in found if one}))
 
     def left_out(self, others: t.Container[str]) -> bool:

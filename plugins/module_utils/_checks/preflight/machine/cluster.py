@@ -31,9 +31,8 @@ def check(
         served = _found(api)
         return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
     except ApiError as error:
-        hint = (
-            "see that the API server answers, and correct gpu_nodes_kubeconfig or gpu_nodes_context"
-        )
+        correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
+        hint = f"see that the API server answers, and {correct}"
         return [Problem(KUBECONFIG, f"{KUBECONFIG}: {error}", hint)]
     except NodeError as error:
         return [Problem(KUBECONFIG, f"{error.message}: {error.cause}", error.hint)]

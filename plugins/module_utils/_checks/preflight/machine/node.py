@@ -202,10 +202,8 @@ def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) 
             Need(posixpath.dirname(CONFIG), 0, "its configuration"),
         ]
     if installs:
-        wanted += [
-            Need("/usr", needs.DRIVER, "the driver"),
-            Need("/var", needs.PACKAGES, "its packages"),
-        ]
+        wanted.append(Need("/usr", needs.DRIVER, "the driver"))
+        wanted.append(Need("/var", needs.PACKAGES, "its packages"))
         names = (one for one in host.listdir("/boot") if one.startswith("init"))
         images = needs.initramfs([room.size(f"/boot/{one}") for one in names])
         wanted += [Need("/boot", images, "a new initramfs")] if images else []

@@ -96,9 +96,8 @@ class Trial:
 
     def _clear(self) -> None:
         if f" {FOLDER}/" in (self._host.read("/proc/self/mountinfo") or ""):
-            raise NodeError(
-                f"something is mounted below {FOLDER}", hint=f"unmount it, then remove {FOLDER}"
-            )
+            hint = f"unmount it, then remove {FOLDER}"
+            raise NodeError(f"something is mounted below {FOLDER}", hint=hint)
         self._host.remove(FOLDER)
 
     def _answer(self, argv: Words) -> Answer:

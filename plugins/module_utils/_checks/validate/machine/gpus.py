@@ -38,9 +38,9 @@ def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optio
         chosen = (host.read(label.CHOSEN) or "").strip()
         selection = Declared.load(text, mig_boot.CONFIG).selection(chosen)
         name = selection.label
-        return Layout(
-            name, tuple(_differing(selection, nvml, gpus, made(host.read(CLAIMS)))) if nvml else ()
-        )
+        claimed = made(host.read(CLAIMS))
+        found = _differing(selection, nvml, gpus, claimed) if nvml else ()
+        return Layout(name, tuple(found))
     except NodeError as error:
         return Layout(name, problem=str(error))
 

@@ -35,11 +35,8 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
     """Return what pods have of GPUs. NodeError: there is a kubelet, and what it gave away is not known."""
     found = _observe(host)
     if found.unknown:
-        raise NodeError(
-            "it is not known which pods have GPUs, and nothing is taken from them",
-            cause=found.unknown,
-            hint=HINT,
-        )
+        what = "it is not known which pods have GPUs, and nothing is taken from them"
+        raise NodeError(what, cause=found.unknown, hint=HINT)
     given = [one for one in found.allocations if is_gpu(one)]
     return (*of_pods_that_run(host, given), *claims(host.read(CLAIMS_HELD), given))
 
