@@ -42,7 +42,7 @@ options:
   on_busy:
     description:
       - What to do about a GPU that is in use, by a process or by a pod that it was given to. V(fail) changes nothing on
-        any GPU, V(wait) waits for O(wait_timeout) before the first change, and then fails. No process is ended.
+        any GPU, V(wait) waits for O(wait_timeout) before the first change, and then fails.
     type: str
     choices: [fail, wait]
     default: fail

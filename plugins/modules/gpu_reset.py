@@ -20,7 +20,7 @@ description:
     O(stop_services), MPS servers without clients, the kernel module C(nvidia_drm) where nobody uses it, and persistence
     mode of these GPUs. A run that was killed leaves that to the next one, whatever GPUs that is for.
   - After the reset the GPUs are asked again. One that does not come back is an error.
-  - Never ends a process, never takes a GPU from a pod, and never reboots.
+  - Ends no other process, takes no GPU from a pod, and never reboots.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
