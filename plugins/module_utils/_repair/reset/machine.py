@@ -67,7 +67,8 @@ def observe(host: Host) -> State:
         return State(problem=NO_DRIVER)
     try:
         asked = observe_nvml.ask(told)
-        more = _more({one: each.devices for one, each in asked.items()}) if _answer(asked) else {}
+        answer = {one: each for one, each in asked.items() if each.answer is not Answer.NEVER}
+        more = _more({one: each.devices for one, each in answer.items()})
     except NvmlError as error:
         return State(problem=str(error))
     branch = int(loaded.version.partition(".")[0])
@@ -78,10 +79,6 @@ def observe(host: Host) -> State:
 
 def _information(host: Host, address: str) -> Information:
     return dict(INFORMATION.findall(host.read(f"{DRIVERS}/{address}/information") or ""))
-
-
-def _answer(asked: t.Mapping[str, Asked]) -> bool:
-    return all(one.answer is not Answer.NEVER for one in asked.values())
 
 
 def _more(gpus: t.Mapping[str, t.Optional[Devices]]) -> t.Dict[str, More]:

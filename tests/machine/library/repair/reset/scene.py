@@ -21,7 +21,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import _converge
-from ansible_collections.gpu.node.plugins.module_utils._repair.reset import capability
+from ansible_collections.gpu.node.plugins.module_utils._repair.machine import observe_nvml
+from ansible_collections.gpu.node.plugins.module_utils._repair.reset import capability, machine
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset.options import SPEC
 from nvsim.ctl import Client
 from nvsim.testing import Sim
@@ -121,6 +122,7 @@ def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
     node = Node(Path(path), Path(root), smi, die_before)
     told = json.loads(asked)
     check = told.pop("check", False)
+    observe_nvml.HUNG = machine.HUNG = told.pop("hung", observe_nvml.HUNG)  # type: ignore[misc]
     params = ArgumentSpecValidator(SPEC["argument_spec"]).validate(told).validated_parameters
     done: list[Step] = []
     try:

@@ -274,6 +274,14 @@ def test_gpu_that_asks_for_more_than_a_reset_is_refused(action: int) -> None:
         assert machine.ran() == []
 
 
+def test_gpu_over_which_the_driver_hangs_is_refused(sick: Scene) -> None:
+    sick.sim.ctl("hang", function="nvmlDeviceGetFieldValues", gpu=sick.gpu(0)["uuid"])
+    failed = sick.run(gpus=["0"], reset="always", hung=2.0, **LISTED)
+    assert "a reset does not bring it back: the driver does not answer" in failed["failed"]
+    assert "reboot the node" in failed["failed"]
+    assert sick.ran() == []
+
+
 def test_mps_server_without_clients_ends_for_the_reset(sick: Scene) -> None:
     holder, uuid = sick.sim.hold(0), sick.gpu(0)["uuid"]
     state = {"pipe": "/run/gpu-node/mps/pipe", "servers": [{"pid": holder.pid, "clients": []}]}
