@@ -13,7 +13,7 @@ from typing import Any
 import gpu_cluster.cli
 import gpu_plugin.cli
 import yaml
-from gpu_plugin.config import allocation, configuration, sharing, xids
+from gpu_plugin.config import allocation, configuration, sharing
 
 from tests.docs.options import tables
 from tests.support.paths import REPOSITORY
@@ -49,7 +49,7 @@ def entities() -> set[str]:
 @cache
 def keys() -> set[str]:
     """Return what the device plugin's configuration knows: keys, flags and variables of the environment."""
-    found = {*sharing.KEYS, *allocation.KEYS, xids.DISABLE, xids.ENABLE}
+    found = {*sharing.KEYS, *allocation.KEYS, configuration.DISABLE, configuration.ENABLE}
     for key in configuration.KEYS:
         found |= {key.path, *key.flags, *key.env}
     return found
