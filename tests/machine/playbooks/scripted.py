@@ -93,7 +93,8 @@ def repair(args, check, node, folder):
         "reset": by["reset"],
         "reboot": by["reboot"],
         "close": [],
-        "together": False,
+        "together": bool(node.get("with_them")),
+        "with_them": node.get("with_them", []),
         "evict": sorted({pod for one in gpus if one["next"] == "reset" for pod in one["pods"]}),
         "cordon": not args.get("fences", True) or last == "reboot",
     }

@@ -66,6 +66,13 @@ def test_a_gpu_goes_from_its_fault_back_into_service(one: Scene) -> None:
     assert one.log("n1") == ["repair observed"]
 
 
+def test_a_reset_that_takes_other_gpus_is_made_for_all_of_them(one: Scene) -> None:
+    """Without them it would not be one of all GPUs with their switches."""
+    one.become("n1", sick={A: "reset", B: "replace"}, with_them=[B])
+    assert one.play("repair").status == 0
+    assert one.node("n1")["sick"] == {A: "", B: ""}
+
+
 def test_check_mode_says_what_would_be_done_and_changes_nothing(one: Scene) -> None:
     sick(one, held_by={A: ["process 4711 (python3, pod team/train)"]})
     run = one.play("repair", options=("--check",))
