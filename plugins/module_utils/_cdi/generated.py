@@ -33,18 +33,13 @@ def arguments(root: str) -> t.List[str]:
 def check_program(found: t.Optional[t.Tuple[str, str]]) -> str:
     """Return the program's path; NodeError where it is not there or not safe to use."""
     if found is None:
-        raise NodeError(
-            "nvidia-ctk is not on the node",
-            cause="generator or compare asks for it",
-            hint=f"{INSTALL}, or set generator to nvml, which needs no program",
-        )
+        hint = f"{INSTALL}, or set generator to nvml, which needs no program"
+        cause = "generator or compare asks for it"
+        raise NodeError("nvidia-ctk is not on the node", cause=cause, hint=hint)
     path, text = found
     if not is_safe(text):
-        raise NodeError(
-            f"{path} has version {described(text)}",
-            cause=f"before {MINIMUM_TEXT} containers could break out through the hooks that it names",
-            hint=INSTALL,
-        )
+        cause = f"before {MINIMUM_TEXT} containers could break out through the hooks that it names"
+        raise NodeError(f"{path} has version {described(text)}", cause=cause, hint=INSTALL)
     return path
 
 
@@ -85,11 +80,8 @@ def unchecked(spec: Spec, path: str) -> t.List[str]:
 
 
 def _bad(path: str, cause: str) -> NodeError:
-    return NodeError(
-        f"{path} wrote no valid CDI specification",
-        cause=cause,
-        hint="set generator to nvml, or upgrade the NVIDIA container toolkit",
-    )
+    hint = "set generator to nvml, or upgrade the NVIDIA container toolkit"
+    return NodeError(f"{path} wrote no valid CDI specification", cause=cause, hint=hint)
 
 
 def differences(ours: Spec, theirs: Spec) -> t.List[t.Dict[str, str]]:

@@ -108,11 +108,9 @@ def manifest(
 
 def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
     """Return name and UID of the pods that earlier runs left for a node."""
-    return [
-        (str(one["metadata"]["name"]), str(one["metadata"]["uid"]))
-        for one in pods
-        if (one["metadata"].get("annotations") or {}).get(NODE) == node
-    ]
+    every = [one["metadata"] for one in pods]
+    found = [one for one in every if (one.get("annotations") or {}).get(NODE) == node]
+    return [(str(one["name"]), str(one["uid"])) for one in found]
 
 
 def proven(pod: Json, *, to_the_end: bool) -> bool:
@@ -159,12 +157,9 @@ def has_dra(node: Json) -> bool:
 
 def classes(slices: Json) -> t.Tuple[str, ...]:
     """Return the classes of which a node's slices, as they are listed, have devices of ours."""
-    types = {
-        str((device.get("attributes") or {}).get("type", {}).get("string"))
-        for one in slices.get("items") or ()
-        if one["spec"].get("driver") == DRIVER
-        for device in one["spec"].get("devices") or ()
-    }
+    ours = [one["spec"] for one in slices.get("items") or () if one["spec"].get("driver") == DRIVER]
+    told = [each.get("attributes") or {} for one in ours for each in one.get("devices") or ()]
+    types = {str(one.get("type", {}).get("string")) for one in told}
     return tuple(name for kind, name in CLASSES.items() if kind in types)
 
 
@@ -207,7 +202,6 @@ def with_claim(pod: Json, name: str) -> t.Dict[str, t.Any]:
 
 def unplaced(pod: Json) -> bool:
     """Tell whether the scheduler finds no place for a pod."""
-    return any(
-        one.get("type") == "PodScheduled" and one.get("reason") == "Unschedulable"
-        for one in (pod.get("status") or {}).get("conditions") or ()
-    )
+    told = (pod.get("status") or {}).get("conditions") or ()
+    reasons = (one.get("reason") for one in told if one.get("type") == "PodScheduled")
+    return "Unschedulable" in reasons

@@ -182,10 +182,9 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
         steps += python_steps(observed.missing, desired.python, install=desired.install_python)
     elif not observed.ensurepip:
         if not observed.apt:
-            raise NodeError(
-                f"{observed.python} cannot make virtual environments: its module ensurepip is missing",
-                hint="install the distribution's package for it",
-            )
+            what = "cannot make virtual environments: its module ensurepip is missing"
+            hint = "install the distribution's package for it"
+            raise NodeError(f"{observed.python} {what}", hint=hint)
         steps.append(Step("venv_package", "install the package python3-venv"))
     return [*steps, Step("release", summary)]
 
@@ -297,10 +296,9 @@ def _unit(desired: Desired, name: str) -> t.Dict[str, str]:
 def _write(
     files: t.Mapping[str, str], observed: Observed, action: str = "file", note: str = ""
 ) -> t.List[Step]:
+    new = {path: text for path, text in files.items() if observed.files.get(path) != text}
     return [
-        Step(action, f"write {path}{note}", {"path": path, "text": text})
-        for path, text in files.items()
-        if observed.files.get(path) != text
+        Step(action, f"write {at}{note}", {"path": at, "text": text}) for at, text in new.items()
     ]
 
 
@@ -329,11 +327,9 @@ def _service(
 def _stopped(observed: Observed) -> t.List[Step]:
     """Stop the services and keep everything, for work on what they use."""
     services = {LABELS_UNIT: observed.labels, DRA_UNIT: observed.dra, UNIT: observed.daemon}
-    steps = [
-        Step("stop", f"stop and disable {unit}", {"unit": unit})
-        for unit, one in services.items()
-        if f"{UNITS}/{unit}" in observed.files and (one.active or one.enabled)
-    ]
+    there = {unit: one for unit, one in services.items() if f"{UNITS}/{unit}" in observed.files}
+    units = [unit for unit, one in there.items() if one.active or one.enabled]
+    steps = [Step("stop", f"stop and disable {unit}", {"unit": unit}) for unit in units]
     return steps + mps_units.end(observed.mps)
 
 

@@ -44,11 +44,9 @@ def fits(file: str, python: str, machine: str) -> bool:
     taken = {"py3", f"cp3{minor}", *(f"py3{older}" for older in range(minor + 1))}
     if "abi3" in interfaces:
         taken |= {f"cp3{older}" for older in range(minor)}
-    return (
-        not taken.isdisjoint(tags)
-        and not {"none", "abi3", f"cp3{minor}"}.isdisjoint(interfaces)
-        and any(one == "any" or one.endswith(f"_{machine}") for one in platforms)
-    )
+    known = not {"none", "abi3", f"cp3{minor}"}.isdisjoint(interfaces)
+    here = any(one == "any" or one.endswith(f"_{machine}") for one in platforms)
+    return known and here and not taken.isdisjoint(tags)
 
 
 def refusal(listed: t.Mapping[str, Listed], file: str, sha256: str) -> str:

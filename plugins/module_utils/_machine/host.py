@@ -95,11 +95,8 @@ class Host:
         if check and done.rc != 0:
             # Before it is cut: the heading of a table of credentials may not be among the last lines.
             lines = masked_text(done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
-            raise NodeError(
-                f"command failed with status {done.rc}: {masked_text(' '.join(argv))}",
-                cause="\n".join(lines),
-                rc=done.rc,
-            )
+            what = f"command failed with status {done.rc}: {masked_text(' '.join(argv))}"
+            raise NodeError(what, cause="\n".join(lines), rc=done.rc)
         return done
 
     def environment(self) -> t.Dict[str, str]:
@@ -324,11 +321,8 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
     """Return why a path can't be written. ``mode`` has the type of file, ``target`` is where a link leads to."""
     name = os.path.basename(path)
     if target == os.devnull and os.path.dirname(path) == "/etc/systemd/system":
-        return NodeError(
-            f"{path} can't be written: the unit is masked",
-            cause=f"it is a link to {target}",
-            hint=unmask(name, "leave out what needs the unit"),
-        )
+        cause, hint = f"it is a link to {target}", unmask(name, "leave out what needs the unit")
+        return NodeError(f"{path} can't be written: the unit is masked", cause=cause, hint=hint)
     if target is not None:
         cause, way = f"it is a link to {target}, which is no file of gpu.node's", "remove the link"
     else:

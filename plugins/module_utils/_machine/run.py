@@ -162,11 +162,9 @@ def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> Non
         what = "this was done and had no effect"
     else:
         return
-    raise NodeError(
-        "the node did not reach the wanted state",
-        cause=f"{what}: {'; '.join(summaries)}",
-        hint="run again with -vvv; if it stays so, report it with this output",
-    )
+    cause = f"{what}: {'; '.join(summaries)}"
+    hint = "run again with -vvv; if it stays so, report it with this output"
+    raise NodeError("the node did not reach the wanted state", cause=cause, hint=hint)
 
 
 def difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:

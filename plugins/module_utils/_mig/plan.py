@@ -195,12 +195,10 @@ def _offered(
     if not isinstance(layout, Places):
         return state.profiles, state.instances, shapes(layout)
     wanted = {(one.profile, one.start) for one in layout}
-    profiles = tuple(
-        dataclasses.replace(
-            one, placements=tuple(span for span in one.placements if (one.name, span[0]) in wanted)
-        )
-        for one in state.profiles
-    )
+    profiles = []
+    for one in state.profiles:
+        spans = tuple(span for span in one.placements if (one.name, span[0]) in wanted)
+        profiles.append(dataclasses.replace(one, placements=spans))
     there = [one for one in state.instances if (state.name_of(one), one.start) in wanted]
     return profiles, there, [Shape(one.profile, one.cis) for one in layout]
 
@@ -301,11 +299,8 @@ def without_idle(
     state: GpuState, idle: t.Mapping[int, str]
 ) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
     """Return a GPU without its idle servers, and those."""
-    servers = tuple(
-        Server(one, idle[one.pid])
-        for one in state.processes
-        if one.pid in idle and one.name.endswith(SERVER)
-    )
+    found = [one for one in state.processes if one.pid in idle and one.name.endswith(SERVER)]
+    servers = tuple(Server(one, idle[one.pid]) for one in found)
     gone = {one.process.pid for one in servers}
     others = tuple(one for one in state.processes if one.pid not in gone)
     return dataclasses.replace(state, processes=others), servers

@@ -259,11 +259,8 @@ def match(
     """
     if len(set(wanted)) == 1:
         return tuple(keep(one, wanted[0], busy, placements.get(one.id)) for one in instances)
-    pairs = {
-        (one.id, shape): keep(one, shape, busy, placements.get(one.id))
-        for one in instances
-        for shape in set(wanted)
-    }
+    every = itertools.product(instances, set(wanted))
+    pairs = {(one.id, to): keep(one, to, busy, placements.get(one.id)) for one, to in every}
 
     def worth(order: t.Tuple[Shape, ...]) -> t.Tuple[int, int, int]:
         chosen = [pairs[one.id, order[at]] for at, one in enumerate(instances)]

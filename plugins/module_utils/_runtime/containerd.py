@@ -74,11 +74,9 @@ def section(config: t.Mapping[str, t.Any], version: Version) -> t.Tuple[str, str
     """Return the path of the CRI plugin's section for a configuration's own format version."""
     number = format_version(config, version)
     if number not in CRI_SECTION:
-        raise NodeError(
-            f"containerd's configuration has format version {number!r}",
-            cause="expected 2, 3 or 4",
-            hint="migrate it with 'containerd config migrate'",
-        )
+        what = f"containerd's configuration has format version {number!r}"
+        hint = "migrate it with 'containerd config migrate'"
+        raise NodeError(what, cause="expected 2, 3 or 4", hint=hint)
     if number > 2 and version < (2,):  # 1.6 takes no notice of what it does not know
         raise NodeError(
             f"containerd's configuration has format version {number}",
@@ -162,11 +160,8 @@ def lost(
 
 
 def _copied(runtime: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    return {
-        key: value
-        for key, value in sorted(runtime.items())
-        if key not in NOT_COPIED and value and not isinstance(value, t.Mapping)
-    }
+    plain = {key: one for key, one in sorted(runtime.items()) if not isinstance(one, t.Mapping)}
+    return {key: one for key, one in plain.items() if one and key not in NOT_COPIED}
 
 
 def lasting(

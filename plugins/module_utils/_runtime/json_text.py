@@ -99,11 +99,9 @@ def _set(text: str, path: Path, value: t.Any) -> str:
             shown = _dump(text, value, _line_indent(text, member.start))
             return text[: member.value] + shown + text[member.end :]
         if text[member.value] != "{":
-            raise NodeError(
-                f"{'.'.join(path[: depth + 1])} is not an object",
-                cause=f"{path[-1]} has to be set in it",
-                hint="fix the file; it was left as it is",
-            )
+            what = f"{'.'.join(path[: depth + 1])} is not an object"
+            cause = f"{path[-1]} has to be set in it"
+            raise NodeError(what, cause=cause, hint="fix the file; it was left as it is")
         at = member.value
     return text
 

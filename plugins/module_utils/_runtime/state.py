@@ -183,11 +183,9 @@ def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
     if version >= kind.minimum:
         return True
     if wanted.mode == CDI:
-        raise Unfit(
-            f"{kind.name} {version_text(version)} does not support CDI",
-            cause=f"that came with {kind.name} {version_text(kind.minimum)}",
-            hint=f"upgrade {kind.name}{kind.newer}",
-        )
+        what = f"{kind.name} {version_text(version)} does not support CDI"
+        cause = f"that came with {kind.name} {version_text(kind.minimum)}"
+        raise Unfit(what, cause=cause, hint=f"upgrade {kind.name}{kind.newer}")
     return False
 
 
@@ -201,11 +199,9 @@ def check_types(kind: Kind, config: t.Mapping[str, t.Any], place: t.Callable[[Pa
         if found and (not isinstance(found[0], expected) or isinstance(found[0], bool)):
             value = cut(json.dumps(found[0], default=str))
             table = "a table" if kind.toml else "an object"
-            raise NodeError(
-                f"{place(path)}: {'.'.join(path)}: {value} is not valid",
-                cause=f"expected {TYPES.get(expected, table)}",
-                hint="fix the file; it was left as it is",
-            )
+            what = f"{place(path)}: {'.'.join(path)}: {value} is not valid"
+            cause = f"expected {TYPES.get(expected, table)}"
+            raise NodeError(what, cause=cause, hint="fix the file; it was left as it is")
 
 
 def describe(changes: t.Iterable[Change]) -> str:

@@ -96,11 +96,9 @@ def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, PreparedC
         data = json.loads(text)
         version = data["version"]
         if version != VERSION:
-            raise NodeError(
-                f"{path} is of another version of gpu.node",
-                cause=f"it has version {version!r}, and this one knows {VERSION}",
-                hint="install the version that wrote it, or one after it",
-            )
+            cause = f"it has version {version!r}, and this one knows {VERSION}"
+            hint = "install the version that wrote it, or one after it"
+            raise NodeError(f"{path} is of another version of gpu.node", cause=cause, hint=hint)
         texts = {uid: _text(one) for uid, one in data["claims"].items()}
         body = ",\n".join(f"{json.dumps(uid)}:{texts[uid]}" for uid in sorted(texts))
         if data["checksum"] != _checksum(f"{{{body}}}"):

@@ -81,11 +81,9 @@ def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:
     busy = [one for one in daemons if one.clients and not one.terminate]
     if busy:
         used = ", ".join(f"{one.device} ({one.clients})" for one in busy)
-        raise NodeError(
-            "devices that are shared by MPS are in use",
-            cause=f"clients of {used}",
-            hint="end their pods first, or set onBusy: terminate in sharing.mps",
-        )
+        hint = "end their pods first, or set onBusy: terminate in sharing.mps"
+        what = "devices that are shared by MPS are in use"
+        raise NodeError(what, cause=f"clients of {used}", hint=hint)
     if not daemons:
         return []
     return [Step("stop_mps", f"stop the MPS control daemons of {names(daemons)}")]

@@ -159,12 +159,9 @@ class DriverFiles:
 
     def others(self, path: str) -> t.Dict[str, str]:
         """Return the text of all specifications of the node but one, by their paths."""
-        found = [
-            f"{folder}/{name}"
-            for folder in dict.fromkeys((posixpath.dirname(path), *SPEC_FOLDERS))
-            for name in self._host.listdir(folder)
-            if name.endswith((".json", ".yaml"))
-        ]
+        folders = dict.fromkeys((posixpath.dirname(path), *SPEC_FOLDERS))
+        every = (f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder))
+        found = [one for one in every if one.endswith((".json", ".yaml"))]
         return {one: self._host.read(one) or "" for one in found if one != path}
 
     def _libraries(

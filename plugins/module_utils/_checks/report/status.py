@@ -73,11 +73,8 @@ def daemon(answer: str, problem: str = "") -> Json:
 
 
 def _resource(told: Json) -> Json:
-    return {
-        "devices": count(told),
-        "healthy": count(told, HEALTHY),
-        "registered": told.get("registered") is True,
-    }
+    registered = told.get("registered") is True
+    return {"devices": count(told), "healthy": count(told, HEALTHY), "registered": registered}
 
 
 def _fault(told: Json) -> Json:

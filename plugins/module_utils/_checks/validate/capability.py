@@ -195,9 +195,5 @@ def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemo
 
 
 def _told(state: State) -> t.Dict[str, t.Any]:
-    return {
-        **told(state.found),
-        "summary": summary(state.node, state.found),
-        "lines": lines(state.found),
-        "seconds": state.seconds,
-    }
+    more = {"lines": lines(state.found), "seconds": state.seconds}
+    return {**told(state.found), "summary": summary(state.node, state.found), **more}

@@ -76,11 +76,9 @@ def message(found: t.Sequence[Check]) -> str:
 
 def told(found: t.Sequence[Check]) -> t.Dict[str, t.Any]:
     """Return what a module answers of its checks."""
-    return {
-        "checks": [one.describe() for one in found],
-        "failed_checks": [one.name for one in of_state(found, FAILED)],
-        "failure": message(found),
-    }
+    checks = [one.describe() for one in found]
+    failed = [one.name for one in of_state(found, FAILED)]
+    return {"checks": checks, "failed_checks": failed, "failure": message(found)}
 
 
 def verdict(found: t.Sequence[Check]) -> str:

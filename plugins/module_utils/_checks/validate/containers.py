@@ -48,12 +48,12 @@ def answer(out: str, err: str, rc: int) -> Answer:
         said = [line for line in (*out.splitlines(), *err.splitlines()) if line.strip()]
         return Answer(problem=cut(said[-1].strip()) if said else f"it ended with status {rc}")
     cuda = told.get("cuda")
-    return Answer(
-        tuple(map(str, rows(told.get("uuids")))),
+    uuids = tuple(map(str, rows(told.get("uuids"))))
+    problem, sums = (
         cut(str(told.get("problem") or "")),
         cut(cuda) if isinstance(cuda, str) else None,
-        str(told.get("untried") or ""),
     )
+    return Answer(uuids, problem, sums, str(told.get("untried") or ""))
 
 
 def container(runtime: str, found: Answer, gpus: t.Sequence[str]) -> Check:
@@ -151,10 +151,9 @@ def config(
     """Return the OCI configuration of a container with edits; ``devices`` are its nodes, by their paths."""
     mounts = [one for each in given for one in each.get("mounts", ())]
     binds = [_bind(one, HOST + one, ["rbind", "ro"]) for one in python_on.folders]
-    binds += [
-        _bind(one["hostPath"], one["containerPath"], one.get("options") or ["ro", "rbind"])
-        for one in mounts
-    ]
+    usual = ["ro", "rbind"]
+    for one in mounts:
+        binds.append(_bind(one["hostPath"], one["containerPath"], one.get("options") or usual))
     hooks: t.Dict[str, t.List[t.Any]] = {}
     for one in (hook for each in given for hook in each.get("hooks", ())):
         hooks.setdefault(one["hookName"], []).append(

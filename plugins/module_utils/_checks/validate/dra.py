@@ -16,12 +16,9 @@ from .check import Check, because, judged, skipped
 from .daemon import SERVING
 from .plugin import Kubelet
 
-NAMES = ALLOCATION, DRIVER, SLICES, ENFORCEMENT = (
-    "allocation",
-    "DRA driver",
-    "slices",
-    "enforcement",
-)
+ALLOCATION, DRIVER = "allocation", "DRA driver"
+SLICES, ENFORCEMENT = "slices", "enforcement"
+NAMES = (ALLOCATION, DRIVER, SLICES, ENFORCEMENT)
 VARIABLE, LOG = "gpu_nodes_allocation", f"see the log of {UNIT}"
 
 
@@ -84,12 +81,8 @@ def checks(
         silent = judged(DRIVER, f"the DRA driver is not serving ({said})", LOG)
         late = (skipped(name, "the DRA driver does not serve") for name in NAMES[2:])
         return [first, silent, *late]
-    return [
-        first,
-        _registered(dra.driver, kubelet),
-        _slices(dra, gpus, kubelet),
-        _enforced(dra.driver),
-    ]
+    checked = (_registered(dra.driver, kubelet), _slices(dra, gpus, kubelet))
+    return [first, *checked, _enforced(dra.driver)]
 
 
 def _late(name: str, words: str, kubelet: Kubelet) -> Check:

@@ -44,12 +44,9 @@ def _read(result: Result) -> t.Dict[str, t.Any]:
     seconds = float(result.get("seconds", 0.0))
     if not math.isfinite(seconds) or any(one["state"] not in ORDER for one in checks):
         raise ValueError(NOT_UNDERSTOOD)
-    return {
-        "ready": not any(one["state"] == FAILED for one in checks),
-        "summary": str(result.get("summary", "")),
-        "seconds": seconds,
-        "checks": checks,
-    }
+    ready = not any(one["state"] == FAILED for one in checks)
+    said = str(result.get("summary", ""))
+    return {"ready": ready, "summary": said, "seconds": seconds, "checks": checks}
 
 
 def junit(results: t.Mapping[str, t.Optional[Result]]) -> str:

@@ -82,18 +82,14 @@ def unreached(api: KubernetesApi, error: ApiError) -> NodeError:
     """Return the error where nothing was changed yet, with what to look at."""
     looks = f"kubectl --kubeconfig {api.named} "
     looks += "auth whoami" if error.status in (401, FORBIDDEN) else "get --raw /readyz"
-    return NodeError(
-        f"nothing was changed, since {api.server} can't be asked",
-        cause=str(error),
-        hint=f"see {looks} on the controller, and correct gpu_nodes_kubeconfig or gpu_nodes_context",
-    )
+    correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
+    hint = f"see {looks} on the controller, and {correct}"
+    what = f"nothing was changed, since {api.server} can't be asked"
+    return NodeError(what, cause=str(error), hint=hint)
 
 
 def interrupted(api: KubernetesApi, error: ApiError) -> NodeError:
     """Return the error where the server does not let us go on, with what to do."""
-    return NodeError(
-        error.message,
-        cause=error.cause,
-        hint=f"see that {api.server} answers and takes the kubeconfig's user, and run again,"
-        " which goes on here",
-    )
+    again = "and run again, which goes on here"
+    hint = f"see that {api.server} answers and takes the kubeconfig's user, {again}"
+    return NodeError(error.message, cause=error.cause, hint=hint)

@@ -161,23 +161,16 @@ class KubernetesApi:
         options: Json = {"preconditions": {"uid": uid}}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": options,
-        }
+        body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "deleteOptions": options}
+        body["metadata"] = {"namespace": namespace, "name": name}
         path = f"{_pod(namespace, name)}/eviction"
         self.ask(f"evicting {namespace}/{name}", "POST", path, body)
 
     def allowed(self, right: Right) -> bool:
         """Tell whether the kubeconfig's user may do something. ApiError."""
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": right.attributes},
-        }
-        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        group, spec = "authorization.k8s.io/v1", {"resourceAttributes": right.attributes}
+        body = {"apiVersion": group, "kind": "SelfSubjectAccessReview", "spec": spec}
+        path = f"/apis/{group}/selfsubjectaccessreviews"
         answer = self.ask("asking what the kubeconfig allows", "POST", path, body)
         return bool((answer.get("status") or {}).get("allowed"))
 
@@ -236,21 +229,17 @@ def _library() -> t.Tuple[t.Any, t.Any, t.Any]:
         import kubernetes.config
         import urllib3
     except ImportError as error:
-        raise NodeError(
-            "the Python library kubernetes can't be imported on the controller",
-            cause=f"{sys.executable}: {error}",
-            hint=f"{sys.executable} -m pip install kubernetes",
-        ) from error
+        what = "the Python library kubernetes can't be imported on the controller"
+        cause, hint = f"{sys.executable}: {error}", f"{sys.executable} -m pip install kubernetes"
+        raise NodeError(what, cause=cause, hint=hint) from error
     return kubernetes.client, kubernetes.config, urllib3
 
 
 def _refuse_unreadable(named: str) -> None:
     """Refuse a file that can't be read: the client takes none for one that is empty. NodeError."""
     if "\n" in named or named[:1] == "{":
-        raise NodeError(
-            "kubeconfig (gpu_nodes_kubeconfig): this is a text, and no path",
-            hint="write it into a file that only its owner can read, and name that",
-        )
+        hint = "write it into a file that only its owner can read, and name that"
+        raise NodeError("kubeconfig (gpu_nodes_kubeconfig): this is a text, and no path", hint=hint)
     why = "no file is named"
     for path in filter(None, named.split(os.pathsep)):
         try:

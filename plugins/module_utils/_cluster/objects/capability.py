@@ -125,11 +125,9 @@ class ClusterObjectsCapability:
                 raise NodeError(message, cause=error.cause, hint=hint) from error
             if error.status != CONFLICT:
                 raise
-            raise NodeError(
-                f"{one} has other values, which somebody else has set",
-                cause=error.cause,
-                hint="set force to true to take them over, or take them out of objects",
-            ) from error
+            what = f"{one} has other values, which somebody else has set"
+            hint = "set force to true to take them over, or take them out of objects"
+            raise NodeError(what, cause=error.cause, hint=hint) from error
 
     def _resource(self, version: str, kind: str) -> t.Optional[t.Tuple[str, bool]]:
         if version not in self._kinds:

@@ -205,7 +205,5 @@ def _measured(host: Host, release: str) -> t.Dict[str, str]:
     sizes = {**host.sizes(f"{release}/lib"), **host.sizes(f"{release}/bin")}
     lines = "".join(f"{path}\0{size} {at}\n" for path, (size, at) in sorted(sizes.items()))
     lines += host.read(f"{release}/{SETTINGS}") or ""
-    return {
-        "python": host.leads_to(f"{release}/{INTERPRETER}"),
-        "files": hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest(),
-    }
+    digest = hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    return {"python": host.leads_to(f"{release}/{INTERPRETER}"), "files": digest}

@@ -122,12 +122,9 @@ class Rollback:
         try:
             wait()
         except NodeError as second:
-            raise NodeError(
-                f"{error.message}; what ran before was restored, but {second.message}",
-                cause=error.cause,
-                hint=error.hint,
-                rolled_back=False,
-            ) from error
+            what = f"{error.message}; what ran before was restored, but {second.message}"
+            how = {"cause": error.cause, "hint": error.hint}
+            raise NodeError(what, **how, rolled_back=False) from error
         self.forget()
         if kept.dra:
             host.run(["systemctl", "enable", DRA_UNIT], check=False)

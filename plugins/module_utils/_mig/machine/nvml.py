@@ -88,11 +88,10 @@ class Changes:
             restored = self._roll_back(before)
             code = error.code if isinstance(error, NvmlError) else 0
             hint = error.hint or "see the kernel's log for NVRM messages"
+            cause = f"{error.cause or error.message}; {restored}"
+            hint = HOLDERS if code == IN_USE else hint
             raise NodeError(
-                f"{step.summary}: failed",
-                cause=f"{error.cause or error.message}; {restored}",
-                hint=HOLDERS if code == IN_USE else hint,
-                nvml_code=code,
+                f"{step.summary}: failed", cause=cause, hint=hint, nvml_code=code
             ) from error
         self.done.append(step)
 
@@ -282,11 +281,8 @@ class Back(t.NamedTuple):
     def _others(self, state: GpuState) -> t.List[str]:
         before = self.record[state.gpu.uuid]
         known = {(one.profile, one.start) for one in before.places} | before.made
-        return [
-            str(state.placed(one))
-            for one in state.instances
-            if (state.name_of(one), one.start) not in known
-        ]
+        found = [one for one in state.instances if (state.name_of(one), one.start) not in known]
+        return [str(state.placed(one)) for one in found]
 
     def warnings(self, states: t.Sequence[GpuState]) -> t.List[str]:
         """Say which GPUs are left as they are though their layout was changed."""

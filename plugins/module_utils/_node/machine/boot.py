@@ -16,12 +16,9 @@ from ..._machine.units import systemctl
 def observe(host: Host, boot: Boot) -> State:
     """Read the files, and what systemd tells of the units."""
     names = ("ActiveState", "UnitFileState", "NeedDaemonReload")
-    return State(
-        host.read(boot.config),
-        {unit: host.read(unit_file(unit)) for unit in boot.units},
-        {unit: properties(host, unit, *names) for unit in boot.units},
-        host.exists(PROGRAM),
-    )
+    units = {unit: host.read(unit_file(unit)) for unit in boot.units}
+    services = {unit: properties(host, unit, *names) for unit in boot.units}
+    return State(host.read(boot.config), units, services, host.exists(PROGRAM))
 
 
 def files(boot: Boot) -> t.Tuple[str, ...]:

@@ -20,12 +20,8 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MODULE = "/sys/module/nvidia"
 CONNECTX_7 = ["0x15b3", "0x1021"]
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
-LIBRARY_FOLDERS = (
-    "/usr/lib64",
-    "/usr/lib",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-)
+MULTIARCH = ("x86_64-linux-gnu", "aarch64-linux-gnu")
+LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib", *(f"/usr/lib/{one}" for one in MULTIARCH))
 
 
 def os_release(host: Host) -> t.Dict[str, str]:

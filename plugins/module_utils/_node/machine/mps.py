@@ -46,11 +46,9 @@ def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
     deadline = time.monotonic() + SERVER_SECONDS
     while any(one.pid == pid for one in nvml.processes(gpu)):
         if time.monotonic() > deadline:
-            raise NodeError(
-                f"{step.summary}: failed",
-                cause=answer or "it does not end, so clients came meanwhile",
-                hint="see gpu-plugin mps status, end its clients, and run again",
-            )
+            cause = answer or "it does not end, so clients came meanwhile"
+            hint = "see gpu-plugin mps status, end its clients, and run again"
+            raise NodeError(f"{step.summary}: failed", cause=cause, hint=hint)
         asked = f"shutdown_server {pid}\n"
         done = host.run(
             ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS

@@ -219,11 +219,8 @@ def claims(text: t.Optional[str], told: t.Iterable[Allocation] = ()) -> t.Tuple[
     NodeError: the checkpoint is damaged.
     """
     known = {(one.namespace, one.resource, one.device) for one in told}
-    found = (
-        Allocation(held.namespace, held.name, "", DRIVER, device.device)
-        for held in load(text).values()
-        for device in held.devices
-    )
+    pairs = ((held, one) for held in load(text).values() for one in held.devices)
+    found = (Allocation(held.namespace, held.name, "", DRIVER, one.device) for held, one in pairs)
     return tuple(one for one in found if (one.namespace, one.resource, one.device) not in known)
 
 

@@ -91,11 +91,9 @@ class Containerd(Runtime):
         found = [""]
         for part in pattern.split("/")[1:]:
             if "*" in pattern and any(one in part for one in "*?["):
+                places = [(one, self._host.listdir(one or "/")) for one in found]
                 found = [
-                    f"{folder}/{name}"
-                    for folder in found
-                    for name in self._host.listdir(folder or "/")
-                    if fnmatch.fnmatchcase(name, part)
+                    f"{at}/{name}" for at, names in places for name in fnmatch.filter(names, part)
                 ]
             else:
                 found = [f"{folder}/{part}" for folder in found]
@@ -169,11 +167,9 @@ class K3s(Containerd):
 
     def view(self, path: str, wanted: Wanted) -> View:
         if self._host.read(path) is None:
-            raise NodeError(
-                f"{self.kind.config_path} is not there yet",
-                cause=f"{self.kind.name} writes it when it starts",
-                hint=f"start {' or '.join(self.kind.units)}, then run again",
-            )
+            what = f"{self.kind.config_path} is not there yet"
+            hint = f"start {' or '.join(self.kind.units)}, then run again"
+            raise NodeError(what, cause=f"{self.kind.name} writes it when it starts", hint=hint)
         names = ("LoadState", "ActiveState")
         states = {unit: properties(self._host, unit, *names) for unit in self.kind.units}
         self.unit = containerd.choose_unit(self.kind, states) or self.unit

@@ -129,11 +129,9 @@ class Runtime:
             cause = error.cause
             for path, stand_in in tried.items():
                 cause = cause.replace(stand_in, path)
-            raise NodeError(
-                f"{self.kind.name} refuses what {', '.join(tried)} would be",
-                cause=cause,
-                hint="fix what it names; nothing was changed",
-            ) from error
+            what = f"{self.kind.name} refuses what {', '.join(tried)} would be"
+            hint = "fix what it names; nothing was changed"
+            raise NodeError(what, cause=cause, hint=hint) from error
         finally:
             self._host.remove(folder)
 

@@ -64,12 +64,9 @@ def choose(host: Host, name: str) -> t.List[Runtime]:
     found = [make(host) for make in KINDS if name in ("auto", make.kind.name)]
     there = [one for one in found if host.which(one.kind.program) is not None]
     if not there:
-        raise NodeError(
-            "no container runtime is installed"
-            if name == "auto"
-            else f"{found[0].kind.name} is not installed",
-            hint="install it, as for any Kubernetes node",
-        )
+        what = f"{found[0].kind.name} is not installed"
+        what = "no container runtime is installed" if name == "auto" else what
+        raise NodeError(what, hint="install it, as for any Kubernetes node")
     if name == "auto":
         names = {one.kind.name for one in there}
         there = [one for one in there if not one.left_out(names)]

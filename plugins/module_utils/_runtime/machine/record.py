@@ -103,10 +103,9 @@ class Records:
         ours, now = self._marks(), time.time()
         times = {path: self._host.mtime(path) or 0.0 for path in paths}
         # systemd is asked only where something is newer than the last boot.
+        booted = now - time.monotonic()
         new = {
-            path: at
-            for path, at in times.items()
-            if now - time.monotonic() < at <= now and at != ours.get(path)
+            path: at for path, at in times.items() if booted < at <= now and at != ours.get(path)
         }
         started = self._started(runtime.unit, live=bool(runtime.kind.live)) if new else None
         return tuple(path for path, at in new.items() if started is not None and at > started)
@@ -164,12 +163,8 @@ class File(t.NamedTuple):
             return None
         untouched = self.written is not None and self.text == self.written.text
         restored = untouched and not changes and len(idle) == len(entries)
-        return self._replace(
-            changes=tuple(changes),
-            reverts=tuple(reverts),
-            removals=tuple(removals),
-            restored=restored,
-        )
+        found = self._replace(changes=tuple(changes), reverts=tuple(reverts))
+        return found._replace(removals=tuple(removals), restored=restored)
 
     def edited(self, runtime: Runtime) -> t.Optional[str]:
         """Return the text after the edit, None where no file is left."""

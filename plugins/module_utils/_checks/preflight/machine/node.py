@@ -165,10 +165,8 @@ def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[
     except NodeError as error:
         return [Problem.of(error)._replace(variable="")]
     folders = dict.fromkeys(posixpath.dirname(file.path) for one in states for file in one.files)
-    return needs.lacking(
-        [Need(one, 0, "the container runtime's configuration") for one in folders],
-        {one: room.space(one) for one in folders},
-    )
+    wanted = [Need(one, 0, "the container runtime's configuration") for one in folders]
+    return needs.lacking(wanted, {one: room.space(one) for one in folders})
 
 
 def _python(host: Host, values: Values) -> t.List[Problem]:

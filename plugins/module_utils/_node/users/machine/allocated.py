@@ -46,11 +46,8 @@ def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Alloc
         return ()
     running, folders = _running(host), host.listdir(pods.LOGS)
     booted = pods.boot_time(host.read("/proc/stat"))
-    ended = {
-        pod
-        for pod in {(one.namespace, one.pod) for one in given}
-        if _ended(host, pods.folders_of(*pod, folders), running, booted)
-    }
+    named = {(one.namespace, one.pod) for one in given}
+    ended = {one for one in named if _ended(host, pods.folders_of(*one, folders), running, booted)}
     return tuple(one for one in given if (one.namespace, one.pod) not in ended)
 
 
@@ -128,9 +125,7 @@ def _ended(
 
 def _logged(host: Host, folder: str, since: float) -> bool:
     """Tell whether a container of a pod wrote a log since then."""
-    logs = (
-        f"{pods.LOGS}/{folder}/{container}/{name}"
-        for container in host.listdir(f"{pods.LOGS}/{folder}")
-        for name in host.listdir(f"{pods.LOGS}/{folder}/{container}")
-    )
+    root = f"{pods.LOGS}/{folder}"
+    places = (f"{root}/{one}" for one in host.listdir(root))
+    logs = (f"{place}/{name}" for place in places for name in host.listdir(place))
     return any((host.mtime(path) or 0.0) > since for path in logs)
