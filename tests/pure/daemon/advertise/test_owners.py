@@ -10,9 +10,9 @@ from dataclasses import replace
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin._shared._node.users.allocated import Allocation
 from gpu_plugin.advertise.decide import decide
-from gpu_plugin.advertise.owners import moved, taken
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.kubelet.handover import moved, taken
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 

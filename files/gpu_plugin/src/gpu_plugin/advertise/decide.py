@@ -30,9 +30,8 @@ from ..model.inventory import (
 from ..model.mps.paths import ROOT, Names
 from ..model.mps.settings import Offer
 from .allocation import qualified
-from .devices import EnumerationRefused, enumerate_devices, left_out
+from .devices import EnumerationRefused, enumerate_devices, left_out, misnamed, owned
 from .held import NOBODY, Form, Holders, forms, held
-from .owners import misnamed, owned
 
 
 @dataclass(frozen=True)

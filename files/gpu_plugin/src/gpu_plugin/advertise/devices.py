@@ -1,20 +1,37 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which devices a node offers, under which resource names, and why not to give one away. Pure."""
+"""Which devices a node offers of which GPUs, under which resource names, and why not to give one away. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import MigDevice
+from ..config.allocation import DEVICES, Dra, owner, unknown
 from ..config.sharing import GPU_RESOURCE, Naming, named, resource_name
 from ..model.inventory import DISPLAY_ONLY, Device, GpuView, Inventory, Kind, Problem, divided
 
 
 class EnumerationRefused(NodeError):
     """The GPUs are in a state that the MIG strategy does not allow."""
+
+
+def owned(inventory: Inventory, dra: Dra, who: str) -> Inventory:
+    """Return the inventory with the GPUs of ``device_plugin`` or ``dra`` alone."""
+    return replace(
+        inventory, gpus=tuple(one for one in inventory.gpus if owner(one.gpu, dra) == who)
+    )
+
+
+def misnamed(inventory: Inventory, dra: Dra) -> list[str]:
+    """Say which GPUs the configuration gives to DRA that are not there."""
+    if inventory.absent or inventory.strangers:
+        return []  # they may be among those that nobody has read yet
+    gpus = [view.gpu for view in inventory.gpus]
+    return [f"{DEVICES} names {one}, which this node does not have" for one in unknown(gpus, dra)]
 
 
 def enumerate_devices(

@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from .._shared._base.dra import checkpoint
 from .._shared._base.dra.checkpoint import PreparedClaim
-from .._shared._base.dra.names import CHECKPOINT, DRA
+from .._shared._base.dra.names import CHECKPOINT, DEVICE_PLUGIN, DRA, DRIVER
 from .._shared._base.gpu import Gpu
 from .._shared._base.text.shown import counted
-from .._shared._node.users.allocated import Allocation
-from ..advertise.owners import moved, taken
+from .._shared._node.users.allocated import Allocation, Devices, places
 from ..config.allocation import ALLOCATION, Dra, owner
 from ..config.strict_yaml import ConfigError
 from ..model.inventory import Inventory
@@ -102,3 +101,28 @@ def _refuse(found: Sequence[tuple[Gpu, str]]) -> None:
         cause=f"in use by {', '.join(named)}",
         hint=DRAIN,
     )
+
+
+def taken(
+    inventory: Inventory, dra: Dra, pods: Iterable[Allocation], claims: Iterable[PreparedClaim]
+) -> Iterator[tuple[Gpu, str]]:
+    """Yield the GPUs that another than their owner has given away, and to whom: a pod, or a claim."""
+    owners = {view.gpu.uuid: (view.gpu, owner(view.gpu, dra)) for view in inventory.gpus}
+    node = [Devices(one.gpu, one.layout.instances, one.mig) for one in inventory.gpus]
+    for pod in pods:
+        for uuid in sorted({place.gpu for place in places(pod, node)} if not _by_dra(pod) else ()):
+            if owners[uuid][1] == DRA:
+                yield owners[uuid][0], str(pod)
+    for claim in claims:
+        for one in claim.devices:
+            if one.gpu in owners and owners[one.gpu][1] == DEVICE_PLUGIN:
+                yield owners[one.gpu][0], f"{claim} with {one.device}"
+
+
+def _by_dra(one: Allocation) -> bool:
+    return one.resource == DRIVER or one.resource.startswith(f"{DRIVER}/")
+
+
+def moved(inventory: Inventory, before: Dra, after: Dra) -> bool:
+    """Tell whether a GPU goes from one owner to the other."""
+    return any(owner(one.gpu, before) != owner(one.gpu, after) for one in inventory.gpus)

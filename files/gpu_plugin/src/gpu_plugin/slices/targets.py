@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .._shared._base.dra.names import ALL, DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
 from .._shared._base.gpu import GiProfile, GpuInstance, MigDevice
 from .._shared._base.mig_profile import parse
-from ..advertise.owners import owned
+from ..advertise.devices import owned
 from ..config.allocation import Dra
 from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, divided
 from .grid import Grid
