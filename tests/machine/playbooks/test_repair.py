@@ -215,3 +215,33 @@ def test_killed_at_any_task_the_next_run_gives_the_gpu_back(one: Scene, task: st
     assert again.status == 0, again.text
     assert ended(one)
     assert one.node("n1")["cases"][A]["evidence"]
+
+
+def test_an_api_server_that_goes_away_gives_nothing_back_and_the_next_run_goes_on(
+    one: Scene,
+) -> None:
+    why = "the drain has not ended in time: the API server is away"
+    sick(one, pods={A: ["team/train"]}, fails={"drain evicted": why})
+    one.write(gpu_nodes_kubeconfig="cluster.conf")
+    away = one.play("repair")
+    assert away.status == 2, away.text
+    assert f"repair: n1: {why}" in away.text
+    node = one.node("n1")
+    assert (node["fenced"], node["sick"][A], node["cases"][A]["attempts"]) == ([A], "reset", [])
+    one.become("n1", fails={})
+    again = one.play("repair")
+    assert again.status == 0, again.text
+    assert ended(one)
+    assert one.log("n1").count("gpu_evidence") == 1
+
+
+def test_a_reset_that_fails_falls_back_to_a_reboot_only_where_that_is_allowed(one: Scene) -> None:
+    """A node of this machine's own is not rebooted: Ansible refuses that, after the drain."""
+    sick(one, stubborn=[A])
+    one.write(gpu_nodes_kubeconfig="cluster.conf", repair_reboot="when_needed")
+    run = one.play("repair")
+    assert "would reboot the control node" in run.text
+    node = one.node("n1")
+    assert node["cases"][A]["attempts"] == ["reset", "reboot"]
+    assert (node["drains"], node["fenced"]) == ("all", [A])
+    assert one.log("n1").index("gpu_reset") < one.log("n1").index("drain drained")
