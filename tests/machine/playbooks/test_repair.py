@@ -245,3 +245,37 @@ def test_a_reset_that_fails_falls_back_to_a_reboot_only_where_that_is_allowed(on
     assert node["cases"][A]["attempts"] == ["reset", "reboot"]
     assert (node["drains"], node["fenced"]) == ("all", [A])
     assert one.log("n1").index("gpu_reset") < one.log("n1").index("drain drained")
+
+
+def test_without_evidence_the_gpu_is_set_aside_and_nothing_else_is_changed(one: Scene) -> None:
+    sick(one, fails={"gpu_evidence": "no space left on the node"})
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert "is set aside and not repaired yet" in run.text
+    assert "no space left on the node" in run.text
+    node = one.node("n1")
+    assert (node["fenced"], node["sick"][A], one.marker("n1").exists()) == ([A], "reset", False)
+    assert "gpu_reset" not in one.log("n1")
+    one.become("n1", fails={})
+    assert one.play("repair").status == 0
+    assert ended(one)
+
+
+def test_a_node_whose_only_gpu_is_off_the_bus_is_told_of(one: Scene) -> None:
+    one.become("n1", gpus=0, sick={A: "reboot"})
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert one.node("n1")["fenced"] == [A]
+
+
+def test_a_reset_that_a_rule_refuses_leaves_the_node_in_service_and_to_the_next_run(
+    one: Scene,
+) -> None:
+    why = "GPU-a can't be reset without GPU-b"
+    sick(one, fails={"gpu_reset check": why})
+    for _run in range(2):
+        run = one.play("repair")
+        assert run.status == 0, run.text
+        assert why in run.text
+        assert (one.node("n1")["fenced"], one.node("n1")["lease"]) == ([A], "")
+        assert not {"gpu_reset", "validate"} & set(one.log("n1"))
