@@ -171,7 +171,7 @@ class MigByLabel:
         self._told = result
 
 
-def mig_label(paths: Paths, host: Host | None = None) -> int:
+def mig_label(paths: Paths) -> int:
     """See to what the node's label asks for. Returns the exit status."""
-    MigByLabel(paths, host or Quiet()).run()
+    MigByLabel(paths, Quiet()).run()
     return 0

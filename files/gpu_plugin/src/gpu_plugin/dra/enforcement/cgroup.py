@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -43,16 +43,14 @@ class Cgroup(Enforcement):
 
     name = CGROUP
 
-    def __init__(
-        self, cgroups: Path, users: Users, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._cgroups, self._users, self._clock = cgroups, users, clock
+    def __init__(self, cgroups: Path, users: Users) -> None:
+        self._cgroups, self._users = cgroups, users
         self._lock = threading.Lock()
         self._live: dict[tuple[str, str], Share] = {}
         # Of each claim, in the order in which they came.
         self._pods: dict[str, tuple[str, ...]] = {}
         self._seen: object = None  # of what the kubelet tells
-        self._driver = Queries("limits", self._ask_driver, FRESH, clock)
+        self._driver = Queries("limits", self._ask_driver, FRESH)
         self._worker, self._looked = Worker("limits-tick"), float("-inf")
 
     def problem(self, gpu_uuid: str) -> str:
@@ -111,7 +109,7 @@ class Cgroup(Enforcement):
 
     def tick(self) -> None:
         """Limit again whatever somebody changed, and who has come. Nobody waits for the driver here."""
-        now, seen = self._clock(), self._users.stamp()
+        now, seen = time.monotonic(), self._users.stamp()
         due = now - self._looked >= EVERY or seen != self._seen
         if self._live and due and self._worker.start(self._look):
             self._looked, self._seen = now, seen

@@ -135,13 +135,12 @@ class Instances:
 class Made:
     """Which instances claims have, or had a moment ago, so that no slice changes when one is prepared or given back."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._seen: dict[Place, float] = {}  # when a claim last had them
 
     def of(self, claims: Iterable[PreparedClaim]) -> frozenset[Place]:
         """Return them, given all claims as they are now."""
-        now = self._clock()
+        now = time.monotonic()
         self._seen |= {
             (one.gpu, one.instance.profile_id, one.instance.start): now
             for held in claims
