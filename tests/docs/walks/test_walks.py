@@ -77,7 +77,7 @@ def test_a_service_that_keeps_the_value_is_on_the_walk_once_it_gives_it_out() ->
     assert not Tracer(UID).carries(service)
     found = walk(lambda: service.shares("cgroup"), UID)
     assert stops(found) == {
-        "checkpoint.py": ("Checkpoint.shares", MADE),
+        "apply.py": ("Checkpoint.shares", MADE),
         "plan.py": ("shares", "takes `held`"),
     }
 
