@@ -21,6 +21,7 @@ GENERATORS = (NVML, NVIDIA_CTK)
 INSTALL = "install the NVIDIA container toolkit (gpu.node.container_toolkit)"
 
 Spec = t.Dict[str, t.Any]
+Difference = t.Dict[str, str]
 
 
 def arguments(root: str) -> t.List[str]:
@@ -84,7 +85,7 @@ def _bad(path: str, cause: str) -> NodeError:
     return NodeError(f"{path} wrote no valid CDI specification", cause=cause, hint=hint)
 
 
-def differences(ours: Spec, theirs: Spec) -> t.List[t.Dict[str, str]]:
+def differences(ours: Spec, theirs: Spec) -> t.List[Difference]:
     """Return what a container gets from one specification and not from the other.
 
     Each difference has ``what`` (device, node, mount, env or hook), ``name``, the ``device`` that it
@@ -125,9 +126,7 @@ READERS: t.Dict[str, t.Tuple[str, t.Callable[[t.Any], str]]] = {
 }
 
 
-def _compare(
-    what: str, device: str, mine: t.Set[str], yours: t.Set[str]
-) -> t.List[t.Dict[str, str]]:
+def _compare(what: str, device: str, mine: t.Set[str], yours: t.Set[str]) -> t.List[Difference]:
     return [
         {"what": what, "name": name, "device": device, "only": NVML if name in mine else NVIDIA_CTK}
         for name in sorted(mine ^ yours)

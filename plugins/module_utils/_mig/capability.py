@@ -27,7 +27,7 @@ from .._node.machine import boot, mps
 from .._node.machine import resets as node_resets
 from .._node.machine.facts import gpus as gpus_on_bus
 from .._node.machine.facts import without_nvml
-from .._node.users.allocated import Allocation, Devices, Holder, holders
+from .._node.users.allocated import Allocation, Devices, Holders, holders
 from .._node.users.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
 from .._node.users.machine import allocated
 from .._node.users.machine.services import Services
@@ -174,9 +174,7 @@ class MigCapability:
         self._states = {one.gpu.uuid: one for one in gpus}
         return state._replace(gpus=gpus)
 
-    def _holders(
-        self, gpus: t.Sequence[GpuState], seconds: float
-    ) -> t.Dict[str, t.Tuple[Holder, ...]]:
+    def _holders(self, gpus: t.Sequence[GpuState], seconds: float) -> Holders:
         """Return the pods that have something of each GPU, as it was known at most so long ago."""
         now = time.monotonic()
         if self._asked_at is None or now - self._asked_at >= seconds:

@@ -165,7 +165,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
     found = arrange(*_offered(state, layout), busy, state.placements)
     kept = [one.instance for one in found.keep]
     gone = [one for one in state.instances if one not in kept]
-    _refuse_if_in_the_way(state, gone, found.keep)
+    _refuse_in_use(state, gone, found.keep)
     created = [
         (one, start, shape, Placed(str(shape), start, dict(one.placements)[start]))
         for one, start, shape in found.create
@@ -215,7 +215,7 @@ def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
 
 
 def _disable(state: GpuState) -> GpuPlan:
-    _refuse_if_in_the_way(state, state.instances, ())
+    _refuse_in_use(state, state.instances, ())
     mode = _mode(state, False)
     return GpuPlan(
         state.gpu,
@@ -269,9 +269,7 @@ def _on(on: bool) -> str:
     return "on" if on else "off"
 
 
-def _refuse_if_in_the_way(
-    state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Sequence[Kept]
-) -> None:
+def _refuse_in_use(state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Sequence[Kept]) -> None:
     """Refuse to destroy what is in use, naming everybody who is in the way."""
     where = {
         (one.id, ci): _where(state, one) for one in gone for ci in (-1, *(ci.id for ci in one.cis))

@@ -12,6 +12,7 @@ Path = t.Tuple[str, ...]
 Change = t.Tuple[Path, t.Any]  # None: the key is not to be there
 Removal = t.Tuple[Path, int]  # a key, and how many of the tables around it stay even if empty
 Config = t.Dict[str, t.Any]
+Table = t.Mapping[str, t.Any]
 
 
 class Entry(t.NamedTuple):
@@ -29,7 +30,7 @@ class Entry(t.NamedTuple):
         return cls(tuple(path), value, tuple(had), depth)
 
 
-def find(config: t.Mapping[str, t.Any], path: Path) -> t.Tuple[t.Tuple[t.Any, ...], int]:
+def find(config: Table, path: Path) -> t.Tuple[t.Tuple[t.Any, ...], int]:
     """Return the value at a path, if there is one, and how many tables lead there."""
     table: t.Any = config
     for depth, key in enumerate(path):
@@ -39,15 +40,13 @@ def find(config: t.Mapping[str, t.Any], path: Path) -> t.Tuple[t.Tuple[t.Any, ..
     return (table,), len(path) - 1
 
 
-def lookup(config: t.Mapping[str, t.Any], path: Path) -> t.Any:
+def lookup(config: Table, path: Path) -> t.Any:
     """Return the value at a path of keys, None where there is none."""
     found, _depth = find(config, path)
     return found[0] if found else None
 
 
-def note(
-    config: t.Mapping[str, t.Any], changes: t.Iterable[Change], before: t.Iterable[Entry]
-) -> t.List[Entry]:
+def note(config: Table, changes: t.Iterable[Change], before: t.Iterable[Entry]) -> t.List[Entry]:
     """Return the entries for changes that are about to be made, after earlier ones."""
     entries = {one.path: one for one in before}
     for path, value in changes:
@@ -60,9 +59,7 @@ def note(
     return list(entries.values())
 
 
-def revert(
-    config: t.Mapping[str, t.Any], entries: t.Iterable[Entry]
-) -> t.Tuple[t.List[Change], t.List[Removal]]:
+def revert(config: Table, entries: t.Iterable[Entry]) -> t.Tuple[t.List[Change], t.List[Removal]]:
     """Return how entries are reverted; what others have set since then stays."""
     changes: t.List[Change] = []
     removals: t.List[Removal] = []
@@ -89,9 +86,7 @@ def revert(
     return changes, removals
 
 
-def apply(
-    config: t.Mapping[str, t.Any], changes: t.Iterable[Change], removals: t.Iterable[Removal]
-) -> Config:
+def apply(config: Table, changes: t.Iterable[Change], removals: t.Iterable[Removal]) -> Config:
     """Return the configuration after an edit."""
     after: Config = copy.deepcopy(dict(config))
     for path, value in changes:

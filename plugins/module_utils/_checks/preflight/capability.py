@@ -30,9 +30,7 @@ class PreflightCapability:
 
     name = "preflight"
 
-    def __init__(
-        self, host: Host, room: Room, params: t.Mapping[str, t.Any], *, root: bool
-    ) -> None:
+    def __init__(self, host: Host, room: Room, params: modules.Values, *, root: bool) -> None:
         self._host, self._room, self._root = host, room, root
         self._values: modules.Values = params["variables"]
         wanted = {MODULES[one]: True for one in params["components"]}

@@ -20,6 +20,7 @@ from ..._node.users.users import User
 from ..validate.check import because
 
 Json = t.Dict[str, t.Any]
+Gpus = t.Iterable[t.Mapping[str, t.Any]]  # of gpu_info
 XID = re.compile(r"\bXID (\d{1,5})\b", re.IGNORECASE)
 GPU_FIELDS = tuple(field.name for field in dataclasses.fields(Gpu))
 MIG_FIELDS = tuple(field.name for field in dataclasses.fields(MigDevice))
@@ -83,9 +84,7 @@ def _fault(told: Json) -> Json:
     return {**found, "xid": int(named[1]) if named else None}
 
 
-def reboots(
-    packages: t.Optional[t.Sequence[str]], gpus: t.Iterable[t.Mapping[str, t.Any]]
-) -> t.List[str]:
+def reboots(packages: t.Optional[t.Sequence[str]], gpus: Gpus) -> t.List[str]:
     """Return why the node waits for a reboot, or a GPU for a reset.
 
     ``packages`` are those for which the distribution asks for one, None where it does not.
@@ -101,7 +100,7 @@ def reboots(
     return found
 
 
-def processes(gpus: t.Iterable[t.Mapping[str, t.Any]], users: t.Iterable[User]) -> t.List[Json]:
+def processes(gpus: Gpus, users: t.Iterable[User]) -> t.List[Json]:
     """Return the processes that NVML tells of, and those that have a device node open and of which it does not.
 
     ``gpus`` are those of gpu_info, ``users`` name what runs a process. ``gpu`` is a UUID, empty where it is not known;
@@ -134,9 +133,7 @@ def _process(pid: int, name: str, user: t.Optional[User]) -> Json:
     }
 
 
-def allocations(
-    given: t.Iterable[Allocation], gpus: t.Iterable[t.Mapping[str, t.Any]]
-) -> t.List[Json]:
+def allocations(given: t.Iterable[Allocation], gpus: Gpus) -> t.List[Json]:
     """Return what pods and claims have, each device with its places on the GPUs of gpu_info."""
     node = [_devices(one) for one in gpus]
     return [

@@ -28,6 +28,7 @@ from ..state import CONFIG, DRA_SETTINGS, UNITS, Desired
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
 FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes
 PAUSE = 0.2  # seconds
+Ask = t.Callable[[str], Service]  # of a unit
 LEFT = (
     names.STATUS,
     names.STATUS.rpartition(".")[0],  # a folder
@@ -37,9 +38,7 @@ LEFT = (
 )
 
 
-def observe(
-    host: Host, desired: Desired, service: t.Callable[[str], Service]
-) -> t.Dict[str, t.Any]:
+def observe(host: Host, desired: Desired, service: Ask) -> t.Dict[str, t.Any]:
     """Return what Observed has of DRA. The kubelet is asked only where GPUs change their owner, or all goes."""
     there = host.exists(f"{UNITS}/{names.UNIT}")
     unit = service(names.UNIT) if there else Service()
@@ -72,7 +71,7 @@ def status(host: Host) -> t.Mapping[str, t.Any]:
     return table_in(host.read(names.STATUS))
 
 
-def wait(host: Host, service: t.Callable[[str], Service], timeout: float) -> None:
+def wait(host: Host, service: Ask, timeout: float) -> None:
     """Wait until the driver serves, and a kubelet that listens knows of it. NodeError: not within ``timeout`` s."""
     deadline = time.monotonic() + timeout
     while True:

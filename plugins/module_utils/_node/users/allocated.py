@@ -87,6 +87,9 @@ class Holder:
         return self.who
 
 
+Holders = t.Dict[str, t.Tuple[Holder, ...]]  # by the UUID of a GPU
+
+
 class Devices(t.NamedTuple):
     """A GPU with what of it can be allocated."""
 
@@ -168,9 +171,7 @@ def _mig(one: MigDevice) -> Place:
     return Place(one.gpu_uuid, one.gi_id, one.ci_id)
 
 
-def holders(
-    allocations: t.Iterable[Allocation], node: t.Sequence[Devices]
-) -> t.Dict[str, t.Tuple[Holder, ...]]:
+def holders(allocations: t.Iterable[Allocation], node: t.Sequence[Devices]) -> Holders:
     """Return who has something of each GPU, by its UUID; shares of one device count once."""
     found: t.Dict[str, t.Dict[Holder, None]] = {one.gpu.uuid: {} for one in node}
     for one in allocations:
