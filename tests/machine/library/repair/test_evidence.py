@@ -171,7 +171,7 @@ def test_a_bug_report_that_hangs_is_killed_and_what_it_wrote_is_kept(scene: Scen
         "it had not ended after 5 seconds and was killed"
     )
     assert missing(answer)["nvidia-bug-report.log.gz"] == (
-        "it is not tried where safe mode did not end"
+        "it is not tried after safe mode: it had not ended after 5 seconds and was killed"
     )
     report = gzip.decompress(scene.read(answer)["nvidia-bug-report-safe.log.gz"]).decode()
     assert "Start of NVIDIA bug report log file" in report

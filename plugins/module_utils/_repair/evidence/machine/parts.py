@@ -68,13 +68,12 @@ class Parts:
         """Gather what DCGM's health watches have seen, and its quick checks of the deployment."""
         for name, words in DCGM.items():
             found, ended = self._programs.answer(words, MOST_ANSWER, seconds=DCGM_SECONDS)
-            problem = _problem(ended, found)
+            problem = "" if ended.rc == 0 else _problem(ended, found)
             try:
                 json_data.loads(found.decode("utf-8", "replace"))
-            except ValueError:
-                self.missing.append(Missing(name, problem or "it answered no JSON"))
-                continue
-            problem = self._keep(name, found, "" if ended.rc == 0 else problem)
+                problem = self._keep(name, found, problem)
+            except ValueError as error:
+                problem = problem or f"it answered no JSON: {error}"
             if problem:
                 self.missing.append(Missing(name, problem))
 
@@ -83,13 +82,14 @@ class Parts:
         if how == NEVER:
             return
         safe, full = "nvidia-bug-report-safe.log.gz", "nvidia-bug-report.log.gz"
-        in_time = self._bug_report(safe, ["--safe-mode"], seconds)
-        if how == FULL and in_time:
-            self._bug_report(full, ["--extra-system-data"], seconds)
+        problem = self._bug_report(safe, ["--safe-mode"], seconds)
+        if how == FULL and problem:
+            self.missing.append(Missing(full, f"it is not tried after safe mode: {problem}"))
         elif how == FULL:
-            self.missing.append(Missing(full, "it is not tried where safe mode did not end"))
+            self._bug_report(full, ["--extra-system-data"], seconds)
 
-    def _bug_report(self, name: str, words: t.Sequence[str], seconds: float) -> bool:
+    def _bug_report(self, name: str, words: t.Sequence[str], seconds: float) -> str:
+        """Gather a bug report; return why it did not end by itself."""
         raw = f"{self.folder}/.raw"
         asked = [BUG_REPORT, "--output-file", raw, *words]
         said, ended = self._programs.answer(asked, MOST_ANSWER, seconds=seconds)
@@ -103,7 +103,7 @@ class Parts:
             self.missing.append(Missing(name, problem))
         for one in found:
             os.unlink(one)
-        return ended.rc is not None
+        return ended.problem
 
     def _log(self, words: t.Sequence[str]) -> str:
         """Gather the kernel's log as a program has it; return why there is nothing."""
@@ -116,10 +116,7 @@ class Parts:
         problem = self._write(KERNEL, feed, MOST)
         if problem:
             return problem
-        if self.contents[-1].size and ends[0].rc in (
-            0,
-            None,
-        ):  # one that was cut short is of use too
+        if self.contents[-1].size and not ends[0].rc:  # what was cut short is of use too
             return ""
         self.contents.pop()
         path = f"{self.folder}/{KERNEL}"
