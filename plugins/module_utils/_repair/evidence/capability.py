@@ -46,6 +46,7 @@ class EvidenceCapability:
         self._told: t.Optional[Told] = None
         self._decision: t.Optional[Decision] = None
         self._state: t.Optional[Observed] = None
+        self._made: t.Optional[Archive] = None
 
     def observe(self) -> Observed:
         """Return the GPUs, their cases and the archives. InputError: the folder is not root's alone."""
@@ -69,9 +70,12 @@ class EvidenceCapability:
 
     def plan(self, state: Observed) -> Plan:
         """Return the steps. InputError: a GPU that the node can't have, or not one for an RMA."""
-        self._decision = decide(state, self._wanted, self._now)
+        found = decide(state, self._wanted, self._now)
+        if self._made in state.archives:  # whatever the clock says of others
+            found = found._replace(archive=self._made, there=True)
+        self._decision = found
         self._state = state
-        return planned(state, self._wanted, self._decision)
+        return planned(state, self._wanted, found)
 
     def apply(self, step: Step) -> None:
         """Write the archive, or remove old ones."""
@@ -80,6 +84,7 @@ class EvidenceCapability:
             return
         self._collect()
         self._wanted = self._wanted._replace(force=False)
+        self._made = self._decision.archive if self._decision else None
 
     def _collect(self) -> None:
         decision, wanted = self._decision, self._wanted

@@ -128,6 +128,14 @@ def test_a_second_run_in_the_same_boot_makes_nothing_unless_asked(scene: Scene) 
     assert scene.evidence(stage="after")["changed"]
 
 
+def test_where_the_clock_was_set_back_the_new_archive_is_the_one_that_is_told(scene: Scene) -> None:
+    first = scene.evidence()
+    scene.at -= 86400
+    second = scene.evidence(force=True)
+    assert second["made"] < first["made"]
+    assert os.path.exists(second["path"])
+
+
 def test_of_many_archives_the_oldest_go(scene: Scene) -> None:
     paths = [scene.evidence(case=f"c{one}", keep=2)["path"] for one in range(4)]
     assert [os.path.exists(one) for one in paths] == [False, False, True, True]
