@@ -22,6 +22,7 @@ ROLES = (
     "fractions",
     "mig",
     "nvidia_driver",
+    "quarantine",
     "repair",
 )
 LOCAL = ["--inventory", "node,", "--connection", "local", "--check"]
