@@ -55,7 +55,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 # They are too short to be of one tool.
-SHARED = ("mig", "cdi", "dcgm", "bundle", "quarantine", "settings")
+SHARED = ("mig", "cdi", "dcgm", "bundle", "settings")
 # A letter or two too many or too few, or two of them exchanged.
 NEAR = 0.75
 SLIPS = 2
