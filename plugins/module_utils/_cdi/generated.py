@@ -127,7 +127,7 @@ READERS: t.Dict[str, t.Tuple[str, t.Callable[[t.Any], str]]] = {
 
 
 def _compare(what: str, device: str, mine: t.Set[str], yours: t.Set[str]) -> t.List[Difference]:
+    only = {name: NVML if name in mine else NVIDIA_CTK for name in sorted(mine ^ yours)}
     return [
-        {"what": what, "name": name, "device": device, "only": NVML if name in mine else NVIDIA_CTK}
-        for name in sorted(mine ^ yours)
+        {"what": what, "name": name, "device": device, "only": one} for name, one in only.items()
     ]

@@ -146,10 +146,8 @@ def _resources(spec: Json) -> t.Tuple[str, ...]:
 
 def _claims(spec: Json, status: Json) -> t.Iterator[str]:
     """Yield the names of the ResourceClaims; one made from a template has its name in the status."""
-    made = {
-        one["name"]: one.get("resourceClaimName")
-        for one in status.get("resourceClaimStatuses") or ()
-    }
+    told = status.get("resourceClaimStatuses") or ()
+    made = {one["name"]: one.get("resourceClaimName") for one in told}
     for one in spec.get("resourceClaims") or ():
         name = one.get("resourceClaimName") or made.get(one["name"])
         if name:

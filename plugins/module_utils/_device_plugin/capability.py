@@ -180,10 +180,8 @@ class DevicePluginCapability:
             return ()
         toolkit = self._host.read(visible_devices.TOOLKIT_CONFIG)
         configs = {"config": self._params["config"], **(self._params["configs"] or {})}
-        found = {
-            name: visible_devices.warning(visible_devices.strategies(one), toolkit)
-            for name, one in configs.items()
-        }
+        asked = {name: visible_devices.strategies(one) for name, one in configs.items()}
+        found = {name: visible_devices.warning(one, toolkit) for name, one in asked.items()}
         return tuple(f"{name}: {text}" for name, text in found.items() if text)
 
     def own(self, state: Observed) -> OwnFiles:
@@ -356,10 +354,9 @@ class DevicePluginCapability:
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what is served; say whether the payload has to come for the plan to be carried out."""
-        resources = {
-            name: {"devices": count(one), "registered": one["registered"]}
-            for name, one in state.status.get("resources", {}).items()
-        }
+        served = state.status.get("resources", {})
+        every = ((name, count(one), one["registered"]) for name, one in served.items())
+        resources = {name: {"devices": has, "registered": known} for name, has, known in every}
         left = {"labels_left": self._labels_left} if self._labels_left else {}
         cause = _unregistered(state)
         told = {"registration_missing": registration.warning(cause) if cause else ""}

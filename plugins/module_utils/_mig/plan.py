@@ -239,10 +239,8 @@ def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
 
 
 def _clear(state: GpuState, gone: t.Sequence[GpuInstance]) -> t.List[Step]:
-    return [
-        _step("destroy_gi", state.gpu, f"destroy {_where(state, one)}", IDLE, gi=one.id)
-        for one in gone
-    ]
+    every = ((one.id, f"destroy {_where(state, one)}") for one in gone)
+    return [_step("destroy_gi", state.gpu, summary, IDLE, gi=gi) for gi, summary in every]
 
 
 def _reshape(state: GpuState, kept: t.Sequence[Kept]) -> t.List[Step]:

@@ -244,11 +244,10 @@ class RuntimeCapability:
         if lacking and self._present:
             runtime, view = state.runtime, state.view
             other = runtime.setting_file(view, lacking)
-            raise NodeError(
-                f"{runtime.kind.name} {words} {describe(lacking)}",
-                cause=f"{other or 'a file'} sets it otherwise, and is read later than {view.file}",
-                hint="change or remove the setting there; nothing was changed",
-            )
+            what = f"{runtime.kind.name} {words} {describe(lacking)}"
+            cause = f"{other or 'a file'} sets it otherwise, and is read later than {view.file}"
+            hint = "change or remove the setting there; nothing was changed"
+            raise NodeError(what, cause=cause, hint=hint)
 
     def own(self, state: Observed) -> OwnFiles:
         """Return what is root's alone."""

@@ -78,11 +78,9 @@ def section(config: Table, version: Version) -> t.Tuple[str, str]:
         hint = "migrate it with 'containerd config migrate'"
         raise NodeError(what, cause="expected 2, 3 or 4", hint=hint)
     if number > 2 and version < (2,):  # 1.6 takes no notice of what it does not know
-        raise NodeError(
-            f"containerd's configuration has format version {number}",
-            cause=f"containerd {version_text(version)} knows 2 and earlier ones",
-            hint="write it in format 2, or upgrade containerd",
-        )
+        what = f"containerd's configuration has format version {number}"
+        cause = f"containerd {version_text(version)} knows 2 and earlier ones"
+        raise NodeError(what, cause=cause, hint="write it in format 2, or upgrade containerd")
     return "plugins", CRI_SECTION[number]
 
 
@@ -205,10 +203,8 @@ def _listed(config: Table) -> t.List[str]:
 def patterns(config: Table, path: str) -> t.List[str]:
     """Return what the file at a path imports: paths, and patterns of paths."""
     folder = posixpath.dirname(path)
-    return [
-        one if "*" in one else posixpath.normpath(posixpath.join(folder, one))
-        for one in _listed(config)
-    ]
+    every = ((one, posixpath.normpath(posixpath.join(folder, one))) for one in _listed(config))
+    return [one if "*" in one else path for one, path in every]
 
 
 def imported(config: Table, path: str, names: t.Iterable[str]) -> t.List[str]:

@@ -107,11 +107,10 @@ def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[N
     if not (owners and manager):
         return None
     lost = ", ".join(f"{path} ({name})" for path, name in sorted(owners.items()))
-    return NodeError(
-        f"files of installed packages are gone: {lost}",
-        cause="the CDI specification, and containers with it, would lose them",
-        hint=f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}, then run again",
-    )
+    what = f"files of installed packages are gone: {lost}"
+    cause = "the CDI specification, and containers with it, would lose them"
+    again = f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}"
+    return NodeError(what, cause=cause, hint=f"{again}, then run again")
 
 
 def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:

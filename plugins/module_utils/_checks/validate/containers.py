@@ -49,10 +49,8 @@ def answer(out: str, err: str, rc: int) -> Answer:
         return Answer(problem=cut(said[-1].strip()) if said else f"it ended with status {rc}")
     cuda = told.get("cuda")
     uuids = tuple(map(str, rows(told.get("uuids"))))
-    problem, sums = (
-        cut(str(told.get("problem") or "")),
-        cut(cuda) if isinstance(cuda, str) else None,
-    )
+    problem = cut(str(told.get("problem") or ""))
+    sums = cut(cuda) if isinstance(cuda, str) else None
     return Answer(uuids, problem, sums, str(told.get("untried") or ""))
 
 

@@ -116,10 +116,8 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     daemon, kubelet = node.daemon, plugin.Kubelet(node.kubelet, wanted.kubelet)
     lost = (node.lost_gpus, node.recorded)
     count = gpus.count(node.pci_gpus, len(node.gpus), wanted.gpu_count, *lost)
-    mig = [
-        gpus.layout(node.layout, unread),
-        gpus.at_boot(daemon.mig_boot_state, daemon.mig_boot_problems),
-    ]
+    boot = (daemon.mig_boot_state, daemon.mig_boot_problems)
+    mig = [gpus.layout(node.layout, unread), gpus.at_boot(*boot)]
     tried = node.containers.items()
     answers = {f"in a container of {name}": one for name, one in tried}
     answers.update({"on the node": node.beside} if node.beside else {})

@@ -247,11 +247,9 @@ def _refuse_unreadable(named: str) -> None:
                 return
         except OSError as error:
             why = error.strerror or str(error)
-    raise NodeError(
-        f"kubeconfig (gpu_nodes_kubeconfig): {named!r} can't be read on the controller",
-        cause=why,
-        hint=f"name a file that {who()} can read; a relative path is one of {os.getcwd()}",
-    )
+    what = f"kubeconfig (gpu_nodes_kubeconfig): {named!r} can't be read on the controller"
+    hint = f"name a file that {who()} can read; a relative path is one of {os.getcwd()}"
+    raise NodeError(what, cause=why, hint=hint)
 
 
 def _refusal(doing: str, status: int, text: str) -> ApiError:

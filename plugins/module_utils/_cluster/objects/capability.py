@@ -141,11 +141,9 @@ class ClusterObjectsCapability:
         if found is None:
             if missing_ok:
                 return ""
-            raise NodeError(
-                f"{self._api.server} has no {one.kind} of {one.api_version}",
-                cause=f"objects has {one}",
-                hint="install what brings that kind, such as cert-manager, or upgrade Kubernetes",
-            )
+            what = f"{self._api.server} has no {one.kind} of {one.api_version}"
+            hint = "install what brings that kind, such as cert-manager, or upgrade Kubernetes"
+            raise NodeError(what, cause=f"objects has {one}", hint=hint)
         folder, (resource, namespaced) = objects.group_path(one.api_version), found
         space = f"/namespaces/{quote(one.namespace or DEFAULT, safe='')}" if namespaced else ""
         return f"{folder}{space}/{resource}/{quote(one.name, safe='')}"

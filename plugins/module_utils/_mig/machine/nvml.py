@@ -204,10 +204,8 @@ Record = t.Mapping[str, Before]
 
 def places(state: GpuState) -> Places:
     """Return the instances of a GPU."""
-    return Places(
-        Place(*state.shape_of(one), one.start)
-        for one in sorted(state.instances, key=lambda one: one.start)
-    )
+    found = sorted(state.instances, key=lambda one: one.start)
+    return Places(Place(*state.shape_of(one), one.start) for one in found)
 
 
 def remembered(record: Record, state: GpuState, plan: GpuPlan) -> t.Dict[str, Before]:

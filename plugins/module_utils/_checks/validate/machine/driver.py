@@ -113,10 +113,8 @@ def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
     if not wanted:
         return ()
     argv = ["systemctl", "show", *wanted, "--property=UnitFileState,ActiveState"]
-    told = [
-        dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        for block in host.run(argv, check=False).out.split("\n\n")
-    ]
+    blocks = host.run(argv, check=False).out.split("\n\n")
+    told = [dict(line.split("=", 1) for line in one.splitlines() if "=" in line) for one in blocks]
     told += [{}] * (len(wanted) - len(told))
     return tuple(
         Unit(name, told[at].get("UnitFileState", ""), told[at].get("ActiveState", ""), runs)
