@@ -31,7 +31,12 @@ class Process(ABC):
 
     def __init__(self, status: StateFile, tick: float, feed: float) -> None:
         self.status, self._tick, self._feed = status, tick, feed
-        self.written = Chore("status_file", "the status file can't be written", self._write)
+        # No method, whose name a service could have too: that of the labels had, and wrote no state.
+        self.written = Chore(
+            "status_file",
+            "the status file can't be written",
+            lambda: self.status.write(self._last[0]),
+        )
         self.stopping = False
         self.signals: set[int] = set()  # those that came
         self._fed_at, self._text = 0.0, ""
@@ -105,9 +110,6 @@ class Process(ABC):
             lines += (f"STATUS={text}",)
         if lines:
             notify(*lines)
-
-    def _write(self) -> None:
-        self.status.write(self._last[0])
 
     def last(self) -> tuple[Mapping[str, Any], float]:
         """Return the state that was reported last, and how many seconds ago that was."""
