@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpu_cluster.webhook.path import KNOWN, RENEW, SINCE, Path, leading
-from gpu_cluster.webhook.told import encoded
+from gpu_cluster.webhook.told import KNOWN, RENEW, SINCE, Path, encoded, leading
 from gpu_plugin.cluster.errors import CONFLICT, ApiError
 
 Json = dict[str, Any]

@@ -145,10 +145,9 @@ def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
     """Return what makes the sources of certificate (two files, or the Secret) and path (given, or of a Secret)."""
     from .certificates.managed import Managed
     from .certificates.serving import Files
-    from .path import PATTERN
-    from .path import Path as OwnPath
     from .service import Sources
-    from .told import Told
+    from .told import PATTERN, Told
+    from .told import Path as OwnPath
 
     given = (options.tls_cert_file, options.tls_private_key_file)
     if any(given) and not all(given):

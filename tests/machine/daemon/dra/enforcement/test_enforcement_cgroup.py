@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._base import pods
-from gpu_plugin.dra.enforcement import pod_cgroup
+from gpu_plugin.dra.enforcement import cgroup as cgroups
 from gpu_plugin.dra.enforcement.cgroup import NOTHING
 from gpu_plugin.dra.users import STATE
 from hypothesis import given
@@ -64,7 +64,7 @@ class Node:
 
     def pod(self, uid: str = POD, quality: str = "burstable", *, dmem: bool = False) -> Path:
         """Make a pod's cgroup, as a kubelet with systemd does."""
-        names = [one for one in pod_cgroup.candidates(uid) if f"-{quality}-pod" in one]
+        names = [one for one in cgroups.candidates(uid) if f"-{quality}-pod" in one]
         group = self.cgroups / names[0]
         group.mkdir(parents=True)
         if dmem:
@@ -288,19 +288,19 @@ def test_controller_is_switched_on_above_the_pod_and_nowhere_else(node: Node) ->
     """The files are as the kernel's; what a write to them does, a real kernel alone shows."""
     group = node.pod()
     (node.cgroups / "dmem.capacity").touch()
-    pod_cgroup.enable(node.cgroups, group)
+    cgroups.enable(node.cgroups, group)
     above = [one for one in group.parents if one.is_relative_to(node.cgroups)]
     assert {(one / "cgroup.subtree_control").read_text() for one in above} == {"+dmem"}
     assert (group / "cgroup.subtree_control").read_text() == ""
     for one in (group, *above[:-1]):
         (one / "dmem.max").touch()
         (one.parent / "cgroup.subtree_control").write_text("")
-    pod_cgroup.enable(node.cgroups, group)
+    cgroups.enable(node.cgroups, group)
     assert {(one / "cgroup.subtree_control").read_text() for one in above} == {""}
 
 
 @given(st.uuids().map(str))
 def test_candidates_are_what_processes_of_the_pod_are_found_by(uid: str) -> None:
-    found = list(pod_cgroup.candidates(uid))
+    found = list(cgroups.candidates(uid))
     assert len(set(found)) == len(found) == 12
     assert {pods.uid_of(f"0::/{one}/cri-containerd-x.scope") for one in found} == {uid}

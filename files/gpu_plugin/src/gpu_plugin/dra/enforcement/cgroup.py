@@ -5,24 +5,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ..._shared._base.dra.names import CGROUP
-from ..._shared._base.errors import NodeError
+from ..._shared._base.errors import InputError, NodeError
 from ..._shared._base.gpu import FUNCTION_NOT_FOUND, NvmlError
+from ..._shared._base.pods import UID
 from ..._shared._machine.nvml import limits
 from ..._shared._machine.nvml.limits import NO_LIMITS, Limits
 from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import logs
 from ...tools.chores import Tries, Worker
+from ...tools.files import failing
 from ..users import Users
 from ..values import Edits, Enforcement, Share
-from . import pod_cgroup
 from .queries import Queries
 
 FIRST_BRANCH: Final = 615
@@ -31,6 +33,10 @@ EVERY: Final = 5.0  # seconds between two looks at limits, each of which opens t
 # Of a pod that came to a claim later, in bytes: whether 0 is no limit to a driver nobody says.
 NOTHING: Final = 1 << 20
 UNKNOWN: Final = "the driver has not told yet whether it limits cgroups"
+# Where a pod's cgroup may be, by its UID: the kubelet makes it before it has claims prepared.
+QUALITIES: Final = ("", "burstable", "besteffort")
+ROOTS: Final = ("", "kubelet")  # the latter where the node is a container itself, as with kind
+CAPACITY, MOST, ENABLED = "dmem.capacity", "dmem.max", "cgroup.subtree_control"
 Place = tuple[str, str]  # a pod's UID, and the UUID of a GPU
 
 
@@ -58,9 +64,9 @@ class Cgroup(Enforcement):
         return self._kernel_problem() or self._driver.last(gpu_uuid, UNKNOWN)
 
     def _kernel_problem(self) -> str:
-        if not pod_cgroup.unified(self._cgroups):
+        if not unified(self._cgroups):
             return f"{self._cgroups} has cgroups of version 1, and the driver limits those of version 2"
-        if pod_cgroup.read_only(self._cgroups):
+        if read_only(self._cgroups):
             return (
                 f"{self._cgroups} is read-only for this process,"
                 " as ProtectControlGroups in its unit makes it"
@@ -166,10 +172,10 @@ class Cgroup(Enforcement):
         tries.check()
 
     def _group(self, pod: str, required: bool) -> Path | None:
-        look = pod_cgroup.require if required else pod_cgroup.find
+        look = require if required else find
         group = look(self._cgroups, pod)
         if group:
-            pod_cgroup.enable(self._cgroups, group)
+            enable(self._cgroups, group)
         return group
 
     def _limit(self, group: Path, place: Place) -> None:
@@ -227,3 +233,76 @@ def _call_problem(uuid: str, cgroups: Path) -> str:
             return f"the driver's library does not have {limits.FUNCTION}"
         raise
     return ""
+
+
+def candidates(uid: str) -> Iterator[str]:
+    """Yield where a pod's cgroup may be below the hierarchy's root, by driver and quality. Pure.
+
+    InputError: it is no UID of a pod that has claims.
+    """
+    if not UID.fullmatch(uid):
+        raise InputError.of("pod", uid, "a UID")
+    for root in ROOTS:
+        yield from (_by_systemd(root, quality, uid) for quality in QUALITIES)
+        yield from (_by_cgroupfs(root, quality, uid) for quality in QUALITIES)
+
+
+def _by_systemd(root: str, quality: str, uid: str) -> str:
+    """systemd tells a slice's parents by the dashes in its name."""
+    names = [*filter(None, (root, "kubepods", quality)), f"pod{uid.replace('-', '_')}"]
+    return "/".join(f"{'-'.join(names[: n + 1])}.slice" for n in range(len(names)))
+
+
+def _by_cgroupfs(root: str, quality: str, uid: str) -> str:
+    return "/".join(filter(None, (root, "kubepods", quality, f"pod{uid}")))
+
+
+def unified(cgroups: Path) -> bool:
+    """Tell whether cgroups are those of version 2."""
+    return (cgroups / "cgroup.controllers").exists()
+
+
+def read_only(cgroups: Path) -> bool:
+    """Tell whether limits can't be written, whoever this process is."""
+    return bool(os.statvfs(cgroups).f_flag & os.ST_RDONLY)
+
+
+def find(cgroups: Path, uid: str) -> Path | None:
+    """Return a pod's cgroup, None where it has none any more. InputError: it is no UID."""
+    found = (cgroups / one for one in candidates(uid))
+    return next((one for one in found if one.is_dir()), None)
+
+
+def require(cgroups: Path, uid: str) -> Path:
+    """Return a pod's cgroup. NodeError: it has none."""
+    if group := find(cgroups, uid):
+        return group
+    raise NodeError(
+        f"pod {uid} has no cgroup",
+        cause=f"there is none of its UID below {cgroups}/kubepods.slice or {cgroups}/kubepods",
+        hint="let the kubelet make them (cgroupsPerQOS), with cgroupRoot / in its configuration",
+    )
+
+
+def enable(cgroups: Path, group: Path) -> None:
+    """Have the controller of devices' memory in a cgroup, where the kernel has it. NodeError.
+
+    It has to be on in each one above. Nothing is limited by that.
+    """
+    if not (cgroups / CAPACITY).exists():
+        return
+    for one in reversed([*group.relative_to(cgroups).parents]):
+        above = cgroups / one
+        below = above / group.relative_to(above).parts[0]
+        if not (below / MOST).exists():
+            with failing(f"the controller dmem can't be switched on in {above}"):
+                _write(above / ENABLED, "+dmem")
+
+
+def _write(path: Path, text: str) -> None:
+    """A file of the kernel's is written at once, and never made."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
