@@ -165,7 +165,7 @@ class Dnf(Rpm):
         return not self.update()
 
     def simulate(self, change: Change) -> Simulation:
-        done = self._transaction(["--assumeno"], change, check=False)
+        done = self._transaction(change, dry=True)
         found = rpm.parse_dnf_transaction(done.out)
         # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
         if any(not rpm.has(found, name) for name in self._lacking(change)):
@@ -173,7 +173,7 @@ class Dnf(Rpm):
         return found
 
     def change(self, change: Change) -> None:
-        done = self._transaction(["-y"], change)
+        done = self._transaction(change)
         self._check_there(change, done)
 
     def check_hold(self) -> None:
@@ -212,21 +212,17 @@ class Dnf(Rpm):
         done = self._dnf(["--assumeyes", "module", *command], check=check)
         return done.out if done.rc == 0 else ""
 
-    def _transaction(
-        self, options: t.Sequence[str], change: Change, *, check: bool = True
-    ) -> Completed:
+    def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
         lines = [f"module enable {change.stream}"] if change.stream else []
-        lines += [
-            f"install {name}-{version}" if version else f"install {name}"
-            for name, version in change.packages.items()
-        ]
+        packages = change.packages.items()
+        lines += [f"install {name}-{one}" if one else f"install {name}" for name, one in packages]
         lines += [f"remove {name}" for name in change.remove]
-        command = ["dnf", *options, *UNLOCKED, KEEP, NO_WEAK]
+        command = ["dnf", "--assumeno" if dry else "-y", *UNLOCKED, KEEP, NO_WEAK]
         command += ["--setopt=module_stream_switch=True"] if change.stream else []
         stdin = "\n".join([*lines, "run", "exit"]) + "\n"
-        done = self._call([*command, "shell"], check=check, stdin=stdin)
+        done = self._call([*command, "shell"], check=not dry, stdin=stdin)
         # The shell ends with status 0 whatever happened in it.
-        if check and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
+        if not dry and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
             raise NodeError(
                 "dnf could not carry out the transaction",
                 cause=tail(done),
@@ -290,14 +286,12 @@ class Dnf5(Dnf):
     def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
         return self._call(["dnf", "-q", *command], check=check)
 
-    def _transaction(
-        self, options: t.Sequence[str], change: Change, *, check: bool = True
-    ) -> Completed:
+    def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
         wanted = [f"{name}-{one}" if one else name for name, one in change.packages.items()]
         actions = ["--action=install", *wanted] if wanted else []
         actions += ["--action=remove", *change.remove] if change.remove else []
-        command = ["dnf", "-q", *options, KEEP, NO_WEAK, *self._ours(change)]
-        return self._call([*command, "do", *actions], check=check)
+        options = ["-q", "--assumeno" if dry else "-y", KEEP, NO_WEAK, *self._ours(change)]
+        return self._call(["dnf", *options, "do", *actions], check=not dry)
 
 
 def fitting_dnf(host: Host, timeout: float, purpose: str, variable: str = "") -> PackageManager:

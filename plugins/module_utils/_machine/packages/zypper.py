@@ -88,7 +88,7 @@ class Zypper(Rpm):
     def simulate(self, change: Change) -> Simulation:
         change = self._full(change)
         with self._unlocked(change):
-            done = self._install(["--xmlout"], ["--dry-run"], change, check=False)
+            done = self._install(change, dry=True)
         if done.rc in GOOD:
             found = zypper.parse_summary(done.out)
             if any(found) or not self._lacking(change):
@@ -98,7 +98,7 @@ class Zypper(Rpm):
     def change(self, change: Change) -> None:
         change = self._full(change)
         with self._unlocked(change):
-            done = self._install([], [], change)
+            done = self._install(change)
         self._check_there(change, done)
 
     def removal(self, names: t.Collection[str]) -> Removal:
@@ -109,7 +109,7 @@ class Zypper(Rpm):
             # Whoever has locked what was added by its name alone, it is taken for ours.
             change = Change({}, found.packages, {}, frozenset(found.packages))
             with self._unlocked(change):
-                done = self._remove(["--xmlout"], ["--dry-run"], found.packages, check=False)
+                done = self._remove(found.packages, dry=True)
             if done.rc not in GOOD:
                 wrong = done._replace(out=zypper.messages(done.out))
                 raise self._no_way(wrong, change, "remove")
@@ -161,18 +161,10 @@ class Zypper(Rpm):
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
             self._call([*TEST, *names])
-            self._remove([], [], names)
+            self._remove(names)
 
-    def _remove(
-        self,
-        before: t.Sequence[str],
-        more: t.Sequence[str],
-        names: t.Sequence[str],
-        *,
-        check: bool = True,
-    ) -> Completed:
-        command = [*before, "--no-refresh", "remove", *more, "--no-clean-deps", *names]
-        return self._zypper(command, check=check)
+    def _remove(self, names: t.Sequence[str], *, dry: bool = False) -> Completed:
+        return self._transact("remove", ["--no-clean-deps", *names], dry=dry)
 
     def hold(self, names: t.Sequence[str]) -> None:
         self._zypper(["addlock", *names])
@@ -180,13 +172,15 @@ class Zypper(Rpm):
     def release(self, names: t.Sequence[str]) -> None:
         self._zypper(["removelock", *names])
 
-    def _install(
-        self, before: t.Sequence[str], more: t.Sequence[str], change: Change, *, check: bool = True
-    ) -> Completed:
+    def _install(self, change: Change, *, dry: bool = False) -> Completed:
+        words = ["--no-recommends", "--oldpackage", "--auto-agree-with-licenses"]
+        words += ["--download", "in-advance", *_names(change)]
+        return self._transact("install", words, dry=dry)
+
+    def _transact(self, verb: str, words: t.Sequence[str], *, dry: bool) -> Completed:
         # Of the lists that the plan was made by.
-        command = [*before, "--no-refresh", "install", *more, "--no-recommends", "--oldpackage"]
-        command += ["--auto-agree-with-licenses", "--download", "in-advance", *_names(change)]
-        return self._zypper(command, check=check)
+        before, more = (["--xmlout"], ["--dry-run"]) if dry else ([], [])
+        return self._zypper([*before, "--no-refresh", verb, *more, *words], check=not dry)
 
     def _zypper(
         self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD
