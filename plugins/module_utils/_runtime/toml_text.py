@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from .._base.errors import NodeError
-from .._base.text import toml_scan
+from .._base.text import toml_data
 from .._base.text.toml_data import DOTTED, Document, Entry, Heading
 from .edits import Change, Path, Removal, lookup, remove
 
@@ -205,7 +205,7 @@ class _Setting:
         self._splices.append((at, at, new))
 
     def _indent(self, at: int) -> str:
-        return self._document.text[at : toml_scan.after(toml_scan.BLANK, self._document.text, at)]
+        return self._document.text[at : toml_data.after(toml_data.BLANK, self._document.text, at)]
 
     def _step(self) -> str:
         """Return how much further than its heading the file indents a key."""
@@ -230,7 +230,7 @@ def _shared(one: Path, other: Path) -> int:
 
 def _inline_set(text: str, at: int, path: Path, value: t.Any, where: Path) -> str:
     """Return a text with a value set in the inline table that begins at a place."""
-    found, end = toml_scan.members(text, at)
+    found, end = toml_data.members(text, at)
     for one, _data in found:
         size = len(one.keys)
         if one.keys == path[:size]:
@@ -300,7 +300,7 @@ def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
 def _inline_without(document: Document, entry: Entry, path: Path, depth: int) -> str:
     """Return an inline table without a key; empty where nothing of it is left to stay."""
     path, depth = path[len(entry.path) :], depth - len(entry.path)
-    data = toml_scan.value(document.text, entry.value).data
+    data = toml_data.value(document.text, entry.value).data
     if lookup(data, path) is None:
         return document.text[entry.value : entry.end]
     remove(data, path, max(depth, 0))
