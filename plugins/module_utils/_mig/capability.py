@@ -327,16 +327,13 @@ class MigCapability:
             if not (self._changes and self._changes.skipped):
                 self._host.remove(mig_nvml.BEFORE)
         elif not self._services.apply(step):
-            self._change(step, uuid)
+            if self._changes is None or self._nvml is None:
+                raise NodeError("nothing can be changed before the GPUs were read")
+            if step.action == "end_mps_server":
+                mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
+            else:
+                self._changes.carry_out(step, self._states[uuid])
         self._done.append(step)
-
-    def _change(self, step: Step, uuid: str) -> None:
-        if self._changes is None or self._nvml is None:
-            raise NodeError("nothing can be changed before the GPUs were read")
-        if step.action == "end_mps_server":
-            mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
-        else:
-            self._changes.carry_out(step, self._states[uuid])
 
     def _verify(self, uuid: str) -> None:
         """Read a GPU again once its steps are done, before the next one is touched."""

@@ -93,17 +93,16 @@ def masked_text(text: str) -> str:
     match = START.search(text)
     while match:
         begin = match.end()
-        end = _section_end(text, begin) if match["heading"] else _end(match)
-        value, line = text[begin:end], "\n" if match["heading"] else ""
+        if match["heading"]:
+            found = NEXT_HEADING.search(text, begin)
+            end, line = found.start() if found else len(text), "\n"
+        else:
+            end, line = _end(match), ""
+        value = text[begin:end]
         parts += [text[at:begin], value if NOTHING.fullmatch(value) else MASK + line]
         at = end
         match = START.search(text, at)
     return "".join(parts) + text[at:]
-
-
-def _section_end(text: str, at: int) -> int:
-    found = NEXT_HEADING.search(text, at)
-    return found.start() if found else len(text)
 
 
 def _around(match: t.Match[str]) -> str:

@@ -81,7 +81,9 @@ def checks(
         silent = judged(DRIVER, f"the DRA driver is not serving ({said})", LOG)
         late = (skipped(name, "the DRA driver does not serve") for name in NAMES[2:])
         return [first, silent, *late]
-    checked = (_registered(dra.driver, kubelet), _slices(dra, gpus, kubelet))
+    why = because([dra.driver.registration_problem])
+    words = "" if dra.driver.registered else f"the kubelet does not know of the DRA driver{why}"
+    checked = (_late(DRIVER, words, kubelet), _slices(dra, gpus, kubelet))
     return [first, *checked, _enforced(dra.driver)]
 
 
@@ -89,12 +91,6 @@ def _late(name: str, words: str, kubelet: Kubelet) -> Check:
     """Return a check of what a node gets with its cluster: before it joins, that is a warning."""
     step = f"join the node to its cluster; {LOG}"
     return judged(name, words, step, fails=kubelet.there or kubelet.required)
-
-
-def _registered(driver: Driver, kubelet: Kubelet) -> Check:
-    why = because([driver.registration_problem])
-    words = "" if driver.registered else f"the kubelet does not know of the DRA driver{why}"
-    return _late(DRIVER, words, kubelet)
 
 
 def _slices(dra: Dra, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:

@@ -18,14 +18,8 @@ BRING_UP = "run gpu.node.gpu_nodes"
 KERNEL_LOG = (
     "see 'dmesg' on the node for what the driver waits for; devices stay advertised as they were"
 )
-DRIVER, VERSION, REBOOT, KERNELS, FABRIC, DEVICE_NODES = (
-    "driver",
-    "driver version",
-    "reboot",
-    "kernels",
-    "fabric manager",
-    "device nodes",
-)
+DRIVER, VERSION, REBOOT = "driver", "driver version", "reboot"
+KERNELS, FABRIC, DEVICE_NODES = "kernels", "fabric manager", "device nodes"
 
 
 @dataclasses.dataclass(frozen=True)

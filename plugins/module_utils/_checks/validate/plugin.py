@@ -11,14 +11,9 @@ from ..._base.errors import NodeError
 from .check import Check, because, few, judged, skipped
 from .daemon import SERVING, Daemon
 
-NAMES = PLUGIN, REGISTRATION, ALLOCATABLE, DEVICES, MPS, HEALTH = (
-    "device plugin",
-    "registration",
-    "allocatable",
-    "devices",
-    "MPS",
-    "health",
-)
+PLUGIN, REGISTRATION, ALLOCATABLE = "device plugin", "registration", "allocatable"
+DEVICES, MPS, HEALTH = "devices", "MPS", "health"
+NAMES = (PLUGIN, REGISTRATION, ALLOCATABLE, DEVICES, MPS, HEALTH)
 LOG = "see the log of gpu-device-plugin.service"
 
 
