@@ -46,8 +46,12 @@ def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Alloc
         return ()
     running, folders = _running(host), host.listdir(pods.LOGS)
     booted = pods.boot_time(host.read("/proc/stat"))
-    named = {(one.namespace, one.pod) for one in given}
-    ended = {one for one in named if _ended(host, pods.folders_of(*one, folders), running, booted)}
+    ended = set()
+    for name in {(one.namespace, one.pod) for one in given}:  # kubelets before 1.34 name ended pods
+        logs = pods.folders_of(*name, folders)
+        started = booted is not None and any(_logged(host, one, booted) for one in logs)
+        if pods.ended(map(pods.uid_in, logs), running, started=started):
+            ended.add(name)
     return tuple(one for one in given if (one.namespace, one.pod) not in ended)
 
 
@@ -113,14 +117,6 @@ def _running(host: Host) -> t.FrozenSet[str]:
             except NodeError:
                 continue  # it has ended meanwhile
     return frozenset(found - {""})
-
-
-def _ended(
-    host: Host, folders: t.Sequence[str], running: t.FrozenSet[str], booted: t.Optional[float]
-) -> bool:
-    """Tell whether the pod of these log folders has ended for good; kubelets before 1.34 still name it."""
-    started = booted is not None and any(_logged(host, folder, booted) for folder in folders)
-    return pods.ended((pods.uid_in(folder) for folder in folders), running, started=started)
 
 
 def _logged(host: Host, folder: str, since: float) -> bool:
