@@ -55,6 +55,7 @@ class Node(FakeHost):
         self._real = Host()
         self.log: list[str] = told["log"]
         self._comes: str = told["comes"]
+        self._holds: Client | None = None
 
     def keep(self) -> None:
         told = {"files": self.files, "links": self.links, "services": self.services}
@@ -85,7 +86,7 @@ class Node(FakeHost):
         if words[0] == "systemctl":
             self.services[words[-1]] = words[1] == "start"
             self.keep()
-            if self._comes and words[1] == "stop":  # a process takes a GPU meanwhile: this one
+            if self._comes and self._holds is None:  # a process takes a GPU meanwhile: this one
                 self._holds = Client(os.environ["NVSIM_SOCKET"])
                 self._holds.ask("hold", gpu=self._comes)
         return Completed(0, "", "")
