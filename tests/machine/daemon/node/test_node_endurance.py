@@ -85,7 +85,7 @@ def test_a_kubelet_that_restarts_again_and_again(make_node: MakeNode) -> None:
 @pytest.mark.endurance
 def test_a_storm_of_xids_leaves_nothing_behind(make_node: MakeNode) -> None:
     node = make_node(2)
-    node.serve(2, "", "--recovery-period", "600")
+    node.serve(2, "", "--recovery-period", "600", DP_ENABLE_HEALTHCHECKS="94")
     sent = [1]
     node.sim.ctl("xid", gpu="0", number=31)
     eventually(lambda: "xid=31" in node.logged())
