@@ -19,16 +19,19 @@ NOTHING = re.compile(r"(?i)(?:true|false|null|none|\"\"|''|\[\s*\]|\{\s*\})?[\s,
 WORDS = r"passw(?:or)?d|passphrase|secret|token|credential|cookie|(?:api|access|private)[_-]?key|key-data"
 NAME = rf"(?:(?:{WORDS})|(?<![a-z0-9])auth(?:s|orization)?(?![a-z0-9]))[\w.-]*"
 CLOSED = r"\\?[\"']?"
+# Where the name in a heading ends. What is seen to end so is one: no key of a long line is tried in vain.
+END_OF_IT = r"\][^\n\]]*\n"
 # A key with what follows it up to its value; an option of a command line; the heading of a table in TOML.
 START = re.compile(
     rf"""(?ix)
-    (?P<heading>^[ \t]*\[\[?[^\n=]*(?:{NAME})[^\n=]*\][^\n\]]*\n)
+    (?P<heading>^[ \t]*\[\[?(?=[^\n=]*{END_OF_IT})(?:(?!{END_OF_IT})[^\n=])*?(?:{NAME})[^\n=]*{END_OF_IT})
     |(?:{NAME}){CLOSED}(?:[ \t]*[:=]\s*)
     |(?<![\w.-])--?[\w.-]*?(?:{NAME})(?:[ \t]+|\\?["']\s*,(?:\s|\\[nrt])*)(?![-:= \t])
     """,
     re.M,
 )
-LOGIN = re.compile(r"(://)[^\s\"'@]*(?:@[^\s\"'@]*)*@")
+# What stands between the scheme and the host. Where it is no login, all is taken: each address is read once.
+LOGIN = re.compile(r"://(?:([^\s\"']*@)|[^\s\"']*)")
 OPTION = re.compile(rf"(?i)--?[\w.-]*?(?:{NAME})")
 NEXT_HEADING = re.compile(r"^[ \t]*\[", re.M)
 TO_LINE_END = re.compile(r"[^\n]*")
@@ -60,7 +63,7 @@ def masked(value: t.Any) -> t.Any:
 def logins(value: t.Any) -> t.Set[str]:
     """Return what stands before the host in the addresses of a JSON-able value, each with its at sign."""
     if isinstance(value, str):
-        return {one.group()[len("://") :] for one in LOGIN.finditer(value)}
+        return {one[1] for one in LOGIN.finditer(value) if one[1]}
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -87,7 +90,7 @@ def _item(before: t.Any, value: t.Any) -> t.Any:
 
 def masked_text(text: str) -> str:
     """Return a text with its credentials masked."""
-    text = LOGIN.sub(rf"\1{MASK}@", text)
+    text = LOGIN.sub(lambda one: f"://{MASK}@" if one[1] else one[0], text)
     parts: t.List[str] = []
     at = 0
     match = START.search(text)
