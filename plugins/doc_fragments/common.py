@@ -21,8 +21,8 @@ options:
     description: The components of the bring-up that are to come.
     type: list
     elements: str
-    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-    default: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+    choices: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
+    default: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
   cloud_init_timeout:
     description:
       - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
@@ -47,8 +47,8 @@ options:
     description: The components of the bring-up that are to come.
     type: list
     elements: str
-    choices: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
-    default: [driver, runtime, toolkit, mig, cdi, device_plugin, labels, dcgm, validate]
+    choices: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
+    default: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
   cloud_init_timeout:
     description:
       - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
@@ -70,7 +70,7 @@ options:
     description: Which of the components are planned. Left out, all that are wanted.
     type: list
     elements: str
-    choices: [environment, driver, toolkit, runtime, mig, cdi, device_plugin, dcgm]
+    choices: [environment, driver, toolkit, runtime, mig, settings, cdi, device_plugin, dcgm]
   validate:
     description:
       - Whether a node on which nothing is to be done is validated as M(gpu.node.validate) does, with the variables of

@@ -26,13 +26,15 @@ class Part(t.NamedTuple):
 
 PARTS: t.Tuple[Part, ...] = (
     # What runs from it, or imports what is in it.
-    Part(ENVIRONMENT, "device_plugin", ("mig", "cdi", "device_plugin", "labels")),
+    Part(ENVIRONMENT, "device_plugin", ("mig", "settings", "cdi", "device_plugin", "labels")),
     Part("driver", "nvidia_driver", ("driver",)),
     Part("toolkit", "container_toolkit", ("toolkit",)),
     # A mode of the runtime needs the toolkit's program.
     Part("runtime", "container_runtime", ("runtime",), ("toolkit",)),
     # They ask NVML, by the driver's library and the environment's pynvml.
     Part("mig", "mig", ("mig",), (ENVIRONMENT, "driver")),
+    # A switch of MIG mode resets its GPU, which loses what was set.
+    Part("settings", "settings", ("settings",), (ENVIRONMENT, "driver", "mig")),
     # It lists the driver's files and the MIG devices, and may be nvidia-ctk's.
     Part("cdi", "cdi", ("cdi",), (ENVIRONMENT, "driver", "toolkit", "mig")),
     # What it waits for is that the daemon serves the devices that there are.

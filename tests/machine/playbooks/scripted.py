@@ -12,9 +12,19 @@ import json
 import os
 import sys
 
-PARTS = ("environment", "driver", "toolkit", "runtime", "mig", "cdi", "device_plugin", "dcgm")
+PARTS = (
+    "environment",
+    "driver",
+    "toolkit",
+    "runtime",
+    "mig",
+    "settings",
+    "cdi",
+    "device_plugin",
+    "dcgm",
+)
 RETURNED = {}  # of the module
-IN_ENVIRONMENT = {"mig", "cdi", "device_plugin"}
+IN_ENVIRONMENT = {"mig", "settings", "cdi", "device_plugin"}
 
 
 def planned(args, node):

@@ -25,6 +25,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "toolkit",
                 "runtime",
                 "mig",
+                "settings",
                 "cdi",
                 "device_plugin",
                 "dcgm",

@@ -23,6 +23,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "runtime",
                 "toolkit",
                 "mig",
+                "settings",
                 "cdi",
                 "device_plugin",
                 "labels",

@@ -192,3 +192,18 @@ def test_options_are_composed_as_the_roles_do() -> None:
     assert runtime["handler_path"] == "/opt/bin/nvidia-container-runtime"
     role = yaml.safe_load((ROLES / "device_plugin/vars/main.yml").read_text())
     assert modules.HANDLER_LABEL in role["__device_plugin_handler"]
+
+
+def test_settings_are_planned_where_there_are_rules_and_refused_by_the_variable(
+    host: FakeHost,
+) -> None:
+    assert look(host, ["settings"])["parts"] == []
+    answer = look(host, ["settings"], settings_rules=[{"power_limit": "80%"}], check_mode=True)
+    named = {one["name"]: one for one in answer["parts"]}
+    assert list(named) == ["environment", "settings"]
+    assert named["settings"]["later"] == "NVML answers"
+    with pytest.raises(NodeError) as refused:
+        look(host, ["settings"], settings_rules=[{"power_limits": 300}])
+    (problem,) = refused.value.details["problems"]
+    assert problem["variable"] == "settings_rules"
+    assert "did you mean power_limit?" in str(problem)

@@ -113,7 +113,7 @@ def test_packages_that_are_only_put_on_hold_are_no_matter_of_the_parts_behind() 
     assert {one["later"] for one in with_later([part("driver", **hold), *rest])} == {""}
     for more in ({"steps": [STEP, *hold["steps"]]}, {**hold, "reboot_required": True}):
         found = calls([part("driver", **more), *rest])
-        assert found == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
+        assert found == ["driver", "mig", "settings", "cdi", "device_plugin", "dcgm"]
 
 
 @given(answers)
@@ -151,9 +151,9 @@ def test_what_says_later_is_called_and_the_rest_of_the_plan_stays(
 def test_a_change_of_the_driver_leaves_what_does_not_depend_on_it() -> None:
     parts = [part(name) for name in NAMES]
     parts[NAMES.index("driver")]["steps"] = [STEP]
-    assert calls(parts) == ["driver", "mig", "cdi", "device_plugin", "dcgm"]
+    assert calls(parts) == ["driver", "mig", "settings", "cdi", "device_plugin", "dcgm"]
     parts = [part(name, steps=[STEP] if name == "mig" else []) for name in NAMES]
-    assert calls(parts) == ["mig", "cdi", "device_plugin"]
+    assert calls(parts) == ["mig", "settings", "cdi", "device_plugin"]
     parts = [part(name, steps=[STEP] if name == "device_plugin" else []) for name in NAMES]
     assert calls(parts) == ["device_plugin"]
 

@@ -27,6 +27,8 @@ from ...._mig.capability import MigCapability
 from ...._mig.options import SPEC as MIG
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.options import SPEC as RUNTIME
+from ...._settings.capability import SettingsCapability
+from ...._settings.options import SPEC as SETTINGS
 from ...._software.dcgm.capability import DcgmCapability
 from ...._software.dcgm.options import SPEC as DCGM
 from ...._software.toolkit.capability import ToolkitCapability
@@ -55,6 +57,7 @@ MODULES: t.Mapping[str, Module] = {
     "container_toolkit": Module(TOOLKIT, partial(ToolkitCapability, check_mode=True)),
     "container_runtime": Module(RUNTIME, RuntimeCapability),
     "mig": Module(MIG, partial(MigCapability, check_mode=True)),
+    "settings": Module(SETTINGS, partial(SettingsCapability, check_mode=True)),
     "cdi": Module(CDI, partial(CdiCapability, check_mode=True)),
     "device_plugin": Module(DEVICE_PLUGIN, partial(DevicePluginCapability, check_mode=True)),
     "dcgm": Module(DCGM, partial(DcgmCapability, check_mode=True)),
@@ -73,6 +76,8 @@ def runs(module: str, values: Values) -> bool:
     if module == "mig" and state(module, values) == "present":
         by_label = boolean(values.get("mig_by_label", False), strict=False)  # -e gives a text
         return by_label or any(values.get(one) for one in ("mig_config", "mig_selected"))
+    if module == "settings" and state(module, values) == "present":
+        return bool(values.get("settings_rules"))
     return module in MODULES and state(module, values) != "unmanaged"
 
 
