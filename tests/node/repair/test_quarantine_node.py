@@ -33,7 +33,7 @@ def test_a_gpu_that_is_set_aside_stays_so_until_it_is_released(
     process = node.status()["pid"]
     done = node.play("gpu.node.quarantine", quarantine_gpus=["1"], **ASIDE)
     assert done.ok, done.message()
-    eventually(lambda: node.allocatable()[GPU], 1)
+    eventually(lambda: node.allocatable().get(GPU), 1)
     assert node.status()["pid"] == process
     ((uuid, entry),) = kept(node)["gpus"].items()
     assert (entry["reason"], entry["ticket"]) == ("XID 79 twice", "OPS-1")
@@ -48,12 +48,12 @@ def test_a_gpu_that_is_set_aside_stays_so_until_it_is_released(
     run = node.play()
     assert run.ok, run.message()
     assert run.changed() == []
-    assert node.allocatable()[GPU] == 1
+    assert node.allocatable().get(GPU) == 1
     assert kept(node)["gpus"] == {uuid: entry}
 
     back = node.play("gpu.node.release", quarantine_gpus=[entry["serial"]])
     assert back.ok, back.message()
-    eventually(lambda: node.allocatable()[GPU], 2)
+    eventually(lambda: node.allocatable().get(GPU), 2)
     assert node.run("sh", "-c", f"test -e {PATH} || echo gone").strip() == "gone"
     over = node.play("gpu.node.release", quarantine_gpus=[uuid])
     assert over.ok, over.message()
