@@ -14,7 +14,7 @@ from gpunode_tool.testing import Node
 
 from tests.support.waiting import eventually
 
-GPU = "nvidia.com/gpu"
+GPU = "gpu"  # as nodes name nvidia.com/gpu
 PATH = "/var/lib/gpu-node/quarantine.json"
 ASIDE: dict[str, Any] = {"quarantine_reason": "XID 79 twice", "quarantine_ticket": "OPS-1"}
 
