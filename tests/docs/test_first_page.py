@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the first page and the page of the roles have to show, whatever else they say."""
+"""What the first page and the pages behind it have to show, whatever else they say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import pytest
 from tests.docs.tables import examples, pages
 
 README = (pages.ROOT / "README.md").read_text()
+CONTENTS, SYSTEMS = (
+    (pages.ROOT / f"docs/reference/{name}.md").read_text() for name in ("contents", "systems")
+)
+LONGEST = 120  # lines, of which the quick start begins on the first screen
 
 
 def test_each_role_has_an_example() -> None:
@@ -42,20 +46,29 @@ def test_the_quick_start_comes_first_and_can_be_followed() -> None:
     assert "gpu_nodes" in named
 
 
-def test_the_first_page_says_what_for_whom_and_what_it_needs() -> None:
+def test_the_first_page_says_what_state_it_is_in_then_how_to_start_and_where_to_go_on() -> None:
     titles = pages.HEADING.findall(pages.FENCED.sub("", README))
-    assert titles[:4] == ["gpu.node", "Prerequisites", "Quick start", "The demo"]
-    screen = README.partition("## Prerequisites")[0]
-    assert "For whom" in screen
-    assert "What it does not do" in screen
+    assert titles[:4] == ["gpu.node", "Quick start", "Where to begin", "For whom"]
+    assert len(README.splitlines()) <= LONGEST
+    above = README.partition("## Quick start")[0]
+    assert len(above.splitlines()) < 12
+    assert "simulated GPUs only so far" in above
+    doors = README.partition("## Where to begin")[2].partition("\n## ")[0]
+    for begun in ("kubeadm", "k3s or RKE2", "Slurm", "Docker", "GPU operator"):
+        assert begun in doors
+
+
+def test_each_system_is_named_with_what_it_has_to_have() -> None:
+    needs = SYSTEMS.partition("## Prerequisites")[2].partition("\n## ")[0]
     for system in ("Debian 12", "Debian 13", "Ubuntu", "RHEL", "Fedora", "Amazon Linux", "SLES"):
-        assert system in README.partition("## Prerequisites")[2].partition("## Quick start")[0]
+        assert system in needs
+        assert system.split()[0] in README
 
 
 @pytest.mark.parametrize("kind", ["playbooks", "plugins/modules", "roles"])
-def test_the_first_page_lists_what_there_is(kind: str) -> None:
+def test_the_page_of_the_contents_lists_what_there_is(kind: str) -> None:
     folder = pages.ROOT / kind
     there = {one.stem for one in folder.iterdir() if one.suffix in (".yml", ".py")}
     if kind == "roles":
         there = {one.name for one in folder.iterdir()} - {"common", "node_labels"}
-    assert {one for one in there if f"| `gpu.node.{one}` |" not in README} == set()
+    assert {one for one in there if f"| `gpu.node.{one}` |" not in CONTENTS} == set()
