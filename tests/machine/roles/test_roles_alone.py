@@ -24,6 +24,7 @@ ROLES = (
     "nvidia_driver",
     "quarantine",
     "repair",
+    "settings",
 )
 LOCAL = ["--inventory", "node,", "--connection", "local", "--check"]
 LOCAL += ["--extra-vars", "ansible_python_interpreter=/usr/bin/python3"]
