@@ -49,7 +49,7 @@ def test_a_gpu_comes_back_and_a_lost_one_stays_set_aside(
     assert repaired.ok, repaired.message()
     assert (cases(node)[first]["stage"], set_aside(node)) == ("released", [])
     assert [one["result"] for one in cases(node)[first]["attempts"]] == ["done"]
-    assert list((tmp_path / "evidence").rglob(f"{first}*.tar.gz"))
+    assert list((tmp_path / "evidence").rglob(f"*{first}*.tar.gz"))
     eventually(lambda: node.allocatable()["nvidia.com/gpu"], 2)
 
     again = node.play(REPAIR, **evidence)
