@@ -11,6 +11,7 @@ import json
 import typing as t
 from pathlib import Path
 
+import ansible.utils.display  # noqa: F401 (it writes when it is first imported, which is no word of a module)
 import pytest
 from ansible.module_utils import basic
 
