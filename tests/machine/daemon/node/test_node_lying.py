@@ -135,7 +135,9 @@ def test_a_mig_handle_of_an_instance_that_is_gone(node: Node) -> None:
 
 
 SOME = [(MEMORY, 10), (MEMORY, 15), (UUID, 999), ("nvmlDeviceGetTotalEccErrors", 999)]
-EVERY = [(name, code) for name in h.EACH_LOOK for code in (2, 10, 15, 16, 999)]
+# The bindings have them and the node's driver does not, so that no GPU answers.
+LATER = {"nvmlDeviceGetRepairStatus", "nvmlDeviceGetUnrepairableMemoryFlag_v1"}
+EVERY = [(name, code) for name in h.EACH_LOOK if name not in LATER for code in (2, 10, 15, 16, 999)]
 
 
 @pytest.mark.parametrize(
