@@ -216,8 +216,8 @@ def test_what_is_said_of_a_source_names_it(word: str) -> None:
     assert named_source({**said, word: {}, "source": "distribution"}) == "distribution"
 
 
-def test_readmes_table_has_the_branches_that_distributions_carry() -> None:
-    text = (TREE / "README.md").read_text()
+def test_the_table_of_systems_has_the_branches_that_distributions_carry() -> None:
+    text = (TREE / "docs/reference/systems.md").read_text()
     rows = {
         (one.title, number): one.branches.get(codename, "")
         for one in distributions.SUPPORTED
