@@ -50,7 +50,7 @@ def test_a_gpu_comes_back_and_a_lost_one_stays_set_aside(
     assert (cases(node)[first]["stage"], set_aside(node)) == ("released", [])
     assert [one["result"] for one in cases(node)[first]["attempts"]] == ["done"]
     assert list((tmp_path / "evidence").rglob(f"*{first}*.tar.gz"))
-    eventually(lambda: node.allocatable()["nvidia.com/gpu"], 2)
+    eventually(lambda: node.allocatable().get("gpu"), 2)
 
     again = node.play(REPAIR, **evidence)
     assert again.ok, again.message()
@@ -63,7 +63,7 @@ def test_a_gpu_comes_back_and_a_lost_one_stays_set_aside(
         assert waits.ok, waits.message()
         assert (cases(node)[second]["verdict"], cases(node)[second]["attempts"]) == ("reboot", [])
         assert set_aside(node) == [second]
-    eventually(lambda: node.allocatable()["nvidia.com/gpu"], 1)
+    eventually(lambda: node.allocatable().get("gpu"), 1)
     validated = node.play("gpu.node.validate")
     assert validated.ok, validated.message()
 
@@ -72,4 +72,4 @@ def test_a_gpu_comes_back_and_a_lost_one_stays_set_aside(
     back = node.play(REPAIR, **evidence)
     assert back.ok, back.message()
     assert (cases(node)[second]["stage"], set_aside(node)) == ("released", [])
-    eventually(lambda: node.allocatable()["nvidia.com/gpu"], 2)
+    eventually(lambda: node.allocatable().get("gpu"), 2)
