@@ -30,11 +30,12 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     if named and not check_mode:
         return tuple(named), None
     asked = () if named else desired.components
-    missing = components.missing(observed, asked) if asked else None
-    if missing and (observed.refreshed or check_mode):
-        raise missing
-    if missing:
-        return (REFRESH,), None
+    if asked:
+        missing = components.missing(observed, asked)
+        if missing and (observed.refreshed or check_mode):
+            raise missing
+        if missing:
+            return (REFRESH,), None
     streams = family.streams(observed, desired)
     try:
         choice = family.choose(observed, desired, kind)

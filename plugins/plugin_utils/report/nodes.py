@@ -23,24 +23,27 @@ from .shape import Fault, Quarantined, is_node
 Json = t.Dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
 LOOKED, FAILED, UNREACHABLE = "looked", "failed", "unreachable"
-NOT_KNOWN: Models = {}
 SILENT = ("", "serving", "not_running")  # states of the device plugin that are no complaint
 VERSION = 1  # of the report's JSON
 
 
 def node(
-    name: str, answer: t.Optional[Answer], info: t.Optional[Answer], known: Models = NOT_KNOWN
+    name: str,
+    answer: t.Optional[Answer],
+    info: t.Optional[Answer],
+    known: t.Optional[Models] = None,
 ) -> Json:
     """Return a node; ``info`` is what gpu.node.gpu_info has answered where gpu.node.plan could not.
 
     ``known`` has the models of the fleet's GPUs by their PCI device ids.
     ``state`` is looked, failed or unreachable, with the ``problem``: an answer of another shape is one that failed.
     """
+    models = known or {}
     try:
-        found = _node(name, answer or {}, info or {}, known)
+        found = _node(name, answer or {}, info or {}, models)
     except MISREAD:
         found = {}
-    return found if is_node(found) else _node(name, {"msg": NOT_UNDERSTOOD}, {}, known)
+    return found if is_node(found) else _node(name, {"msg": NOT_UNDERSTOOD}, {}, models)
 
 
 def of_gpus(answer: t.Optional[Answer], info: t.Optional[Answer]) -> Answer:
