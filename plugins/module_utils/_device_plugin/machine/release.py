@@ -29,7 +29,7 @@ INTERPRETER = "bin/python3"
 SETTINGS = "pyvenv.cfg"  # by which an interpreter knows that it is of an environment
 
 # Of the Kubernetes client's two thousand files, those that are never loaded.
-UNUSED = "/kubernetes/(aio|client/(api|models))/"
+UNUSED = "/kubernetes/(aio/|client/(api|models)/(?!__init__))"
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 PIP = (
     *("-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"),
