@@ -82,7 +82,8 @@ class Programs:
         self, process: subprocess.Popen[bytes], take: t.Callable[[bytes], None], deadline: float
     ) -> bool:
         """Hand on what a process writes until it has ended; tell whether it has in time."""
-        assert process.stdout is not None
+        if process.stdout is None:
+            raise ValueError("a process without a pipe")
         pipe, writes = process.stdout.fileno(), True
         while True:
             ended = _has_ended(process.pid)

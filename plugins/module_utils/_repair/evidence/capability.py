@@ -88,8 +88,8 @@ class EvidenceCapability:
 
     def _collect(self) -> None:
         decision, wanted = self._decision, self._wanted
-        assert decision is not None
-        assert self._told is not None
+        if decision is None or self._told is None:
+            raise NodeError("nothing can be kept before the node was observed")
         with self._archives.making() as folder:
             if not wanted.force and decision.archive.of_same(self._archives.names()):
                 return  # another run has made it meanwhile
@@ -109,7 +109,8 @@ class EvidenceCapability:
         self, decision: Decision, folder: str, parts: Parts, earlier: t.Sequence[Earlier]
     ) -> None:
         state = self._state
-        assert state is not None
+        if state is None:
+            raise NodeError("nothing can be kept before the node was observed")
         if state.cases_problem:
             parts.missing.append(Missing("the history of repairs", state.cases_problem))
         about = machine(self._host, [one.pci for one in decision.gpus if one.pci])
@@ -128,7 +129,8 @@ class EvidenceCapability:
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Return where the archive is, and what is in it."""
         decision = self._decision
-        assert decision is not None
+        if decision is None:
+            raise NodeError("nothing can be told before it was planned")
         archive = decision.archive
         found = {
             "path": self._archives.path(archive),
