@@ -58,7 +58,9 @@ class RepairCapability:
         if self._asked.state not in READS:
             return State(self._file.read())
         if self._seen is not None:
-            return self._seen._replace(cases=self._file.read())
+            there, seen = self._file.read(), self._seen.seen
+            held = kept.held(there, seen.now, seen.boot.boot_id) if seen else ""
+            return self._seen._replace(cases=there, held=held)
         params = self._params
         settings = Settings(params["window"], params["gpu_count"])
         seen = observe(self._host, settings)

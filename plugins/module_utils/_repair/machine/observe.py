@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
@@ -19,7 +20,7 @@ from ..._node.users.machine import allocated
 from .. import connected
 from ..case import Boot, Cases
 from ..plan import Observation, Seen, reset_since
-from ..state import ANSWERED, ObservedGpu, ObservedNode, Virtual
+from ..state import ANSWERED, ObservedGpu, ObservedNode
 from . import cases, observe_node, observe_nvml
 from .observe_nvml import Asked
 
@@ -138,18 +139,8 @@ def _gone(told: _Told, gpus: t.Sequence[Seen]) -> t.Iterator[Seen]:
 def _node(host: Host, told: _Told, branch: int, now: float, gpus: t.Sequence[Seen]) -> ObservedNode:
     fabric = observe_node.fabric(host, now)
     resets = [reset_since(told.cases.gpus.get(one.uuid)) for one in gpus]
-    modes = [one.virtual for one in told.asked.values() if one.virtual is not None]
-    # One that is passed through says so, however the others answer.
-    order = [Virtual.VGPU, Virtual.PASSTHROUGH, Virtual.NONE]
-    virtual = next((one for one in order if one in modes), None) or observe_node.virtual(host)
-    return ObservedNode(
-        branch,
-        virtual,
-        nvswitch=fabric.switches,
-        nvlink=max(
-            (one.nvlink for one in told.asked.values() if one.nvlink is not None), default=None
-        ),
-        fabric_manager=fabric.runs,
+    return dataclasses.replace(
+        observe_node.node(host, told.asked.values(), branch, fabric),
         fabric_restarted=fabric.restarted > max(resets, default=0.0),
         sxids=told.log.logged.sxids(since=min(resets, default=0.0)),
     )

@@ -11,7 +11,8 @@ from ..._base.services.driver import FABRIC_SERVICE
 from ..._machine.host import Host, properties
 from ..._node.machine import facts
 from .. import kernel_log
-from ..state import Virtual
+from ..state import ObservedNode, Virtual
+from .observe_nvml import Asked
 
 SECONDS = 60.0  # that reading a log may take
 LINES, WIDTH = 50_000, 400
@@ -72,6 +73,22 @@ def fabric(host: Host, now: float) -> Fabric:
     again = runs and 0 < ended < started
     at = now - uptime(host) + started / 1e6 if again else 0.0
     return Fabric(switches, runs if runs or switches else None, at)
+
+
+def node(host: Host, asked: t.Collection[Asked], branch: int, links: Fabric) -> ObservedNode:
+    """Return what kind of machine it is to its GPUs, by what they tell and by what is on the PCI bus."""
+    told = [one.virtual for one in asked if one.virtual is not None]
+    # One that is passed through says so, however the others answer.
+    order = (Virtual.VGPU, Virtual.PASSTHROUGH, Virtual.NONE)
+    # Switches of a rack are in none of its machines.
+    switched = links.switches or any(one.links and one.links.switch for one in asked)
+    return ObservedNode(
+        branch,
+        next((one for one in order if one in told), None) or virtual(host),
+        nvswitch=switched,
+        nvlink=max((one.nvlink for one in asked if one.nvlink is not None), default=None),
+        fabric_manager=bool(links.runs) if switched else links.runs,
+    )
 
 
 def virtual(host: Host) -> t.Optional[Virtual]:

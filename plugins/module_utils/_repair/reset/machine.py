@@ -27,7 +27,7 @@ from ..._node.users.users import KERNELS, User
 from .. import connected
 from ..machine import observe_node, observe_nvml
 from ..machine.observe_nvml import HUNG, Asked
-from ..state import Answer, ObservedGpu, ObservedNode, Virtual
+from ..state import Answer, ObservedGpu
 from .state import NOTHING_TOLD, Found, Server, State
 
 DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
@@ -74,7 +74,12 @@ def observe(host: Host) -> State:
     branch = int(loaded.version.partition(".")[0])
     gpus = tuple(_found(host, address, told, asked, more) for address in asked)
     ours = tuple(one for one in ADVERTISING if _runs(host, one))
-    return State(_node(host, asked, branch), gpus, ours, _runs(host, FABRIC_SERVICE))
+    return State(
+        observe_node.node(host, asked.values(), branch, observe_node.fabric(host, 0.0)),
+        gpus,
+        ours,
+        _runs(host, FABRIC_SERVICE),
+    )
 
 
 def _information(host: Host, address: str) -> Information:
@@ -129,20 +134,6 @@ def _number(address: str, asked: t.Mapping[str, Asked]) -> t.Optional[int]:
     order = sorted(asked)
     odd = [one for one, each in asked.items() if each.number not in (None, order.index(one))]
     return asked[address].number if odd else order.index(address)
-
-
-def _node(host: Host, asked: t.Mapping[str, Asked], branch: int) -> ObservedNode:
-    told = [one.virtual for one in asked.values() if one.virtual is not None]
-    # One that is passed through says so, however the others answer.
-    order = (Virtual.VGPU, Virtual.PASSTHROUGH, Virtual.NONE)
-    virtual = next((one for one in order if one in told), None) or observe_node.virtual(host)
-    fabric = observe_node.fabric(host, 0.0)
-    # Those of a rack are in none of its machines.
-    switched = fabric.switches or any(one.links and one.links.switch for one in asked.values())
-    generations = [one.nvlink for one in asked.values() if one.nvlink is not None]
-    runs = bool(fabric.runs) if switched else fabric.runs
-    newest = max(generations, default=None)
-    return ObservedNode(branch, virtual, nvswitch=switched, nvlink=newest, fabric_manager=runs)
 
 
 def _runs(host: Host, unit: str) -> bool:

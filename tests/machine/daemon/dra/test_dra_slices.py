@@ -96,7 +96,9 @@ def test_a_sick_gpu_is_tainted_and_its_pods_go_on(make_dra: MakeDra) -> None:
     node.start_pod(claim)
     node.sim.ctl("xid", gpu="1", number=79)
     eventually(lambda: "taints" in devices(node)["gpu-1"])
-    (taint,) = devices(node)["gpu-1"]["taints"]
+    taint, verdict = devices(node)["gpu-1"]["taints"]
+    asked = ("gpu.node/recovery-action", "reboot", "NoSchedule")
+    assert (verdict["key"], verdict["value"], verdict["effect"]) == asked
     assert taint["effect"] == "NoSchedule"
     assert (taint["key"], taint.get("value")) in {
         ("gpu.node/xid", "79"),

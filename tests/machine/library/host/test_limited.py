@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.limited import Ended, Programs
 
+from tests.support.processes import runs
 from tests.support.waiting import eventually
 
 SH = "/bin/sh"
@@ -42,7 +42,7 @@ def pids(tmp_path: Path) -> Iterator[Path]:
 
 
 def gone(pids: Path) -> bool:
-    return not any(os.path.exists(f"/proc/{pid}") for pid in pids.read_text().split())
+    return not any(map(runs, pids.read_text().split()))
 
 
 def test_what_a_program_writes_is_handed_on_with_its_errors() -> None:

@@ -25,6 +25,7 @@ from nvsim import genuine
 from nvsim.testing import Sim, start
 
 from tests.fakes.library.in_process import said_by
+from tests.support.processes import runs
 
 Answer = dict[str, t.Any]
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
@@ -88,7 +89,7 @@ class Scene:
 
     def hung_are_gone(self) -> bool:
         """Tell whether no program that hung is left."""
-        return not [pid for pid in self.pids() if os.path.exists(f"/proc/{pid}")]
+        return not any(map(runs, self.pids()))
 
     def evidence(self, *, check: bool = False, **given: t.Any) -> Answer:
         """Return what the module answers; each call is a minute after the one before it."""

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -263,6 +264,8 @@ def test_a_run_that_was_killed_leaves_nothing_half_done(scene: Scene) -> None:
     eventually(scene.pids)
     run.kill()
     run.wait()
+    for pid in scene.pids():
+        os.kill(int(pid), signal.SIGKILL)  # it is nobody's any more
     assert [one for one in os.listdir(scene.folder) if one.startswith(".making-")]
     scene.host.install("journalctl", JOURNAL)
     answer = scene.evidence()

@@ -243,3 +243,13 @@ def test_bad_options_are_refused_by_name(node: Node) -> None:
         "xids.xids.79.action"
         in node.module(xids={"as_of": "2027-01-01", "xids": {79: {"action": "x"}}})["msg"]
     )
+
+
+def test_a100s_whose_nvlinks_lead_to_switches_are_judged_as_their_reset_judges_them() -> None:
+    with start("a100-40", 2) as sim:
+        there = Node(sim)
+        sim.ctl("lose", gpu="0", how="reset_required")
+        found = there.module()
+    assert only(found)["verdict"] == "reset_all"
+    assert "the fabric manager does not run" in found["lines"][0]
+    assert len(found["work"]["with_them"]) == 1
