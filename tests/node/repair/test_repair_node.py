@@ -64,8 +64,7 @@ def test_a_gpu_comes_back_and_a_lost_one_stays_set_aside(
         assert (cases(node)[second]["verdict"], cases(node)[second]["attempts"]) == ("reboot", [])
         assert set_aside(node) == [second]
     eventually(lambda: node.allocatable().get("gpu"), 1)
-    validated = node.play("gpu.node.validate")
-    assert validated.ok, validated.message()
+    assert "1 of 2 GPUs on the PCI bus answer" in node.play("gpu.node.validate").message()
 
     # Somebody reboots it.
     node.reboot()
