@@ -147,9 +147,10 @@ def test_program_that_went_away_is_waited_for(mps: Mps) -> None:
     kill(daemon)
     eventually(lambda: mps.status(uuid)["problem"].startswith("can't start"))
     aside.rename(mps.program)
-    assert mps.ready(uuid)["daemon"] != daemon
+    another = mps.ready(uuid)["daemon"]
+    assert another != daemon
     mps.program.unlink()
-    kill(mps.ready(uuid)["daemon"])
+    kill(another)
     eventually(lambda: mps.status(uuid)["problem"].startswith("can't start"))
     assert mps.end(manager) == 0
     assert mps.mode() == DEFAULT
