@@ -54,7 +54,6 @@ class SettingsCapability:
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
-        self._gpus: t.Dict[str, Gpu] = {}
         self._plans: t.Tuple[GpuPlan, ...] = ()
         self._load = ""
 
@@ -73,7 +72,6 @@ class SettingsCapability:
                 raise
         self._load = driver_load(self._host)
         gpus, broken = self._nvml.gpus()
-        self._gpus = {one.uuid: one for one in gpus}
         read = [(one, settings(self._nvml.handle(one))) for one in gpus]
         shared = set(mps.devices(self._host.listdir(mps.FOLDER)))
         users = self._users(read)
@@ -111,7 +109,7 @@ class SettingsCapability:
             warning = f"settings: the rules are valid in form, whether they fit the GPUs is not known: {state.absent}"
             steps = (Step(SET, "set the GPUs once NVML answers"),) if self._rules else ()
             return Plan(steps, warnings=(warning,), later="NVML answers")
-        found, self._plans = plan(state.gpus, self._rules, state.node, back=self._back)
+        found, self._plans = plan(state.gpus, self._rules, state.node)
         left = tuple(
             f"settings: left alone, since it does not answer: {one}" for one in state.broken
         )

@@ -15,10 +15,8 @@ from .rules import Rule, wanted
 from .state import GpuState, shown
 
 SET, FORGET = "set", "forget"
-VOLATILE = (
-    POWER,
-    *CLOCKS,
-)  # what the driver forgets with the last process, where persistence mode is off
+# What the driver forgets with the last process, where persistence mode is off.
+VOLATILE = (POWER, *CLOCKS)
 
 
 class Node(t.NamedTuple):
@@ -39,13 +37,13 @@ class GpuPlan(t.NamedTuple):
 
 
 def plan(
-    states: t.Sequence[GpuState], rules: t.Sequence[Rule], node: Node, *, back: bool = False
+    states: t.Sequence[GpuState], rules: t.Sequence[Rule], node: Node
 ) -> t.Tuple[Plan, t.Tuple[GpuPlan, ...]]:
     """Return the plan, and what of it is for each GPU. InputError, NodeError: it can't be carried out.
 
-    What no rule asks for any more becomes what it was before; ``back`` is that of all.
+    What no rule asks for any more becomes what it was before.
     """
-    plans = tuple(_gpu(one, () if back else rules, node) for one in states)
+    plans = tuple(_gpu(one, rules, node) for one in states)
     idle = [one.key for one in rules if not any(one.matches(state.gpu) for state in states)]
     warnings = [f"settings: {key} matches no GPU of this node" for key in idle]
     for one in plans:

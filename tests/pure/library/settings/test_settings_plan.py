@@ -52,8 +52,8 @@ def state(told: SettingsTold = TOLD, kept: Kept | None = None, **more: Any) -> G
     return GpuState(GPU, told, now(told, kept, LOAD), kept, **more)
 
 
-def planned(one: GpuState, *rules: dict[str, Any], node: Node = GOOD, back: bool = False) -> Any:
-    return plan([one], parse(rules), node, back=back)[0]
+def planned(one: GpuState, *rules: dict[str, Any], node: Node = GOOD) -> Any:
+    return plan([one], parse(rules), node)[0]
 
 
 def carried_out(one: GpuState, steps: Any) -> GpuState:
@@ -106,7 +106,7 @@ def test_a_second_run_changes_nothing_and_absent_gives_back_what_was_there(
         after = carried_out(after, planned(after, *each).steps)
         assert planned(after, *each).steps == ()
         assert read(dump({UUID: after.kept})) == {UUID: after.kept}
-    back = carried_out(after, planned(after, back=True).steps)
+    back = carried_out(after, planned(after).steps)
     assert back.kept == Kept()
     assert back.now == first.now
     assert back.told.ecc_next is True

@@ -14,6 +14,7 @@ from ...._base.steps import IDLE_GPU, Plan, Step
 from ...._machine.host import Host, properties
 from ...._machine.units import systemctl
 from ...machine.dcgm import managed
+from ...machine.facts import BOOT_ID
 from .. import services
 from ..holders import DISPLAY_UNITS, DISPLAYS
 from ..services import RECORD, Service, Stopped
@@ -21,7 +22,6 @@ from ..users import User
 from .users import gpu_users
 
 SECONDS = 120.0  # that a driver may take for what is no service
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 RUNNING = ("active", "activating", "reloading")
 # With these a service stops where the one that it needs is stopped.
 NEEDED_BY = ("RequiredBy", "BoundBy", "ConsistsOf")
