@@ -16,10 +16,24 @@ import pytest
 
 from tests.docs.tables import claims, commands, examples, pages
 
-FIRST = 40  # lines: about a screen
+LONGEST = 150  # lines of a page for users: one task
 HEADLESS = re.compile(r"^\|[ |]*\|\n\|[ :|-]+\|\n(.*)$", re.MULTILINE)
-# Tables that one looks up: a map of pages.
+# What one looks up rather than reads: a map of pages, and all variables.
 TABLES = ("docs/index.md",)
+LISTS = ("docs/variables.md",)
+# Folders of pages that are not for users, and may be as long as they have to.
+OTHERS = ("docs/evidence/", "docs/development/")
+# Pages that are still to be split by task, or to begin with an example.
+YET = {
+    *(f"docs/{one}.md" for one in ("container-runtimes", "device-plugin", "driver", "mig", "mps")),
+    *(f"docs/{one}.md" for one in ("node-labels", "observability", "questions", "repair/repair")),
+    *(f"docs/fractions/{one}.md" for one in ("enforcement", "install", "simulate")),
+    *(f"docs/migration/{one}.md" for one in ("README", "deepops", "gpu-operator", "hami")),
+    *(f"docs/migration/{one}.md" for one in ("kubespray", "nvidia-device-plugin")),
+    "docs/migration/nvidia-driver-role.md",
+    *(f"docs/operations/{one}.md" for one in ("air-gap", "container", "in-service", "order")),
+    *(f"docs/operations/{one}.md" for one in ("plan", "roles", "validation", "verify-hardware")),
+}
 # Pages of evidence, and how many tests each names at least.
 EVIDENCE = {"device-plugin": 150, "node-labels": 60, "mps": 50, "driver": 80, "security": 19}
 EVIDENCE |= {"container-runtimes": 3, "container-toolkit": 3, "driver/releases": 7}
@@ -29,6 +43,7 @@ def wrong(page: Path) -> Iterator[str]:
     """Yield what is wrong with a page, each with what it is about."""
     name, text = pages.name(page), page.read_text()
     evidence = name.startswith("docs/evidence/")
+    for_users = name.startswith("docs/") and not name.startswith(OTHERS)
     yield from (f"the link {one} leads nowhere" for one in pages.dead(page, text))
     yield from wrong_examples(page)
     for words in commands.words(text):
@@ -41,8 +56,8 @@ def wrong(page: Path) -> Iterator[str]:
     yield from (f"a table has no heading: {one}" for one in HEADLESS.findall(text))
     for row in claims.rows(text):
         yield from ([] if claims.claims(row) else [f"nothing shows {row}"])
-    if name.startswith("docs/") and not evidence and name not in TABLES:
-        yield from wrong_beginning(text)
+    if for_users and name not in YET:
+        yield from wrong_form(name, text)
 
 
 def wrong_examples(page: Path) -> Iterator[str]:
@@ -52,15 +67,31 @@ def wrong_examples(page: Path) -> Iterator[str]:
             yield f"example {one.number} names {name}, which is no variable; the nearest is {nearest}"
 
 
+def wrong_form(name: str, text: str) -> Iterator[str]:
+    """Yield what keeps a page for users from being the page of one task."""
+    yield from [] if name in TABLES else wrong_beginning(text)
+    yield from [] if name in LISTS else wrong_length(text)
+
+
 def wrong_beginning(text: str) -> Iterator[str]:
-    """Yield what keeps a page from beginning with a task and an example."""
-    title, _empty, first, *rest = text.splitlines()
+    """Yield what keeps a page from beginning with a task, an example and its result, before its first part."""
+    title, _empty, first, *_rest = text.splitlines()
     if not title.startswith("# "):
         yield "it does not begin with its title"
-    if not (first[:1].isalpha() or first[:1] in "`*["):
-        yield f"no sentence comes first, but {first!r}"
-    if not any(one.lstrip().startswith("```") for one in [first, *rest][:FIRST]):
-        yield f"there is no example within its first {FIRST} lines"
+    if not first.startswith("Task: "):
+        yield f"no task comes first, but {first!r}"
+    begin = re.split(r"^## ", pages.FENCED.sub("```", text), maxsplit=1, flags=re.MULTILINE)[0]
+    _before, example, result = begin.partition("```")
+    if not example:
+        yield "there is no example before its first part"
+    elif not result.replace("```", "").strip():
+        yield "nothing says what its example results in"
+
+
+def wrong_length(text: str) -> Iterator[str]:
+    """Yield how much too long a page for users is."""
+    if (lines := len(text.splitlines())) > LONGEST:
+        yield f"it has {lines} lines, and no page for users more than {LONGEST}: split it by task"
 
 
 @pytest.mark.parametrize("page", pages.pages(), ids=pages.name)
@@ -138,6 +169,26 @@ def test_a_table_without_a_heading_is_seen() -> None:
     assert HEADLESS.findall("|  | Then |\n| --- | --- |\n| a | b |\n") == []
 
 
-def test_a_beginning_without_a_task_or_an_example_is_seen() -> None:
-    assert list(wrong_beginning("# Title\n\nTask: see.\n\n```console\n$ true\n```\n")) == []
-    assert len(list(wrong_beginning("## Title\n\n| a |\n" + "text\n" * FIRST + "```\n"))) == 3
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("# Title\n\nTask: see.\n\n```console\n$ true\n```\n\nIt is seen.\n", 0),
+        ("# Title\n\nTask: see.\n\n```console\n$ true\n```\n\n## More\n\nText.\n", 1),
+        ("# Title\n\nTask: see.\n\n## An example\n\n```console\n$ true\n```\n\nSeen.\n", 1),
+        ("## Title\n\n| a |\n", 3),
+    ],
+)
+def test_a_beginning_without_a_task_an_example_or_its_result_is_seen(
+    text: str, number: int
+) -> None:
+    assert len(list(wrong_beginning(text))) == number
+
+
+def test_a_page_that_is_too_long_is_seen() -> None:
+    assert list(wrong_length("text\n" * LONGEST)) == []
+    assert len(list(wrong_length("text\n" * (LONGEST + 1)))) == 1
+
+
+@pytest.mark.parametrize("page", sorted(YET))
+def test_a_page_that_has_its_form_is_not_left_out(page: str) -> None:
+    assert list(wrong_form(page, (pages.ROOT / page).read_text())) != []

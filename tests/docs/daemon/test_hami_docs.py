@@ -20,7 +20,7 @@ from gpu_plugin._shared._base.dra.names import GPU, MIG, MPS, NONE, SHARE
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.support.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs/fractions/hami.md"
+PAGE = REPOSITORY / "docs/fractions/hami-examples.md"
 HEAD = "| Manifest | shares under `mps` | shares under another enforcement | GPUs in MIG mode |"
 CARD = "NVIDIA A100-SXM4-80GB"
 PROFILES = (9728, 19968, 40192, 81151)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What docs/fractions/driver.md shows of slices is what is published."""
+"""What the pages of the DRA driver show of its configuration and its slices is what is read and published."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from gpu_plugin.slices.taints import UNENFORCED
 from tests.fakes.daemon.gpu_builders import inventory, view
 from tests.support.paths import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/fractions/driver.md").read_text()
-BLOCKS = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+FOLDER = REPOSITORY / "docs/fractions"
+PAGE, SLICES = ((FOLDER / f"{name}.md").read_text() for name in ("driver", "slices"))
+
+
+def block(page: str, begin: str) -> Any:
+    """Return the example of a page that begins so."""
+    (text,) = re.findall(rf"```yaml\n({re.escape(begin)}.*?)```", page, re.DOTALL)
+    return yaml.safe_load(text)
 
 
 def test_the_devices_on_the_page_are_those_that_are_published() -> None:
@@ -28,14 +34,14 @@ def test_the_devices_on_the_page_are_those_that_are_published() -> None:
     now = replace(inventory(gpu), cuda_version="12.4")
     _counters, parts = build(now, parse("gpuNode: {allocation: dra}"), {}, {}, node="node-1")
     whole, share = parts["devices"]
-    shown: list[dict[str, Any]] = BLOCKS[1]
+    shown: list[dict[str, Any]] = block(SLICES, "- name: gpu-0 ")
     assert shown[0] == whole
     common = {**whole["attributes"], **shown[1]["attributes"]}
     assert {**shown[1], "attributes": common} == share
 
 
 def test_the_configuration_on_the_page_is_a_good_one() -> None:
-    dra = parse(yaml.safe_dump(BLOCKS[0])).dra
+    dra = parse(yaml.safe_dump(block(PAGE, "gpuNode:"))).dra
     assert (dra.allocation, len(dra.devices)) == ("both", 3)
     assert [key for key in KEYS if f"| `{key}` |" not in PAGE] == []
 
