@@ -27,7 +27,6 @@ OTHERS = ("docs/evidence/", "docs/development/")
 YET = {
     *(f"docs/{one}.md" for one in ("container-runtimes", "device-plugin", "driver", "mig", "mps")),
     *(f"docs/{one}.md" for one in ("node-labels", "observability", "questions", "repair/repair")),
-    *(f"docs/fractions/{one}.md" for one in ("enforcement", "install", "simulate")),
     *(f"docs/migration/{one}.md" for one in ("README", "deepops", "gpu-operator", "hami")),
     *(f"docs/migration/{one}.md" for one in ("kubespray", "nvidia-device-plugin")),
     "docs/migration/nvidia-driver-role.md",

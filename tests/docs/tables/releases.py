@@ -81,7 +81,7 @@ class Place(NamedTuple):
 
 
 DRIVER = Place(REPOSITORY / "docs/driver/releases.md", "releases", tables)
-KUBERNETES = Place(REPOSITORY / "docs/fractions/install.md", "kubernetes", kubernetes)
+KUBERNETES = Place(REPOSITORY / "docs/fractions/kubernetes.md", "kubernetes", kubernetes)
 
 
 def write() -> None:
