@@ -76,7 +76,7 @@ demo: setup $(WHEELHOUSE)/stamp ## Turn a simulated bare machine into a GPU node
 
 # --- tests -----------------------------------------------------------------------------------------
 
-.PHONY: test test-all test-fast flaky mutation lint sanity sanity-all molecule test-cluster recordings bench bench-fleet bundle shim
+.PHONY: test test-all test-fast flaky mutation lint prose sanity sanity-all molecule test-cluster recordings bench bench-fleet bundle shim
 PYTEST := $(BIN)/pytest
 # Pure tests and those of the pages need nothing of the host, and no root.
 WANTED := $(if $(filter tests/pure% tests/docs%,$(firstword $(TESTS))),$(CACHE)/venv.stamp $(LINK),setup shim $(WHEELHOUSE)/stamp)
@@ -95,13 +95,16 @@ flaky: setup shim $(WHEELHOUSE)/stamp ## Which tests fail by chance: N=10 runs i
 mutation: setup shim $(WHEELHOUSE)/stamp ## Break guards of the product one after the other, and see that a test fails
 	$(BIN)/python -m tests.mutation
 
-lint: $(CACHE)/venv.stamp $(LINK) ## ruff, mypy, import-linter, ansible-lint
+lint: $(CACHE)/venv.stamp $(LINK) prose ## ruff, mypy, import-linter, ansible-lint, and the prose linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(LIBRARY) $(BIN)/mypy -p ansible_collections.gpu.node.plugins.module_utils -p ansible_collections.gpu.node.plugins.plugin_utils
 	MYPYPATH=$(SOURCES) $(BIN)/mypy -p gpu_plugin -p gpu_cluster
 	PYTHONPATH=$(SOURCES):$(COLLECTIONS) $(BIN)/lint-imports
 	HOME=$(CACHE)/home $(BIN)/ansible-lint
+
+prose: ## What pages and options should say in another way, by the rules of tests/docs/prose/rules.yml (FILES="README.md" for some)
+	$$($(PYTHON) tests/environments/environment.py prose)/bin/python -m tests.docs.prose.lint $(FILES)
 
 shim: setup
 	@$(MAKE) --no-print-directory --silent -C tests/fakes/nvsim shim

@@ -86,8 +86,8 @@ def index() -> str:
     return str(PyPI.simple_url)
 
 
-def wheels(address: str, requirement: Requirement) -> list[Wheel]:
-    """Return a version's wheels."""
+def wheels(address: str, requirement: Requirement, *, builds: bool) -> list[Wheel]:
+    """Return a version's wheels; exit where one is a rebuild, which no node takes, unless ``builds`` lists them too."""
     url = f"{address.rstrip('/')}/{canonicalize_name(requirement.name)}/"
     request = urllib.request.Request(url, headers={"Accept": JSON})
     with urllib.request.urlopen(request, timeout=120) as answer:
@@ -100,7 +100,7 @@ def wheels(address: str, requirement: Requirement) -> list[Wheel]:
         except InvalidWheelFilename:
             continue
         if version == Version(pinned(requirement)):
-            if build:
+            if build and not builds:
                 sys.exit(f"{name}: a wheel with a build tag can't be listed")
             pythons = SpecifierSet(one.get("requires-python") or "")
             where = urllib.parse.urljoin(url, one["url"])
@@ -109,11 +109,15 @@ def wheels(address: str, requirement: Requirement) -> list[Wheel]:
 
 
 def fitting(
-    address: str, requirement: Requirement, places: dict[Place, frozenset[Tag]]
+    address: str,
+    requirement: Requirement,
+    places: dict[Place, frozenset[Tag]],
+    *,
+    builds: bool,
 ) -> list[Wheel]:
     """Return the wheels that are for one of the places; exit where a place has none."""
     wanted = [(one, own) for one, own in places.items() if applies(requirement, one)]
-    found = wheels(address, requirement)
+    found = wheels(address, requirement, builds=builds)
     for place, own in wanted:
         if not any(one.fits(place, own) for one in found):
             sys.exit(f"{requirement}: no wheel for Python 3.{place[0]} on {place[1]}")
@@ -125,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    parser.add_argument("--builds", action="store_true", help="list wheels with a build tag too")
     parser.add_argument("--pythons", type=int, nargs=2, metavar=("FROM", "TO"), required=True)
     options = parser.parse_args()
     first, last = options.pythons
@@ -134,7 +139,7 @@ def main() -> None:
     for line in logical(before):
         requirement = Requirement(line)
         try:
-            found = fitting(address, requirement, places)
+            found = fitting(address, requirement, places, builds=options.builds)
             listed[requirement] = needs_of(found[0].url, found[0].digest)
         except (urllib.error.URLError, json.JSONDecodeError) as error:
             sys.exit(f"{line}: the index does not tell its wheels: {error}")

@@ -31,6 +31,7 @@ ENVIRONMENTS = {
     "core-2.19": range(11, 14),
     "core-2.20": range(12, 15),
     "core-2.21": range(12, 15),
+    "prose": range(11, 14),
     "release": range(11, 14),
     "ee": range(12, 14),
     "target": range(9, 15),
