@@ -27,6 +27,8 @@ options:
         value or a list of them. A GPU matches that is one of each. C(model) may have C(*) and C(?).
       - C(persistence), C(ecc) and C(accounting) are V(true) or V(false).
       - C(power_limit) is a number of watts, a share of the board's default such as C(80%), or C(default).
+      - C(power_profiles) is some of the workload power profiles that GPUs from Blackwell on have, such as C([max_q]),
+        or C(default) for none. A board has some of them, and some conflict.
       - C(gpu_clocks) and C(memory_clocks) are two clocks in MHz, between which the GPU runs, one clock, or C(default)
         for no lock.
       - C(compute_mode) is C(default), C(exclusive_process) or C(prohibited).

@@ -14,9 +14,9 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Sets GPUs as rules say, through NVML. Each value is compared with what the board allows before the first change, and
     read again after it.
-  - Power limit, clocks, persistence, compute mode and accounting hold at once, and nobody who uses the GPU is
-    disturbed. An ECC mode holds after a reset of the GPU or a reboot, which RV(reboot_required) tells of and which this
-    module never does.
+  - Power limit and profiles, clocks, persistence, compute mode and accounting hold at once, and nobody who uses the GPU
+    is disturbed. An ECC mode holds after a reset of the GPU or a reboot, which RV(reboot_required) tells of and which
+    this module never does.
   - What a GPU was set to before is kept in C(/var/lib/gpu-node/settings.json), and comes back where no rule asks for
     the setting any more, or with O(state=absent).
   - NVML does not tell whether clocks are locked. They count as locked as they were last, until the driver is loaded
@@ -48,6 +48,12 @@ EXAMPLES = r"""
       - match: {index: [0, 1]}
         power_limit: default
         gpu_clocks: [1200, 1500]
+
+- name: Have Blackwells save power, where they train
+  gpu.node.settings:
+    rules:
+      - match: {model: "B200*"}
+        power_profiles: [max_q, llm_training]
 
 - name: Give back what there was before
   gpu.node.settings:
@@ -83,6 +89,11 @@ gpus:
       description: The settings that rules ask for and that the GPU does not have.
       type: list
       elements: str
+    enforced:
+      description:
+        - What holds of a power limit, in milliwatts, and of power profiles where that is not what they are set to, as
+          where a BMC caps the power.
+      type: dict
     pending:
       description: What holds after a reset of the GPU or a reboot only, in words.
       type: str
@@ -91,6 +102,19 @@ steps:
   returned: success
   type: list
   elements: dict
+  contains:
+    action:
+      description: Name of the step.
+      type: str
+    summary:
+      description: The step as text.
+      type: str
+    needs:
+      description:
+        - What it takes for a step to hold - nothing where it holds at once, C(reset) for a reset of the GPU or a
+          reboot.
+      type: list
+      elements: str
 blocked_by:
   description: The processes and pods that a compute mode would keep out of their GPU.
   returned: always, but on failures for other reasons

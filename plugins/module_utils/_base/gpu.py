@@ -15,6 +15,7 @@ NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 3, 4, 6, 9
 TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST = 10, 12, 13, 15
 RESET_REQUIRED, VERSION_MISMATCH, IN_USE, INSUFFICIENT_RESOURCES = 16, 18, 19, 23
 UNKNOWN_ERROR = 999
+MISSING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26)  # of a struct's version, and deprecated
 DEFAULT, PROHIBITED, EXCLUSIVE_PROCESS = 0, 2, 3  # compute modes
 NO_BINDINGS = -1  # ours: NVML itself has not been asked
 
@@ -208,12 +209,38 @@ class Condition:
 # What a GPU can be set to, by the names that users have for it.
 PERSISTENCE, POWER, ECC, COMPUTE = "persistence", "power_limit", "ecc", "compute_mode"
 GPU_CLOCKS, MEMORY_CLOCKS, ACCOUNTING = "gpu_clocks", "memory_clocks", "accounting"
+POWER_PROFILES = "power_profiles"
 CLOCKS = (GPU_CLOCKS, MEMORY_CLOCKS)
 # In the order in which they are set: what keeps the others comes first.
-NAMES = (PERSISTENCE, POWER, *CLOCKS, ECC, COMPUTE, ACCOUNTING)
+NAMES = (PERSISTENCE, POWER, POWER_PROFILES, *CLOCKS, ECC, COMPUTE, ACCOUNTING)
 COMPUTE_MODES: t.Mapping[str, int] = {"default": 0, "prohibited": 2, "exclusive_process": 3}
+# By NVML's numbers; a board has some of them.
+PROFILES = (
+    *("max_p", "max_q", "compute", "memory_bound", "network", "balanced", "llm_inference"),
+    *("llm_training", "rbm", "dcpcie", "hmma_sparse", "hmma_dense", "sync_balanced", "hpc", "mig"),
+    *("max_q_1", "network_bound", "high_throughput_inference", "medium_throughput_inference"),
+    *("low_latency_inference", "training", "inference", "max_q_2", "max_q_3"),
+    "low_priority_background",
+)
+MOST_PROFILES = 255
+UNNAMED = re.compile(r"profile_([1-9][0-9]{1,2})")  # of a board that is newer than these names
 Range = t.Tuple[int, int]
-Value = t.Union[bool, int, str, Range, None]
+Profiles = t.Tuple[str, ...]
+Value = t.Union[bool, int, str, Range, Profiles, None]
+
+
+def profile_name(number: int) -> str:
+    """Return the name of a power profile."""
+    return PROFILES[number] if number < len(PROFILES) else f"profile_{number}"
+
+
+def profile_number(name: object) -> t.Optional[int]:
+    """Return NVML's number of a power profile, None where it is no name of one."""
+    if name in PROFILES:
+        return PROFILES.index(str(name))
+    found = UNNAMED.fullmatch(name) if isinstance(name, str) else None
+    number = int(found[1]) if found else MOST_PROFILES
+    return number if len(PROFILES) <= number < MOST_PROFILES else None
 
 
 class SettingsTold(t.NamedTuple):
@@ -221,7 +248,10 @@ class SettingsTold(t.NamedTuple):
 
     ``now`` has each setting that the GPU has, but for clocks, of which NVML tells no lock; ``ecc_next`` is the mode
     after the next reset. ``power`` is what the board allows, ``clocks`` are those that it can run at, and ``running``
-    those that it does. ``energy`` is what it has used since it was initialised, in millijoules.
+    those that it does. ``energy`` is what it has used since it was initialised, in millijoules. ``profiles`` has the
+    board's power profiles, each with those that it conflicts with. ``enforced`` is what holds of a power limit and of
+    power profiles that were asked for. ``failed`` says of settings that could not be read why; what the GPU does not
+    have is nowhere.
     """
 
     now: t.Mapping[str, Value]
@@ -231,6 +261,9 @@ class SettingsTold(t.NamedTuple):
     running: t.Mapping[str, int] = {}
     ecc_next: t.Optional[bool] = None
     energy: t.Optional[int] = None
+    profiles: t.Mapping[str, Profiles] = {}
+    enforced: t.Mapping[str, Value] = {}
+    failed: t.Mapping[str, str] = {}
 
 
 class Links(t.NamedTuple):

@@ -20,6 +20,7 @@ from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.nvml.settings import set_to, settings
 from .._machine.own_files import OwnFiles
 from .._node.machine.facts import driver_load, without_nvml
+from .._node.machine.quarantine import QuarantineFile
 from .._node.users.allocated import Devices, holders
 from .._node.users.machine import allocated
 from .plan import FORGET, SET, GpuPlan, Node, plan
@@ -75,12 +76,14 @@ class SettingsCapability:
         read = [(one, settings(self._nvml.handle(one))) for one in gpus]
         shared = set(mps.devices(self._host.listdir(mps.FOLDER)))
         users = self._users(read)
+        quarantine = {} if self._back else QuarantineFile(self._host).read().gpus
         states = []
         for gpu, told in read:
             kept = record.get(gpu.uuid, NOTHING)
             values = now(told, kept, self._load)
             held = users.get(gpu.uuid, ())
-            states.append(GpuState(gpu, told, values, kept, held, gpu.uuid in shared))
+            aside = str(quarantine.get(gpu.uuid, ""))
+            states.append(GpuState(gpu, told, values, kept, held, gpu.uuid in shared, aside))
         return State(tuple(states), tuple(broken), self._node())
 
     def _users(
@@ -172,6 +175,7 @@ class SettingsCapability:
                     "settings": dict(one.after),
                     "unsupported": list(one.unsupported),
                     "pending": one.pending,
+                    "enforced": dict(one.held_back),
                 }
                 for one in self._plans
             ],

@@ -8,7 +8,17 @@ from __future__ import annotations
 import typing as t
 
 from .._base.errors import NodeError
-from .._base.gpu import CLOCKS, COMPUTE, ECC, NAMES, PERSISTENCE, POWER, Value
+from .._base.gpu import (
+    ACCOUNTING,
+    CLOCKS,
+    COMPUTE,
+    ECC,
+    NAMES,
+    PERSISTENCE,
+    POWER,
+    POWER_PROFILES,
+    Value,
+)
 from .._base.steps import Plan, Step
 from .._node.users.busy import refuse_if_busy
 from .rules import Rule, wanted
@@ -16,7 +26,13 @@ from .state import GpuState, shown
 
 SET, FORGET = "set", "forget"
 # What the driver forgets with the last process, where persistence mode is off.
-VOLATILE = (POWER, *CLOCKS)
+VOLATILE = (POWER, POWER_PROFILES, *CLOCKS)
+
+
+HELD_BACK = {
+    POWER: "something else caps it, such as the BMC, and no run of this module lifts that",
+    POWER_PROFILES: "the GPU's firmware decides between what it is asked for, by the BMC too",
+}
 
 
 class Node(t.NamedTuple):
@@ -34,6 +50,13 @@ class GpuPlan(t.NamedTuple):
     steps: t.Tuple[Step, ...] = ()
     unsupported: t.Tuple[str, ...] = ()
     pending: str = ""
+    asked: t.FrozenSet[str] = frozenset()
+
+    @property
+    def held_back(self) -> t.Mapping[str, Value]:
+        """Return what holds of a power limit and of power profiles where that is not what they are set to."""
+        told = self.state.told
+        return {name: one for name, one in told.enforced.items() if told.now.get(name, one) != one}
 
 
 def plan(
@@ -61,9 +84,14 @@ def plan(
 
 
 def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
+    if state.aside:
+        return GpuPlan(state, state.now)
     asked = wanted(rules, state.gpu, state.told)
     over = {name: value for name, value in state.kept.before.items() if name not in asked}
-    target = {**over, **asked}
+    kept_off = {ACCOUNTING} if _in_mig(state) else set()
+    back = {name: value for name, value in over.items() if name not in kept_off}
+    target = {**back, **asked}
+    _readable(state, target)
     unsupported = tuple(name for name in NAMES if name in asked and name not in state.now)
     steps = []
     for name in NAMES:
@@ -79,7 +107,18 @@ def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
         pending = (
             f"{state.named}: ECC is {shown(ECC, after[ECC])} after a reset of the GPU or a reboot"
         )
-    return GpuPlan(state, after, tuple(steps), unsupported, pending)
+    return GpuPlan(state, after, tuple(steps), unsupported, pending, frozenset(asked))
+
+
+def _readable(state: GpuState, target: t.Mapping[str, Value]) -> None:
+    """Refuse to set, or to give back, what the driver can't tell of."""
+    for name in NAMES:
+        if name in target and name in state.told.failed:
+            raise NodeError(
+                f"{state.named}: {name} can't be read",
+                cause=state.told.failed[name],
+                hint=f"look at the GPU with nvidia-smi -q, or leave {name} out of the rules for it",
+            )
 
 
 def _next(state: GpuState, name: str) -> Value:
@@ -87,9 +126,14 @@ def _next(state: GpuState, name: str) -> Value:
     return state.told.ecc_next if name == ECC else state.now[name]
 
 
+def _in_mig(state: GpuState) -> bool:
+    return state.gpu.mig_current or state.gpu.mig_pending
+
+
 def _step(state: GpuState, name: str, value: Value) -> Step:
     words = f"{state.named}: {name} from {shown(name, _next(state, name))} to {shown(name, value)}"
-    return Step(SET, words, {"gpu": state.gpu.uuid, "name": name, "value": value})
+    needs = ("reset",) if name == ECC else ()
+    return Step(SET, words, {"gpu": state.gpu.uuid, "name": name, "value": value}, needs)
 
 
 def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
@@ -99,6 +143,12 @@ def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
             f"{state.named}: {name} can't be locked",
             cause="Slurm sets the clocks of GPUs itself, by GpuFreqDef in slurm.conf, and unlocks them after each job",
             hint=f"leave {name} out of the rules for nodes of Slurm, or GpuFreqDef out of slurm.conf",
+        )
+    if name == ACCOUNTING and value and _in_mig(state):
+        raise NodeError(
+            f"{state.named}: {name} can't be on",
+            cause="the GPU is in MIG mode, in which the driver keeps it off",
+            hint=f"leave {name} out of the rules for GPUs in MIG mode",
         )
     if name == COMPUTE and state.mps:
         raise NodeError(
@@ -113,9 +163,17 @@ def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
 
 def _warnings(one: GpuPlan, node: Node) -> t.Iterator[str]:
     state, after = one.state, one.after
+    if state.aside:
+        yield f"settings: left alone: {state.named} is {state.aside}"
     for name in one.unsupported:
         yield f"settings: {state.named} has no {name}, so it is left out: {state.gpu.name}"
-    changed = [name for name in VOLATILE if after.get(name) not in (None, state.told.power_default)]
+    for name, holds in one.held_back.items():
+        less = name == POWER and t.cast(int, holds) < t.cast(int, after[name])
+        if name in one.asked and (less or (name != POWER and after[name] == state.now[name])):
+            words = f"is set to {shown(name, after[name])}, and {shown(name, holds)} holds"
+            yield f"settings: {state.named}: {name} {words}: {HELD_BACK[name]}"
+    unset = (None, (), state.told.power_default)
+    changed = [name for name in VOLATILE if after.get(name) not in unset]
     if changed and not after.get(PERSISTENCE, True):
         yield (
             f"settings: {state.named}: persistence is off, so the driver forgets {', '.join(changed)} "

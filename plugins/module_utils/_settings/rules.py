@@ -10,7 +10,20 @@ import re
 import typing as t
 
 from .._base.errors import InputError
-from .._base.gpu import CLOCKS, COMPUTE, COMPUTE_MODES, NAMES, POWER, Gpu, SettingsTold, Value
+from .._base.gpu import (
+    CLOCKS,
+    COMPUTE,
+    COMPUTE_MODES,
+    NAMES,
+    POWER,
+    POWER_PROFILES,
+    PROFILES,
+    Gpu,
+    Profiles,
+    SettingsTold,
+    Value,
+    profile_number,
+)
 from .._base.table import check_keys, mapping
 from .._base.text.json_data import is_whole
 
@@ -20,6 +33,7 @@ PERCENT = re.compile(r"([1-9][0-9]{0,2})%")
 WANTED: t.Mapping[str, str] = {
     POWER: "watts, a share of the board's default such as 80%, or default",
     **dict.fromkeys(CLOCKS, "two clocks in MHz, from and to, one clock, or default for no lock"),
+    POWER_PROFILES: f"some of {', '.join(PROFILES)}, or default for none",
     COMPUTE: f"one of {', '.join(COMPUTE_MODES)}",
 }
 
@@ -76,24 +90,30 @@ def _match(key: str, data: t.Any) -> t.Dict[str, t.Tuple[str, ...]]:
     check_keys(key, row, MATCH)
     found = {}
     for name, value in row.items():
-        some = value if isinstance(value, list) else [value]
+        some = _some(value)
         if not some or not all(isinstance(one, str) or is_whole(one) for one in some):
             raise InputError.of(f"{key}.{name}", value, "a text or a number, or a list of them")
         found[name] = tuple(map(str, some))
     return found
 
 
+def _some(value: t.Any) -> t.List[t.Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _valid(name: str, value: t.Any) -> bool:
     if name == COMPUTE:
         return isinstance(value, str) and value in COMPUTE_MODES
-    if name not in (POWER, *CLOCKS):
+    if name not in (POWER, POWER_PROFILES, *CLOCKS):
         return isinstance(value, bool)
     if value == DEFAULT:
         return True
+    if name == POWER_PROFILES:
+        return bool(value) and all(profile_number(one) is not None for one in _some(value))
     if name == POWER:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
         return number or bool(isinstance(value, str) and PERCENT.fullmatch(value))
-    some = value if isinstance(value, list) else [value]
+    some = _some(value)
     ordered = len(some) in (1, 2) and all(is_whole(one) and one > 0 for one in some)
     return ordered and some[0] <= some[-1]
 
@@ -124,13 +144,30 @@ def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, told: SettingsTold) -
     if name in CLOCKS and name in told.clocks:
         if value == DEFAULT:
             return None
-        some = value if isinstance(value, list) else [value]
+        some = _some(value)
         least, most = told.clocks[name]
         if not least <= some[0] <= some[-1] <= most:
             board = f"{least} to {most} MHz, which GPU {gpu.index} ({gpu.name}) has"
             raise InputError.of(key, value, board)
         return some[0], some[-1]
+    if name == POWER_PROFILES and POWER_PROFILES in told.now:
+        return _profiles(key, [] if value == DEFAULT else _some(value), gpu, told.profiles)
     return t.cast(Value, value)
+
+
+def _profiles(
+    key: str, some: t.Sequence[str], gpu: Gpu, board: t.Mapping[str, Profiles]
+) -> Profiles:
+    """Return power profiles by their numbers. InputError: the board lacks one, or two of them conflict."""
+    named = f"GPU {gpu.index} ({gpu.name})"
+    if not set(some) <= set(board):
+        raise InputError.of(key, list(some), f"some of {', '.join(board)}, which {named} has")
+    for one in some:
+        others = [other for other in board[one] if other in some and other != one]
+        if others:
+            words = f"profiles that go together: {one} and {others[0]} conflict on {named}"
+            raise InputError.of(key, list(some), words)
+    return tuple(one for one in board if one in some)
 
 
 def _milliwatts(value: t.Any, default: int) -> int:

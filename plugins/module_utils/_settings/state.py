@@ -10,7 +10,18 @@ import json
 import typing as t
 
 from .._base.errors import readable
-from .._base.gpu import CLOCKS, COMPUTE_MODES, NAMES, POWER, Gpu, Range, SettingsTold, Value
+from .._base.gpu import (
+    CLOCKS,
+    COMPUTE_MODES,
+    NAMES,
+    POWER,
+    POWER_PROFILES,
+    Gpu,
+    Range,
+    SettingsTold,
+    Value,
+    profile_number,
+)
 from .._base.text import json_data, strict
 
 PATH = "/var/lib/gpu-node/settings.json"
@@ -44,6 +55,7 @@ class GpuState:
     """A GPU. ``now`` has each setting that it has; that of clocks is their lock, None for none.
 
     ``users`` are the processes and pods that have something of it, ``mps`` tells whether MPS shares it.
+    ``aside`` says why it is in quarantine, empty where it is not.
     """
 
     gpu: Gpu
@@ -52,6 +64,7 @@ class GpuState:
     kept: Kept = NOTHING
     users: t.Tuple[str, ...] = ()
     mps: bool = False
+    aside: str = ""
 
     @property
     def named(self) -> str:
@@ -80,6 +93,8 @@ def shown(name: str, value: Value) -> str:
         return f"{value[0]} to {value[1]} MHz" if isinstance(value, tuple) else "not locked"
     if name == POWER and isinstance(value, int):
         return f"{value / 1000:g} W"
+    if name == POWER_PROFILES and isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
     return {True: "on", False: "off"}.get(t.cast(bool, value), str(value).replace("_", " "))
 
 
@@ -128,6 +143,10 @@ def _lock(name: str, data: object) -> Lock:
 def _value(name: str, value: t.Any) -> Value:
     if name in CLOCKS:
         return None if value is None else _range(name, value)
+    if name == POWER_PROFILES:
+        if not all(profile_number(one) is not None for one in value):
+            raise ValueError(f"{name}: expected names of power profiles")
+        return tuple(value)
     good = isinstance(value, bool)
     if name == POWER:
         good = json_data.is_whole(value) and 0 <= value <= MOST_NUMBER

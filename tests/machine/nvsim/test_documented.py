@@ -110,6 +110,7 @@ VERSIONED = {
     "nvmlDeviceGetTemperatureV": 1 << 24 | 12,
     "nvmlDeviceGetSramEccErrorStatus": 1 << 24 | 104,
 }
+POWER_PROFILES = [name for name in HEADER if "WorkloadPowerProfile" in name]
 # Where nothing that is documented fits, or the header and what clients show differ.
 DIFFERS: dict[str, set[int]] = {
     "nvmlDeviceGetTemperatureV": {codes.FUNCTION_NOT_FOUND},  # of 570 and newer
@@ -118,6 +119,7 @@ DIFFERS: dict[str, set[int]] = {
     "nvmlDeviceGetUnrepairableMemoryFlag_v1": {codes.FUNCTION_NOT_FOUND},  # of 590 and newer
     "nvmlDeviceGetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},  # of 615 and newer
     "nvmlDeviceSetMemoryLimits_v1": {codes.FUNCTION_NOT_FOUND},
+    **{name: {codes.FUNCTION_NOT_FOUND} for name in POWER_PROFILES},  # of 570 and 590
     "nvmlDeviceGetBoardPartNumber": {
         codes.INSUFFICIENT_SIZE
     },  # as of all others that fill a buffer

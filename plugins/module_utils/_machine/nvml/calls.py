@@ -10,7 +10,7 @@ import ctypes
 import functools
 import typing as t
 
-from ..._base.gpu import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN_ERROR, NvmlError
+from ..._base.gpu import GPU_IS_LOST, NOT_SUPPORTED, RESET_REQUIRED, UNKNOWN_ERROR, NvmlError
 from .bindings import of_environment
 
 try:
@@ -69,6 +69,18 @@ def reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
         if error.value in (GPU_IS_LOST, RESET_REQUIRED):
             raise
         return None
+
+
+def asking(name: str) -> t.Callable[..., t.Any]:
+    """Return what pynvml has by a name, which bindings that are not there or older lack: not supported then."""
+
+    def call(*args: t.Any) -> t.Any:
+        ask = getattr(pynvml, name, None)
+        if ask is None:
+            raise pynvml.NVMLError(NOT_SUPPORTED)
+        return ask(*args)
+
+    return call
 
 
 def told(ask: t.Callable[..., t.Any], *args: t.Any) -> str:

@@ -13,32 +13,45 @@ from ..._base.gpu import (
     COMPUTE_MODES,
     ECC,
     GPU_CLOCKS,
+    GPU_IS_LOST,
     MEMORY_CLOCKS,
-    NOT_SUPPORTED,
+    MESSAGES,
+    MISSING,
     PERSISTENCE,
     POWER,
+    POWER_PROFILES,
+    RESET_REQUIRED,
+    Profiles,
     SettingsTold,
     Value,
 )
-from .calls import doing, pynvml, reported
+from .calls import asking, doing, or_none, pynvml, reported
+from .profiles import power_profiles, request_profiles
 
 
 @doing("reading the settings of a GPU")
 def settings(handle: t.Any) -> SettingsTold:
     """Return what the GPU with this handle is set to. NvmlError: it is lost or wants a reset."""
-    limits = reported(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
-    mode = reported(pynvml.nvmlDeviceGetComputeMode, handle)
-    ecc = reported(pynvml.nvmlDeviceGetEccMode, handle)
+    ask = _Reader(handle)
+    limits = ask(POWER, pynvml.nvmlDeviceGetPowerManagementLimitConstraints)
+    mode = ask(COMPUTE, pynvml.nvmlDeviceGetComputeMode)
+    ecc = ask(ECC, pynvml.nvmlDeviceGetEccMode)
+    profiles = ask(POWER_PROFILES, power_profiles)
     modes = {number: name for name, number in COMPUTE_MODES.items()}
     found: t.Dict[str, Value] = {
-        PERSISTENCE: _flag(pynvml.nvmlDeviceGetPersistenceMode, handle),
-        POWER: limits and reported(pynvml.nvmlDeviceGetPowerManagementLimit, handle),
+        PERSISTENCE: ask.flag(PERSISTENCE, pynvml.nvmlDeviceGetPersistenceMode),
+        POWER: limits and ask(POWER, pynvml.nvmlDeviceGetPowerManagementLimit),
+        POWER_PROFILES: profiles and profiles.requested,
         ECC: None if ecc is None else bool(ecc[0]),
         COMPUTE: None if mode is None else modes.get(mode, str(mode)),
-        ACCOUNTING: _flag(pynvml.nvmlDeviceGetAccountingMode, handle),
+        ACCOUNTING: ask.flag(ACCOUNTING, pynvml.nvmlDeviceGetAccountingMode),
     }
-    memory = reported(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
-    graphics = memory and reported(pynvml.nvmlDeviceGetSupportedGraphicsClocks, handle, max(memory))
+    enforced: t.Dict[str, Value] = {
+        POWER: limits and reported(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
+        POWER_PROFILES: profiles and profiles.enforced,
+    }
+    memory = ask(MEMORY_CLOCKS, pynvml.nvmlDeviceGetSupportedMemoryClocks)
+    graphics = memory and ask(GPU_CLOCKS, pynvml.nvmlDeviceGetSupportedGraphicsClocks, max(memory))
     clocks = {
         name: (min(those), max(those))
         for name, those in ((GPU_CLOCKS, graphics), (MEMORY_CLOCKS, memory))
@@ -47,31 +60,58 @@ def settings(handle: t.Any) -> SettingsTold:
     kinds = {GPU_CLOCKS: pynvml.NVML_CLOCK_GRAPHICS, MEMORY_CLOCKS: pynvml.NVML_CLOCK_MEM}
     runs = {name: reported(pynvml.nvmlDeviceGetClockInfo, handle, kinds[name]) for name in clocks}
     return SettingsTold(
-        now={name: value for name, value in found.items() if value is not None},
+        now=_known(found),
         power=(0, 0) if limits is None else (int(limits[0]), int(limits[1])),
         power_default=reported(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0,
         clocks=clocks,
         running={name: int(value) for name, value in runs.items() if value is not None},
         ecc_next=None if ecc is None else bool(ecc[1]),
         energy=reported(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+        profiles=profiles.board if profiles else {},
+        enforced=_known(enforced),
+        failed=ask.failed,
     )
+
+
+class _Reader:
+    """Asks for settings, and tells those that can't be read from those that the GPU does not have."""
+
+    def __init__(self, handle: t.Any) -> None:
+        self._handle = handle
+        self.failed: t.Dict[str, str] = {}
+
+    def __call__(self, name: str, ask: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
+        try:
+            return or_none(MISSING, ask, self._handle, *args)
+        except pynvml.NVMLError as error:
+            if error.value in (GPU_IS_LOST, RESET_REQUIRED):
+                raise
+            self.failed[name] = MESSAGES.get(error.value, f"NVML error {error.value}")
+            return None
+
+    def flag(self, name: str, ask: t.Callable[..., t.Any]) -> t.Optional[bool]:
+        """Return a mode that is on or off, None where there is none."""
+        found = self(name, ask)
+        return None if found is None else bool(found)
+
+
+def _known(values: t.Mapping[str, Value]) -> t.Dict[str, Value]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @doing("reading the persistence mode of a GPU")
 def persistent(handle: t.Any) -> t.Optional[bool]:
     """Return the persistence mode of the GPU with this handle, which it tells also where it wants a reset."""
-    return _flag(pynvml.nvmlDeviceGetPersistenceMode, handle)
-
-
-def _flag(ask: t.Callable[..., t.Any], handle: t.Any) -> t.Optional[bool]:
-    found = reported(ask, handle)
+    found = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return None if found is None else bool(found)
 
 
 @doing("setting a GPU")
 def set_to(handle: t.Any, name: str, value: Value) -> None:
     """Set one setting of the GPU with this handle; clocks to None for no lock. NvmlError: the GPU does not take it."""
-    if isinstance(value, tuple):
+    if name == POWER_PROFILES:
+        request_profiles(handle, t.cast(Profiles, value))
+    elif isinstance(value, tuple):
         _LOCKS[name](handle, *value)
     elif value is None:
         _UNLOCKS[name](handle)
@@ -79,30 +119,18 @@ def set_to(handle: t.Any, name: str, value: Value) -> None:
         _SETTERS[name](handle, COMPUTE_MODES[value] if isinstance(value, str) else int(value))
 
 
-def _named(name: str) -> t.Callable[..., t.Any]:
-    """Return a call of NVML's, which bindings that are not there or older lack."""
-
-    def call(*args: t.Any) -> t.Any:
-        ask = getattr(pynvml, name, None)
-        if ask is None:
-            raise pynvml.NVMLError(NOT_SUPPORTED)
-        return ask(*args)
-
-    return call
-
-
 _SETTERS = {
-    PERSISTENCE: _named("nvmlDeviceSetPersistenceMode"),
-    POWER: _named("nvmlDeviceSetPowerManagementLimit"),
-    ECC: _named("nvmlDeviceSetEccMode"),
-    COMPUTE: _named("nvmlDeviceSetComputeMode"),
-    ACCOUNTING: _named("nvmlDeviceSetAccountingMode"),
+    PERSISTENCE: asking("nvmlDeviceSetPersistenceMode"),
+    POWER: asking("nvmlDeviceSetPowerManagementLimit"),
+    ECC: asking("nvmlDeviceSetEccMode"),
+    COMPUTE: asking("nvmlDeviceSetComputeMode"),
+    ACCOUNTING: asking("nvmlDeviceSetAccountingMode"),
 }
 _LOCKS = {
-    GPU_CLOCKS: _named("nvmlDeviceSetGpuLockedClocks"),
-    MEMORY_CLOCKS: _named("nvmlDeviceSetMemoryLockedClocks"),
+    GPU_CLOCKS: asking("nvmlDeviceSetGpuLockedClocks"),
+    MEMORY_CLOCKS: asking("nvmlDeviceSetMemoryLockedClocks"),
 }
 _UNLOCKS = {
-    GPU_CLOCKS: _named("nvmlDeviceResetGpuLockedClocks"),
-    MEMORY_CLOCKS: _named("nvmlDeviceResetMemoryLockedClocks"),
+    GPU_CLOCKS: asking("nvmlDeviceResetGpuLockedClocks"),
+    MEMORY_CLOCKS: asking("nvmlDeviceResetMemoryLockedClocks"),
 }

@@ -44,6 +44,15 @@ class CiProfile:
 
 
 @dataclass(frozen=True)
+class PowerProfile:
+    """A workload power profile: NVML's number, its priority, lower ones first, and what it conflicts with."""
+
+    id: int
+    priority: int
+    conflicts: list[int]
+
+
+@dataclass(frozen=True)
 class Product:
     """A GPU model. ``architecture`` is NVML's number.
 
@@ -66,6 +75,7 @@ class Product:
     memory_slices: int
     compute_slices: int
     profiles: tuple[GiProfile, ...]
+    power_profiles: tuple[PowerProfile, ...]
 
     @property
     def mig_capable(self) -> bool:
@@ -107,6 +117,7 @@ def product(key: str) -> Product:
         raise KeyError(f"unknown product {key!r}, expected one of: {known}")
     data = tomllib.loads(path.read_text())
     mig = data.pop("mig", {"memory_slices": 0, "compute_slices": 0, "profiles": []})
+    powers = data.pop("power_profiles", [])
     data["compute_capability"] = tuple(data["compute_capability"])
     return Product(
         key=key,
@@ -114,4 +125,5 @@ def product(key: str) -> Product:
         memory_slices=mig["memory_slices"],
         compute_slices=mig["compute_slices"],
         profiles=tuple(GiProfile(**row) for row in mig["profiles"]),
+        power_profiles=tuple(PowerProfile(**row) for row in powers),
     )

@@ -213,6 +213,12 @@ def fabric(engine: Engine, request: Request, _pid: int) -> None:
     engine.cliques[gpu] = (request["cluster"], request["clique"])
 
 
+def cap(engine: Engine, request: Request, _pid: int) -> None:
+    """Let a BMC cap a GPU's power at so many watts, 0 for no more."""
+    engine.find(request["gpu"]).board.power_cap = request["watts"] * 1000
+    engine.changed()
+
+
 def wear(engine: Engine, request: Request, _pid: int) -> None:
     """Let a memory row of a GPU fail for good, or exchange the GPU for one like it."""
     engine.find(request["gpu"]).board.row_failure = request["on"] == "on"
@@ -347,6 +353,7 @@ VERBS: dict[str, Verb] = {
     "profiles-need-mig": profiles_need_mig,
     "cable": cable,
     "fabric": fabric,
+    "cap": cap,
     "wear": wear,
     "ecc": ecc,
     "energy": energy,

@@ -160,6 +160,7 @@ class Engine:
         gpu.driver.gis.clear()
         gpu.driver.compute_mode = gpu.driver.power_limit = 0
         gpu.driver.graphics_lock = gpu.driver.memory_lock = None
+        gpu.driver.power_profiles = []
         gpu.driver.channel_pending = gpu.driver.tpc_pending = False
         gpu.driver.mig_current = gpu.driver.mig_pending
         gpu.driver.ecc = gpu.board.ecc_mode

@@ -19,9 +19,15 @@ BRANCHES = {
         "nvmlSystemGetConfComputeSettings nvmlSystemSetConfComputeKeyRotationThresholdInfo "
         "nvmlVgpuInstanceGetPlacementId nvmlVgpuTypeGetFbReservation nvmlVgpuTypeGetGspHeapSize"
     ),
-    570: "nvmlDeviceGetHandleByUUIDV nvmlDeviceGetTemperatureV",
+    570: (
+        "nvmlDeviceGetHandleByUUIDV nvmlDeviceGetTemperatureV "
+        "nvmlDeviceWorkloadPowerProfileClearRequestedProfiles "
+        "nvmlDeviceWorkloadPowerProfileGetCurrentProfiles "
+        "nvmlDeviceWorkloadPowerProfileGetProfilesInfo "
+        "nvmlDeviceWorkloadPowerProfileSetRequestedProfiles"
+    ),
     580: "nvmlDeviceGetRemappedRows_v2 nvmlDeviceGetRepairStatus",
-    590: "nvmlDeviceGetUnrepairableMemoryFlag_v1",
+    590: ("nvmlDeviceGetUnrepairableMemoryFlag_v1 nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1"),
     615: "nvmlDeviceGetMemoryLimits_v1 nvmlDeviceSetMemoryLimits_v1",
 }
 SINCE = {name: branch for branch, names in BRANCHES.items() for name in names.split()}

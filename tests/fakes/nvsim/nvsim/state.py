@@ -60,6 +60,7 @@ class BoardGpu:
     sram_errors: int = 0
     sram_exceeded: bool = False
     unrepairable: bool = False
+    power_cap: int = 0  # what a BMC caps its power at, in milliwatts, 0 for nothing
     dead: bool = False  # does not come back from a reset or a boot
 
 
@@ -76,6 +77,7 @@ class DriverGpu:
     power_limit: int = 0  # in milliwatts, 0 for the board's own
     graphics_lock: tuple[int, int] | None = None  # in MHz, from and to
     memory_lock: tuple[int, int] | None = None
+    power_profiles: list[int] = field(default_factory=list)  # those that were asked for
     ecc: int = 1
     lost: bool = False
     reset_required: bool = False

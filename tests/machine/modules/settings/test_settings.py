@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +125,72 @@ def test_a_setter_that_fails_says_which_and_the_next_run_goes_on(
     assert len(run_module(h100, "settings", rules=[{"power_limit": 400}])["steps"]) == 1
     run_module(h100, "settings", state="absent")
     assert has(smi, "power.limit") == ["700.00"] * 2
+
+
+@pytest.mark.parametrize("driver", ["590.48.01", "570.86.15"])
+def test_power_profiles_are_asked_for_lost_with_the_driver_and_given_back(
+    run_module: Run, driver: str
+) -> None:
+    """By one call from 590 on, by two before it."""
+    rules = [{"power_profiles": ["llm_training", "max_q"]}]
+    with start("b200", 1, driver=driver) as sim:
+
+        def requested() -> list[int]:
+            found: list[int] = sim.ctl("status")["gpus"][0]["power_profiles"]
+            return found
+
+        run_module(sim, "settings", rules=[{"power_profiles": "network"}])
+        done = run_module(sim, "settings", rules=rules)
+        assert [one["summary"].partition(": ")[2] for one in done["steps"]] == [
+            "power_profiles from network to max_q, llm_training"
+        ]
+        assert requested() == [1, 7]
+        again = run_module(sim, "settings", rules=rules)
+        assert not again["changed"]
+        assert again["gpus"][0]["settings"]["power_profiles"] == ["max_q", "llm_training"]
+        assert again["gpus"][0]["enforced"] == {}
+        sim.ctl("reload")
+        assert requested() == []
+        assert run_module(sim, "settings", rules=rules)["changed"]
+        run_module(sim, "settings", state="absent")
+        assert requested() == []
+        refused = run_module(sim, "settings", rules=[{"power_profiles": ["max_p", "max_q"]}])
+        assert "max_p and max_q conflict on GPU 0 (NVIDIA B200)" in refused["msg"]
+        assert requested() == []
+
+
+def test_gpus_and_drivers_without_power_profiles_leave_them_out_and_say_so(run_module: Run) -> None:
+    for product, driver in (("h100-80", "590.48.01"), ("b200", "550.163.01")):
+        with start(product, 1, driver=driver) as sim:
+            done = run_module(sim, "settings", rules=[{"power_profiles": "max_q"}])
+            assert (done["changed"], done["gpus"][0]["unsupported"]) == (False, ["power_profiles"])
+
+
+def test_a_cap_of_a_bmc_is_told_and_no_run_after_it_changes_anything(
+    run_module: Run, h100: Sim, smi: Callable[..., str]
+) -> None:
+    h100.ctl("cap", gpu="0", watts=500)
+    rules = [{"power_limit": 600}]
+    assert run_module(h100, "settings", rules=rules)["changed"]
+    shown = smi("-q", "-d", "POWER", "-i", "0").split("GPU Memory")[0]
+    assert re.findall(r"(?:Current|Requested) Power Limit +: (\S+) W", shown) == [
+        "500.00",
+        "600.00",
+    ]
+    again = run_module(h100, "settings", rules=rules)
+    assert not again["changed"]
+    assert [one["enforced"] for one in again["gpus"]] == [{"power_limit": 500_000}, {}]
+    assert "power_limit is set to 600 W, and 500 W holds" in str(again["warnings"])
+
+
+def test_a_setting_that_can_not_be_read_is_no_setting_that_is_not_there(
+    run_module: Run, h100: Sim
+) -> None:
+    h100.ctl("fault", gpu="1", function="nvmlDeviceGetComputeMode", code=999)
+    refused = run_module(h100, "settings", rules=[{"compute_mode": "default"}])
+    assert refused["failed"]
+    assert "compute_mode can't be read: unknown error inside the driver" in refused["msg"]
+    assert run_module(h100, "settings", rules=[{"power_limit": 600}])["changed"]
 
 
 def test_older_gpus_are_set_as_far_as_they_can_be(run_module: Run) -> None:

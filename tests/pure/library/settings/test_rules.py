@@ -33,6 +33,7 @@ TOLD = SettingsTold(
     now={
         "persistence": False,
         "power_limit": 700_000,
+        "power_profiles": (),
         "ecc": True,
         "compute_mode": "default",
         "accounting": False,
@@ -42,6 +43,7 @@ TOLD = SettingsTold(
     clocks={"gpu_clocks": (210, 1980), "memory_clocks": (1593, 2619)},
     running={},
     ecc_next=True,
+    profiles={"max_p": ("max_q",), "max_q": (), "network": (), "profile_30": ()},
 )
 
 
@@ -87,6 +89,10 @@ def test_a_rule_is_about_the_gpus_that_match_all_of_it(match: Any, holds: bool) 
         ("gpu_clocks", "default", None),
         ("memory_clocks", 1593, (1593, 1593)),
         ("compute_mode", "exclusive_process", "exclusive_process"),
+        ("power_profiles", ["network", "max_q"], ("max_q", "network")),
+        ("power_profiles", ["max_q", "max_q"], ("max_q",)),
+        ("power_profiles", "profile_30", ("profile_30",)),
+        ("power_profiles", "default", ()),
         ("persistence", True, True),
         ("ecc", False, False),
     ],
@@ -117,6 +123,20 @@ def test_the_last_rule_that_names_a_setting_counts() -> None:
         ({"gpu_clocks": 3000}, "rules[0].gpu_clocks", "210 to 1980 MHz, which GPU 1"),
         ({"memory_clocks": [1, 1593]}, "rules[0].memory_clocks", "1593 to 2619 MHz"),
         ({"compute_mode": "exclusive"}, "rules[0].compute_mode", "exclusive_process"),
+        ({"power_profiles": "turbo"}, "rules[0].power_profiles", "some of max_p, max_q, compute"),
+        ({"power_profiles": "profile_3"}, "rules[0].power_profiles", "some of max_p"),
+        ({"power_profiles": "profile_255"}, "rules[0].power_profiles", "some of max_p"),
+        ({"power_profiles": []}, "rules[0].power_profiles", "or default for none"),
+        (
+            {"power_profiles": ["hpc", "max_q"]},
+            "rules[0].power_profiles",
+            "some of max_p, max_q, network, profile_30, which GPU 1 (NVIDIA H100",
+        ),
+        (
+            {"power_profiles": ["max_q", "max_p"]},
+            "rules[0].power_profiles",
+            "profiles that go together: max_p and max_q conflict on GPU 1",
+        ),
         ({"ecc": "no"}, "rules[0].ecc", "true or false"),
         ({"power_limits": 500}, "rules[0].power_limits", "did you mean power_limit?"),
         (

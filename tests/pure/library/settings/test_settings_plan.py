@@ -32,6 +32,7 @@ TOLD = SettingsTold(
     now={
         "persistence": True,
         "power_limit": 700_000,
+        "power_profiles": (),
         "ecc": True,
         "compute_mode": "default",
         "accounting": False,
@@ -42,6 +43,8 @@ TOLD = SettingsTold(
     running={"gpu_clocks": 1980, "memory_clocks": 2619},
     ecc_next=True,
     energy=5000,
+    profiles={"max_p": ("max_q",), "max_q": ("max_p",), "network": (), "llm_training": ()},
+    enforced={"power_limit": 700_000, "power_profiles": ()},
 )
 LOAD = "boot/1"
 GOOD = Node()
@@ -86,6 +89,8 @@ def carried_out(one: GpuState, steps: Any) -> GpuState:
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "power_profiles": st.lists(st.sampled_from(["max_q", "network", "llm_training"]), min_size=1)
+    | st.sampled_from(["max_p", "default"]),
     "power_limit": st.integers(200, 700) | st.sampled_from(["50%", "default"]),
     "gpu_clocks": st.tuples(st.integers(210, 900), st.integers(900, 1980)).map(list)
     | st.just("default"),
@@ -174,6 +179,75 @@ def test_what_another_program_sets_is_refused_by_its_name() -> None:
     assert planned(state(), {"power_limit": 500}, node=Node(slurm_clocks=True)).steps
 
 
+def test_accounting_can_not_be_on_in_mig_mode_and_comes_back_with_nothing() -> None:
+    gpu = dataclasses.replace(GPU, mig_current=True)
+    mig = dataclasses.replace(state(), gpu=gpu)
+    with pytest.raises(NodeError, match="the GPU is in MIG mode, in which the driver keeps it off"):
+        planned(mig, {"accounting": True})
+    assert planned(mig, {"accounting": False, "power_limit": 500}).steps
+    was_on = dataclasses.replace(mig, kept=Kept({"accounting": True}))
+    assert [step.action for step in planned(was_on).steps] == [FORGET]
+
+
+def test_a_gpu_in_quarantine_is_left_alone_and_named() -> None:
+    aside = state(aside="in quarantine since 2026-11-01T00:00:00Z by an operator: RMA")
+    one = planned(aside, {"power_limit": 500})
+    assert one.steps == ()
+    assert one.warnings == (f"settings: left alone: GPU 0 ({UUID}) is {aside.aside}",)
+
+
+def test_what_can_not_be_read_is_told_apart_from_what_is_not_there_and_from_what_nobody_asks_for() -> (
+    None
+):
+    now = {name: value for name, value in TOLD.now.items() if name != "accounting"}
+    broken = state(TOLD._replace(now=now, failed={"accounting": "timed out"}))
+    assert planned(broken, {"power_limit": 500}).steps
+    with pytest.raises(NodeError, match=r"accounting can't be read: timed out"):
+        planned(broken, {"accounting": True})
+    with pytest.raises(NodeError, match=r"accounting can't be read: timed out"):
+        planned(dataclasses.replace(broken, kept=Kept({"accounting": False})))
+
+
+def test_what_a_change_needs_is_known_with_its_step() -> None:
+    rules = {"ecc": False, "power_limit": 500, "power_profiles": "max_q", "compute_mode": "default"}
+    steps = planned(state(), rules).steps
+    assert {step.params["name"]: step.needs for step in steps} == {
+        "power_limit": (),
+        "power_profiles": (),
+        "ecc": ("reset",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "capped", "words"),
+    [
+        (600, 500, "power_limit is set to 600 W, and 500 W holds: something else caps it, such as"),
+        (450, 500, ""),
+        (700, 700, ""),
+    ],
+)
+def test_a_cap_below_the_limit_is_told_and_changes_nothing_for_ever(
+    asked: int, capped: int, words: str
+) -> None:
+    told = TOLD._replace(enforced={"power_limit": capped * 1000})
+    before = state(told)
+    one = planned(before, {"power_limit": asked})
+    assert [text for text in one.warnings if words not in text] == []
+    assert bool(one.warnings) is bool(words)
+    after = carried_out(before, one.steps)
+    again = planned(after, {"power_limit": asked})
+    assert (again.steps, bool(again.warnings)) == ((), bool(words))
+    assert planned(before, {"accounting": True}).warnings == ()
+
+
+def test_power_profiles_that_are_not_enforced_are_told() -> None:
+    now = {**TOLD.now, "power_profiles": ("max_q", "network")}
+    told = TOLD._replace(now=now, enforced={"power_profiles": ("network",)})
+    (warning,) = planned(state(told), {"power_profiles": ["network", "max_q"]}).warnings
+    assert "power_profiles is set to max_q, network, and network holds: the GPU's" in warning
+    assert planned(state(told), {"power_profiles": "max_p"}).warnings == ()
+
+
 def test_what_is_lost_with_the_last_process_is_warned_of() -> None:
     off = state(TOLD._replace(now={**TOLD.now, "persistence": False}))
     (warning,) = planned(off, {"power_limit": 500, "gpu_clocks": 1200}).warnings
@@ -199,6 +273,8 @@ def test_a_rule_that_matches_no_gpu_is_warned_of() -> None:
         '{"version": 1, "gpus": {"x": {}}}',
         '{"version": 1, "gpus": {"x": {"before": {"fan": 1}, "locks": {}}}}',
         '{"version": 1, "gpus": {"x": {"before": {"power_limit": true}, "locks": {}}}}',
+        '{"version": 1, "gpus": {"x": {"before": {"power_profiles": ["turbo"]}, "locks": {}}}}',
+        '{"version": 1, "gpus": {"x": {"before": {"power_profiles": 3}, "locks": {}}}}',
         '{"version": 1, "gpus": {"x": {"before": {"gpu_clocks": [1]}, "locks": {}}}}',
         '{"version": 1, "gpus": {"x": {"before": {}, "locks": {"gpu_clocks": {"clocks": [1, 2]}}}}}',
     ],

@@ -15,6 +15,7 @@ from . import (
     mig,
     modes,
     processes,
+    profiles,
     system,
     topology,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "mig",
     "modes",
     "processes",
+    "profiles",
     "system",
     "topology",
 ]

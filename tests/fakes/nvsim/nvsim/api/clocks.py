@@ -25,10 +25,23 @@ def default_limit(call: Call) -> None:
     call.put_number(1, call.gpu().product.power_limit_watts * 1000)
 
 
-@api("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetEnforcedPowerLimit")
+@api("nvmlDeviceGetPowerManagementLimit")
 def limit(call: Call) -> None:
-    gpu = call.gpu()
-    call.put_number(1, gpu.driver.power_limit or gpu.product.power_limit_watts * 1000)
+    call.put_number(1, _limit(call.gpu()))
+
+
+@api("nvmlDeviceGetEnforcedPowerLimit")
+def enforced_limit(call: Call) -> None:
+    call.put_number(1, _enforced(call.gpu()))
+
+
+def _limit(gpu: Gpu) -> int:
+    return gpu.driver.power_limit or gpu.product.power_limit_watts * 1000
+
+
+def _enforced(gpu: Gpu) -> int:
+    """Return the lowest of what software has set and a BMC."""
+    return min(_limit(gpu), gpu.board.power_cap or _limit(gpu))
 
 
 @api("nvmlDeviceGetPowerManagementLimitConstraints")
@@ -40,13 +53,12 @@ def limits(call: Call) -> None:
 def power_field(gpu: Gpu, number: int) -> int | None:
     """Return what a field has of a GPU's power limits, in milliwatts; None where it is none of them."""
     least, most = _limits(gpu)
-    now = gpu.driver.power_limit or most
     return {
         pynvml.NVML_FI_DEV_POWER_MIN_LIMIT: least,
         pynvml.NVML_FI_DEV_POWER_MAX_LIMIT: most,
         pynvml.NVML_FI_DEV_POWER_DEFAULT_LIMIT: most,
-        pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT: now,
-        pynvml.NVML_FI_DEV_POWER_REQUESTED_LIMIT: now,
+        pynvml.NVML_FI_DEV_POWER_CURRENT_LIMIT: _enforced(gpu),
+        pynvml.NVML_FI_DEV_POWER_REQUESTED_LIMIT: _limit(gpu),
     }.get(number)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..call import Call, api
+from ..codes import NOT_SUPPORTED, NvError
 
 
 @api("nvmlDeviceGetPersistenceMode")
@@ -54,11 +55,15 @@ def _set(call: Call, name: str, most: int) -> None:
 
 @api("nvmlDeviceGetAccountingMode")
 def get_accounting(call: Call) -> None:
-    call.put_number(1, call.gpu().driver.accounting)
+    driver = call.gpu().driver
+    call.put_number(1, 0 if driver.mig_current else driver.accounting)
 
 
 @api("nvmlDeviceSetAccountingMode")
 def set_accounting(call: Call) -> None:
+    """In MIG mode it is off, "and changing it is not supported"."""
+    if call.gpu(mig_too=False).driver.mig_current:
+        raise NvError(NOT_SUPPORTED)
     _set(call, "accounting", 1)
 
 
