@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from nvsim.testing import Sim, start
 
 Run = Callable[..., dict[str, Any]]
 NO_PERMISSION = 4
+REBOOT = Path(__file__).parents[4] / "playbooks/tasks/reboot/plan.yml"
 CAPPED = [{"persistence": True, "power_limit": "50%", "gpu_clocks": [300, 1200], "ecc": False}]
 
 
@@ -71,6 +73,103 @@ def test_what_is_set_is_what_nvidia_smi_shows_and_a_second_run_changes_nothing(
     run_module(h100, "settings", state="absent")
     assert has(smi, *asked) == ["700.00, 1980, Disabled, Enabled"] * 2
     assert not run_module(h100, "settings", state="absent")["changed"]
+
+
+def test_an_ecc_mode_that_waits_is_what_a_reboot_of_the_node_is_needed_for(
+    run_module: Run, h100: Sim, nvidia_smi: Path
+) -> None:
+    """Of the two GPUs one is set, by the question that gpu.node.reboot asks."""
+    tasks = yaml.safe_load(REBOOT.read_text())
+    asked = [
+        *tasks[0]["ansible.builtin.command"]["argv"][:2],
+        tasks[0]["vars"]["__reboot_question"],
+    ]
+    env = {**h100.env, "PATH": f"{nvidia_smi.parent}:{h100.env['PATH']}"}
+
+    def reasons() -> list[str]:
+        said = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout
+        return [line for line in said.splitlines() if "ECC" in line]
+
+    assert reasons() == []
+    rules = [{"match": {"index": 1}, "ecc": False}]
+    planned = run_module(h100, "settings", check=True, rules=rules)
+    assert planned["reboot_required"]
+    assert [one["needs"] for one in planned["steps"]] == [["reset"]]
+    run_module(h100, "settings", rules=rules)
+    assert reasons() == ["GPU 1 has ECC Enabled, and Disabled after a reset of the GPU or a reboot"]
+    h100.ctl("reboot")
+    assert reasons() == []
+    assert not run_module(h100, "settings", rules=rules)["reboot_required"]
+    h100.ctl("unload")
+    assert reasons() == []
+
+
+AGREED = [
+    ("persistence", True, ("-pm", "1"), "persistence_mode", "Enabled"),
+    ("power_limit", 450, ("-pl", "450"), "power.limit", "450.00"),
+    ("ecc", False, ("-e", "0"), "ecc.mode.pending", "Disabled"),
+    (*("compute_mode", "exclusive_process"), ("-c", "3"), "compute_mode", "Exclusive_Process"),
+    ("compute_mode", "prohibited", ("-c", "PROHIBITED"), "compute_mode", "Prohibited"),
+    ("accounting", True, ("-am", "1"), "accounting.mode", "Enabled"),
+    ("gpu_clocks", [300, 1200], ("-lgc", "300,1200"), "clocks.current.graphics", "1200"),
+    ("memory_clocks", 1593, ("-lmc", "1593,1593"), "clocks.current.memory", "1593"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words", "asked", "shown"), AGREED)
+def test_nvidia_smi_reads_what_was_set_here(
+    run_module: Run,
+    h100: Sim,
+    smi: Callable[..., str],
+    name: str,
+    value: Any,
+    words: tuple[str, ...],
+    asked: str,
+    shown: str,
+) -> None:
+    before = has(smi, asked)
+    smi(*words, "-i", "1")
+    as_set = has(smi, asked)[1]
+    run_module(h100, "settings", rules=[{"match": {"index": 0}, name: value}])
+    assert has(smi, asked) == [shown, shown]
+    assert as_set == shown
+    run_module(h100, "settings", state="absent")
+    assert has(smi, asked) == [before[0], shown]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"), [one[:3] for one in AGREED if "clocks" not in one[0]]
+)
+def test_what_nvidia_smi_sets_is_read_here(
+    run_module: Run,
+    h100: Sim,
+    smi: Callable[..., str],
+    name: str,
+    value: Any,
+    words: tuple[str, ...],
+) -> None:
+    """But for clocks, whose locks NVML tells nobody of."""
+    smi(*words, "-i", "0")
+    same = run_module(h100, "settings", check=True, rules=[{"match": {"index": 0}, name: value}])
+    assert (same["changed"], same["reboot_required"]) == (False, name == "ecc")
+    other = run_module(h100, "settings", check=True, rules=[{"match": {"index": 1}, name: value}])
+    assert len(other["steps"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "clocks", "undo"),
+    [("gpu_clocks", [300, 1200], "-rgc"), ("memory_clocks", 1593, "-rmc")],
+)
+def test_clocks_that_nvidia_smi_has_unlocked_are_locked_again(
+    run_module: Run, h100: Sim, smi: Callable[..., str], name: str, clocks: Any, undo: str
+) -> None:
+    rules = [{name: clocks}]
+    run_module(h100, "settings", rules=rules)
+    assert not run_module(h100, "settings", check=True, rules=rules)["changed"]
+    smi(undo, "-i", "1")
+    (step,) = run_module(h100, "settings", check=True, rules=rules)["steps"]
+    assert step["summary"].startswith("GPU 1 ")
+    assert f"{name} from not locked to" in step["summary"]
 
 
 def test_what_was_changed_by_hand_is_put_right_and_what_was_there_before_comes_back(
