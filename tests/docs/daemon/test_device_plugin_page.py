@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The page about the device plugin says of each row what shows it, and has a configuration that works.
+"""The pages about the device plugin say of each row what shows it, and have a configuration that works.
 
 tests/docs/test_claims.py sees to the tests that the rows name.
 """
@@ -16,6 +16,7 @@ from tests.docs.tables import keys
 from tests.support.paths import DOCS
 
 PAGE = (DOCS / "device-plugin.md").read_text()
+FAULTS = (DOCS / "device-plugin/faults.md").read_text()
 EVIDENCE = (DOCS / "evidence/device-plugin.md").read_text()
 LABELS = (DOCS / "evidence/node-labels.md").read_text()
 ROWS = [line for line in (EVIDENCE + LABELS).splitlines() if line.startswith("| ") and "::" in line]
@@ -32,7 +33,7 @@ def test_the_faults_are_read_from_the_page() -> None:
 
 
 def test_each_fault_says_what_happens() -> None:
-    faults = [(row[0], row[1]) for row in table(PAGE, "| fault | what happens | for how long |")]
+    faults = [(row[0], row[1]) for row in table(FAULTS, "| fault | what happens | for how long |")]
     shown = table(EVIDENCE, "| fault | shown by |")
     assert len(faults) > 30
     assert [fault for fault, _happens in faults] == [row[0] for row in shown]
@@ -42,7 +43,7 @@ def test_each_fault_says_what_happens() -> None:
 
 def test_each_key_of_the_configuration_is_on_the_page() -> None:
     assert keys.shown() == keys.table(), "run make docs-tables"
-    assert len(table(PAGE, "| Key | Flags | Environment | Default | |")) > 20
+    assert len(table(keys.PAGE.read_text(), "| Key | Flags | Environment | Default | |")) > 20
 
 
 def test_its_configuration_is_valid() -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The table of docs/device-plugin.md with each key of the device plugin's configuration, from its schema."""
+"""The table of docs/device-plugin/configuration.md with each key of the configuration, from its schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu_plugin.config.schema import Key
 
 from tests.support.paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs/device-plugin.md"
+PAGE = REPOSITORY / "docs/device-plugin/configuration.md"
 MARKS = ("<!-- keys: written by make docs-tables -->", "<!-- keys: end -->")
 
 
