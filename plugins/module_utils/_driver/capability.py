@@ -32,7 +32,6 @@ from . import adoption
 from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
 from .kernel.device_nodes import FILES as DEVICE_NODES
-from .kernel.modules import MODPROBE_FILE
 from .known_families import FAMILIES
 from .machine.gate import Gate, blockers
 from .machine.kernel import dkms, modules, signing_key, write_modprobe
@@ -40,6 +39,7 @@ from .machine.loading import Loading
 from .machine.packages import Packages
 from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
+from .module_options.in_force import MODPROBE_FILE
 from .names import PLACE
 from .plan import disrupts, plan, replaces
 from .report import facts, installed, releases

@@ -17,7 +17,9 @@ from . import adoption, branches, packages, runfile
 from .branches import Version, module_type
 from .family import Choice
 from .kernel import device_nodes
-from .kernel.modules import MODPROBE_FILE, blacklists, render
+from .kernel.modules import blacklists, render
+from .module_options import declared
+from .module_options.in_force import MODPROBE_FILE
 from .report import after, describe, look, of_release, warnings
 from .state import Desired, Observed, Record
 
@@ -33,6 +35,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     if desired.source == "preinstalled":
         return _preinstalled(observed, desired)
     _check(observed, desired)
+    _told(observed, desired, desired.version, desired.kernel_modules)
     source = runfile.plan if desired.runfile else packages.plan
     steps, choice = source(observed, desired, check_mode)
     if choice is None:
@@ -41,6 +44,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     new = choice.version is not None and not observed.installed(choice.kernel)
     if new and not desired.runfile:
         _refuse_unsigned(observed, desired, choice.kernel)
+    told = _told(observed, desired, choice.version or desired.version, choice.kind)
     observed = dataclasses.replace(observed, names=choice.names)
     exchange, reboot = look(observed, desired, choice)
     kernels = _kernel(observed, desired, exchange, reboot=bool(reboot))
@@ -50,10 +54,18 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         describe(observed),
         after(observed, choice, steps),
         reboot_required=reboot,
-        warnings=warnings(observed, choice, steps)
+        warnings=warnings(observed, desired, choice, steps)
+        + told
         + device_nodes.warnings(observed.device_nodes)
         + of_release(observed, desired, choice.version),
     )
+
+
+def _told(observed: Observed, desired: Desired, version: Version, kind: str) -> t.Tuple[str, ...]:
+    """Return what is to be told of the modules' options; InputError where a release of the driver lacks one."""
+    loaded = observed.loaded[0] if observed.loaded else ""
+    itself = {name: there or loaded for name, there in observed.modules.itself.items()}
+    return declared.judge(desired.module_options, version, kind, itself)
 
 
 def _check(observed: Observed, desired: Desired) -> None:

@@ -15,7 +15,7 @@ from .._node.users import holders
 from . import branches
 from .branches import NO_VERSION, Version
 from .family import Choice
-from .kernel.modules import differing
+from .module_options import in_force
 from .names import PLACE
 from .state import Desired, Observed
 
@@ -80,7 +80,8 @@ def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
         return f"version {version} of the driver is loaded, {wanted} belongs to the packages"
     if kind != choice.kind:
         return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
-    differences = differing(desired.module_options, observed.modules.options)
+    have = observed.modules
+    differences = in_force.differing(desired.module_options, have.options, have.overruled)
     words = f"the modules were loaded with other options: {', '.join(differences)}"
     return words if differences else ""
 
@@ -134,7 +135,9 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
     return found
 
 
-def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Tuple[str, ...]:
+def warnings(
+    observed: Observed, desired: Desired, choice: Choice, steps: t.Iterable[Step]
+) -> t.Tuple[str, ...]:
     """Return what is not as it might be expected."""
     installing = any(step.action == "install" for step in steps)
     found = branches.warnings(choice.version, observed.gpus)
@@ -149,7 +152,8 @@ def warnings(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.T
         for one in observed.dkms
         if one.state == "failed" and not installing
     ]
-    found += observed.modules.overruled
+    have = observed.modules
+    found += in_force.in_words(desired.module_options, have.overruled, have.options)
     if observed.gpus and not installing:
         found += [
             f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"

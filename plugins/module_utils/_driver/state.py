@@ -21,7 +21,9 @@ from .._node.users.users import User
 from . import branches
 from .branches import NO_VERSION, Table, Version, module_type
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
-from .kernel.modules import Dkms, Modules, Options, SigningKey, parse_options
+from .kernel.modules import Dkms, Modules, SigningKey
+from .module_options import declared
+from .module_options.declared import Options
 from .names import PLACE, Names, is_driver, order
 from .releases import table
 
@@ -76,7 +78,7 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
         "runfile": _runfile(params),
         "components": tuple(params["components"]),
         "repository": parse_repository(*named) if params["state"] == "present" else None,
-        "module_options": parse_options(params["module_options"]),
+        "module_options": declared.parse(params["module_options"]),
         "releases": table.parse(params["releases"]),
     }
     return Desired(**{**params, **parsed})

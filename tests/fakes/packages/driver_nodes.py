@@ -44,7 +44,7 @@ WANTED = (*USER_SPACE, "libnvidia-cfg1", "firmware-nvidia-gsp", KERNEL["open"])
 MAIN = Source("http://mirror/debian", "trixie", ("main",))
 FULL = dataclasses.replace(MAIN, components=("main", *COMPONENTS))
 OFFERED = dict.fromkeys(RELEVANT, Policy(NEW, (NEW, OLD)))
-OPTIONS = (("nvidia.NVreg_Foo", "7"),)
+OPTIONS = (("nvidia.NVreg_ResmanDebugLevel", "7"),)
 RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
 DESIRED = Desired(
     state="present",

@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 import dataclasses
-import posixpath
 import re
 import typing as t
 
-from ..._base.errors import InputError, NodeError
+from ..._base.errors import NodeError
+from ..module_options.declared import Options
+from ..module_options.in_force import Other
 
-MODPROBE_FILE = "/etc/modprobe.d/gpu-node.conf"
 HEADER = "# Written by gpu.node.nvidia_driver.\n"
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
-MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
 LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
 DRIVER = re.compile(
     r"^(?:\S+/)?nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?:", re.M
 )
-VALUE = re.compile(r"[A-Za-z0-9_.,:;=/+-]+")
-Options = t.Tuple[t.Tuple[str, str], ...]
 TAIL_LINES = 20
 TAIL_WIDTH = 300
 
@@ -49,7 +46,8 @@ class Modules:
     can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
     have what was in it. ``options`` are those that the loaded modules have. ``kernels`` are those that
     can be booted, ``bare`` those of them that have no module of the driver. ``overruled`` are options that something
-    else sets otherwise, which wins at the next load.
+    else sets otherwise, which wins at the next load. ``itself`` are options that are not known here and that
+    the modules say that they have, with their versions.
     """
 
     own: t.Optional[str] = None
@@ -60,31 +58,8 @@ class Modules:
     options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: t.Tuple[str, ...] = ()
     kernels: t.Tuple[str, ...] = ()
-    overruled: t.Tuple[str, ...] = ()
-
-
-def parse_options(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
-    """Return the options as (module.option, value) in order; InputError names what cannot be meant."""
-    found: t.Dict[str, str] = {}
-    for key, value in (values or {}).items():
-        module, dot, option = str(key).rpartition(".")
-        module = module.replace("-", "_") if dot else "nvidia"
-        if module not in MODULES or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", option):
-            raise InputError.of(
-                "module_options",
-                key,
-                f"an option such as NVreg_EnableGpuFirmware, or one of {', '.join(MODULES)} with "
-                "its option, such as nvidia_drm.modeset",
-            )
-        text = str(int(value)) if isinstance(value, bool) else str(value)
-        if not VALUE.fullmatch(text):
-            expected = "a value of letters, digits and any of _.,:;=/+-"
-            raise InputError.of(f"module_options.{key}", value, expected)
-        name = f"{module}.{option}"
-        if name in found:
-            raise InputError.of("module_options", key, f"{name} once only")
-        found[name] = text
-    return tuple(sorted(found.items()))
+    overruled: t.Mapping[str, Other] = dataclasses.field(default_factory=dict)
+    itself: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def render(options: Options, *, nouveau: bool, current: bool) -> str:
@@ -95,10 +70,15 @@ def render(options: Options, *, nouveau: bool, current: bool) -> str:
     lines = []
     for name, value in options:
         module, option = name.split(".", 1)
-        names = [module, module.replace("nvidia", "nvidia-current", 1).replace("_", "-")]
-        lines += [f"options {one} {option}={value}\n" for one in names[: 2 if current else 1]]
+        lines += [f"options {one} {option}={value}\n" for one in names(module, current=current)]
     text = (NOUVEAU if nouveau else "") + "".join(lines)
     return HEADER + text if text else ""
+
+
+def names(module: str, *, current: bool) -> t.List[str]:
+    """Return the names that a module of the driver has, where ``current`` is so with those of Debian."""
+    debians = module.replace("nvidia", "nvidia-current", 1).replace("_", "-")
+    return [module, debians] if current else [module]
 
 
 def has_driver(dependencies: str) -> bool:
@@ -115,58 +95,6 @@ def blacklists_on_command_line(text: str) -> bool:
     """Tell whether the kernel's command line keeps nouveau from being loaded."""
     found = re.findall(r"(?:^|\s)(?:modprobe\.blacklist|module_blacklist)=(\S+)", text)
     return any("nouveau" in names.split(",") for names in found)
-
-
-def parse_params(text: str) -> t.Dict[str, str]:
-    """Return the options that the loaded driver shows in its own words, named as users name them."""
-    pairs = (line.split(":", 1) for line in text.split("\n") if ":" in line)
-    return {f"nvidia.NVreg_{key.strip()}": value.strip().strip('"') for key, value in pairs}
-
-
-def differing(options: Options, loaded: t.Mapping[str, str]) -> t.List[str]:
-    """Say which options the loaded modules have otherwise; what they do not show is not known."""
-    return [
-        f"{name} is {loaded[name]}, not {value}"
-        for name, value in options
-        if name in loaded and _plain(loaded[name]) != _plain(value)
-    ]
-
-
-def overruled(options: Options, texts: t.Mapping[str, str], command_line: str) -> t.Tuple[str, ...]:
-    """Say which options something else sets otherwise: the last one counts, and files are read by their names.
-
-    ``texts`` are those of modprobe's files by their paths, where several have one name those of the one that counts.
-    """
-    wanted, name = dict(options), posixpath.basename(MODPROBE_FILE)
-    found: t.Dict[str, t.Tuple[str, str]] = {}
-    for path in sorted(texts, key=posixpath.basename):
-        for line in (
-            texts[path].replace("\\\n", " ").split("\n") if posixpath.basename(path) > name else ()
-        ):
-            first, *rest = line.split() or [""]
-            if first == "options" and rest:
-                # Debian's modules have names of their own.
-                module = rest[0].replace("-", "_").replace("nvidia_current", "nvidia", 1)
-                pairs = (word.partition("=") for word in rest[1:])
-                found.update(
-                    {f"{module}.{one}": (value.strip('"'), path) for one, _is, value in pairs}
-                )
-    words = (word.partition("=") for word in command_line.split() if "." in word)
-    given = "the kernel's command line"
-    found.update({one.replace("-", "_"): (value, given) for one, _is, value in words})
-    return tuple(
-        f"{one}={wanted[one]} won't hold after the next load: {place} sets {value}. Next step: remove it there"
-        for one, (value, place) in found.items()
-        if one in wanted and _plain(value) != _plain(wanted[one])
-    )
-
-
-def _plain(value: str) -> t.Union[int, str]:
-    word = {"Y": "1", "N": "0"}.get(value, value)
-    try:
-        return int(word, 0)
-    except ValueError:
-        return word
 
 
 def failed_kernel(log: str) -> str:

@@ -14,12 +14,19 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._machine.host import Host
 from ..kernel import modules as driver_kernel
-from ..kernel.modules import MODPROBE_FILE, Dkms, Modules, Options, SigningKey, tail
+from ..kernel.modules import Dkms, Modules, SigningKey, tail
+from ..module_options import in_force
+from ..module_options.declared import Options
+from ..module_options.in_force import MODPROBE_FILE
+from ..module_options.known import TABLE
 
 DKMS = "/var/lib/dkms"
 KERNELS = "/lib/modules"
 PARAMS = "/proc/driver/nvidia/params"
-MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
+# As modprobe reads them.
+MODPROBE_FOLDERS = tuple(
+    f"{one}/modprobe.d" for one in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+)
 IMAGES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
 SLACK_SECONDS = 1.0  # file systems keep coarser times than clocks
 
@@ -63,17 +70,13 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
     texts = {path: host.read(path) or "" for path in files}
     # Of files of one name, that in the first folder counts.
     counting = {posixpath.basename(path): path for path in reversed(files)}
-    in_force = {path: texts[path] for path in counting.values()}
+    counted = {path: texts[path] for path in counting.values()}
     command_line = host.read("/proc/cmdline") or ""
     nouveau = "kernel/drivers/gpu/drm/nouveau"
     own = host.mtime(MODPROBE_FILE)
     images = _images(host, kernels)
     stale = (kernel for kernel, made in images.items() if own is None or made < own - SLACK_SECONDS)
-    loaded = driver_kernel.parse_params(host.read(PARAMS) or "")
-    for name, _value in options:
-        text = host.read("/sys/module/{}/parameters/{}".format(*name.split(".", 1)))
-        if name not in loaded and text is not None:
-            loaded[name] = text.strip()
+    loaded = _loaded(host, options)
     bootable = tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}"))
     known = {one: host.read(f"{KERNELS}/{one}/modules.dep") or "" for one in bootable}
     return Modules(
@@ -88,8 +91,30 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
         bare=tuple(
             one for one, text in known.items() if text and not driver_kernel.has_driver(text)
         ),
-        overruled=driver_kernel.overruled(options, in_force, command_line),
+        overruled=in_force.overruled(options, counted, command_line),
+        itself=_itself(host, options, loaded),
     )
+
+
+def _loaded(host: Host, options: Options) -> t.Dict[str, str]:
+    """Return the options that the loaded modules show: nvidia's in /proc, those of the others in /sys."""
+    found = in_force.parse_params(host.read(PARAMS) or "")
+    for name, _value in options:
+        text = host.read("/sys/module/{}/parameters/{}".format(*name.split(".", 1)))
+        if name not in found and text is not None:
+            found[name] = text.strip()
+    return found
+
+
+def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return what modules say themselves of options that are not known here: those that are loaded, or on the disk."""
+    unknown = {name for name, _value in options if name not in TABLE}
+    found = dict.fromkeys(unknown.intersection(loaded), "")
+    for module in sorted({name.partition(".")[0] for name in unknown.difference(found)}):
+        for one in driver_kernel.names(module, current=True):
+            done = host.run(["modinfo", one], check=False)
+            found.update(in_force.parse_modinfo(module, done.out))
+    return {name: version for name, version in found.items() if name in unknown}
 
 
 def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:

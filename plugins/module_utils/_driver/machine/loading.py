@@ -26,7 +26,8 @@ from ..kernel.device_nodes import (
     Differing,
     meant,
 )
-from ..kernel.modules import MODULES, has_driver
+from ..kernel.modules import has_driver
+from ..module_options.declared import MODULES
 from .kernel import PARAMS, build_error, dkms, modules, write_modprobe
 from .sources import Params, Part
 

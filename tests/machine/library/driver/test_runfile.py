@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine import sources
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.sources import COPY, LOG
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
+    MODPROBE_FILE,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.runfile import (
     TRACES,
     UNINSTALLER,

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import (
@@ -20,13 +20,11 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules im
     Modules,
     blacklists,
     blacklists_on_command_line,
-    differing,
     failed_kernel,
-    parse_options,
-    parse_params,
     render,
     tail,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.declared import parse
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed, Record
 
@@ -48,33 +46,8 @@ def planned(observed: Observed, **desired: Any) -> Plan:
     return plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=False)
 
 
-def test_options_are_named_as_users_know_them() -> None:
-    given: dict[str, Any] = {"NVreg_B": True, "nvidia-drm.modeset": 1, "NVreg_A": "x=0x1;y=2"}
-    assert parse_options(given) == (
-        ("nvidia.NVreg_A", "x=0x1;y=2"),
-        ("nvidia.NVreg_B", "1"),
-        ("nvidia_drm.modeset", "1"),
-    )
-    assert parse_options(None) == ()
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"NVreg A": 1}, "'NVreg A' is not valid"),
-        ({"i915.modeset": 1}, "one of nvidia, nvidia_drm"),
-        ({"NVreg_A": "1\ninstall nvidia /bin/sh"}, r"module_options\.NVreg_A: '1\\ninstall"),
-        ({"NVreg_A": ""}, "a value of letters"),
-        ({"NVreg_A": 1, "nvidia.NVreg_A": 2}, r"expected nvidia\.NVreg_A once only"),
-    ],
-)
-def test_options_that_cannot_be_meant(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        parse_options(given)
-
-
 def test_file_has_both_names_that_debian_gives_the_modules() -> None:
-    options = parse_options({"NVreg_A": 1, "nvidia_drm.modeset": 1})
+    options = parse({"NVreg_A": 1, "nvidia_drm.modeset": 1})
     assert render(options, nouveau=False, current=True).split("\n")[1:] == [
         "options nvidia NVreg_A=1",
         "options nvidia-current NVreg_A=1",
@@ -103,15 +76,6 @@ def test_blacklist_is_read(text: str, found: bool) -> None:
 def test_blacklist_on_the_kernels_command_line() -> None:
     assert blacklists_on_command_line("quiet modprobe.blacklist=i2c,nouveau ro\n")
     assert not blacklists_on_command_line("quiet modprobe.blacklist=i2c nouveau.modeset=1")
-
-
-def test_loaded_options_are_compared_as_numbers_where_they_are() -> None:
-    loaded = parse_params('DeviceFileMode: 438\nRegistryDwords: "a=1"\nnonsense\n')
-    same = parse_options({"NVreg_DeviceFileMode": "0x1B6", "NVreg_RegistryDwords": "a=1"})
-    assert differing(same, loaded) == []
-    other = parse_options({"NVreg_DeviceFileMode": 384, "NVreg_Unknown": 1})
-    assert differing(other, loaded) == ["nvidia.NVreg_DeviceFileMode is 438, not 384"]
-    assert differing((("nvidia_drm.modeset", "1"),), {"nvidia_drm.modeset": "Y"}) == []
 
 
 @pytest.mark.parametrize(
@@ -211,7 +175,7 @@ def test_loaded_modules_with_other_options_are_exchanged_or_told() -> None:
     text = render(OPTION, nouveau=False, current=True)
     loaded = {"nvidia.NVreg_EnableGpuFirmware": "18"}
     observed = converged(modules=Modules(own=text, options=loaded))
-    words = "loaded with other options: nvidia.NVreg_EnableGpuFirmware is 18, not 0"
+    words = "loaded with other options: NVreg_EnableGpuFirmware is 18, not 0"
     assert words in planned(observed, module_options=OPTION).reboot_required[0]
     (step,) = planned(observed, module_options=OPTION, reload="when_idle").steps
     assert step.action == "reload"

@@ -9,13 +9,15 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine import kernel
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import (
     building,
     dkms,
     modules,
     write_modprobe,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
+    MODPROBE_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
@@ -229,23 +231,38 @@ def test_service_that_was_enabled_is_written_down_and_disabled_again(host: FakeH
 def test_options_that_something_else_sets_and_that_is_read_later_are_named(host: FakeHost) -> None:
     options = (("nvidia.NVreg_A", "1"), ("nvidia.NVreg_B", "2"), ("nvidia_drm.modeset", "1"))
 
-    def overruled() -> list[str]:
-        return [
-            one.partition(" won't hold after the next load: ")[2].partition(". Next step")[0]
-            for one in modules(host, options, added=False).overruled
-        ]
+    def overruled() -> dict[str, str]:
+        found = modules(host, options, added=False).overruled
+        return {one: f"{place} sets {value}" for one, (value, place) in found.items()}
 
     folder = "/etc/modprobe.d"
     host.files[f"{folder}/a-first.conf"] = "options nvidia NVreg_A=7\n"  # ours is read after it
     host.files[f"{folder}/zz.conf"] = "options nvidia NVreg_A=0x1 NVreg_C=9\noptions snd x=1\n"
-    assert overruled() == []
+    assert overruled() == {}
     host.files[f"{folder}/zz.conf"] = "options nvidia \\\n  NVreg_A=7\n"
-    host.files["/usr/lib/modprobe.d/nvidia-x.conf"] = "options nvidia-current-drm modeset=0\n"
-    host.files["/proc/cmdline"] = "quiet nvidia.NVreg_B=3 root=UUID=1.2\n"
-    assert overruled() == [
-        "/usr/lib/modprobe.d/nvidia-x.conf sets 0",
-        f"{folder}/zz.conf sets 7",
-        "the kernel's command line sets 3",
-    ]
+    host.files["/usr/local/lib/modprobe.d/nvidia-x.conf"] = "options nvidia-current-drm modeset=0\n"
+    host.files["/proc/cmdline"] = "quiet nvidia_current.NVreg_B=3 root=UUID=1.2\n"
+    assert overruled() == {
+        "nvidia_drm.modeset": "/usr/local/lib/modprobe.d/nvidia-x.conf sets 0",
+        "nvidia.NVreg_A": f"{folder}/zz.conf sets 7",
+        "nvidia.NVreg_B": "the kernel's command line sets 3",
+    }
     host.files[f"{folder}/nvidia-x.conf"] = ""  # takes the place of the other one
-    assert overruled()[0] == f"{folder}/zz.conf sets 7"
+    assert [*overruled()] == ["nvidia.NVreg_A", "nvidia.NVreg_B"]
+
+
+def test_module_on_the_disk_is_asked_for_options_that_are_not_known_here(host: FakeHost) -> None:
+    known = (("nvidia.NVreg_EnableMSI", "1"),)
+    assert modules(host, known, added=False).itself == {}
+    assert host.ran == []
+    said = "version:        595.99.01\nparm:           NVreg_New:int\nparm:           NVreg_Too:charp\n"
+    host.commands["modinfo", "nvidia"] = Completed(
+        1, "", "modinfo: ERROR: Module nvidia not found."
+    )
+    host.commands["modinfo", "nvidia-current"] = said
+    new = (("nvidia.NVreg_New", "1"), ("nvidia.NVreg_Typo", "1"))
+    assert modules(host, new, added=False).itself == {"nvidia.NVreg_New": "595.99.01"}
+    host.files["/proc/driver/nvidia/params"] = "New: 1\nTypo: 2\n"
+    host.ran.clear()
+    assert modules(host, new, added=False).itself == {name: "" for name, _value in new}
+    assert host.ran == []

@@ -64,7 +64,7 @@ NODES = st.builds(
         nouveau=st.booleans(),
         blacklisted=st.booleans(),
         images=st.sampled_from([(), ("6.12.1",)]),
-        options=st.sampled_from([{}, {"nvidia.NVreg_Foo": "0"}]),
+        options=st.sampled_from([{}, {"nvidia.NVreg_ResmanDebugLevel": "0"}]),
     ),
     gpus=st.sampled_from([(), (("0000:18:00.0", "ampere"),), (("0000:18:00.0", "volta"),)]),
     service=st.sampled_from([{}, RUNNING, {"UnitFileState": "disabled"}]),

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
-from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
+    MODPROBE_FILE,
+)
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import dressed
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import UNIT_FILE
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import DROP_IN

@@ -85,7 +85,7 @@ def test_what_can_never_be_carried_out_is_no_matter_of_use(busy: Debian) -> None
     [
         {"hold": False},
         {"persistence": False},
-        {"module_options": {"NVreg_Foo": "1"}},
+        {"module_options": {"NVreg_EnableStreamMemOPs": "1"}},
         {"components": ["video"]},
         {"version": "550"},
     ],

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import MODPROBE_FILE
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import SECURE_BOOT
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
+    MODPROBE_FILE,
+)
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
 

@@ -1,0 +1,131 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The options of kernel modules that users declare: which there are, what they take, and which release has them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing as t
+
+from ..._base.errors import InputError
+from ..branches import Version
+from .known import NEWEST, OLDEST, TABLE, Option
+from .values import ANY
+
+MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
+Options = t.Tuple[t.Tuple[str, str], ...]
+KEY = "module_options"
+
+
+def parse(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
+    """Return the options as (module.option, value) in order; InputError names what cannot be meant."""
+    found: t.Dict[str, str] = {}
+    for key, value in (values or {}).items():
+        module, dot, option = str(key).rpartition(".")
+        module = module.replace("-", "_") if dot else "nvidia"
+        if module not in MODULES or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", option):
+            raise InputError.of(
+                KEY,
+                key,
+                f"an option such as NVreg_EnableGpuFirmware, or one of {', '.join(MODULES)} with "
+                "its option, such as nvidia_drm.modeset",
+            )
+        name = f"{module}.{option}"
+        kind = TABLE[name].kind if name in TABLE else ANY
+        text = kind.written(str(int(value)) if isinstance(value, bool) else str(value))
+        if text is None:
+            raise InputError.of(f"{KEY}.{key}", value, kind.words)
+        if name in found:
+            raise InputError.of(KEY, key, f"{name} once only")
+        found[name] = text
+    return tuple(sorted(found.items()))
+
+
+def judge(
+    options: Options, version: Version, kind: str, itself: t.Mapping[str, str]
+) -> t.Tuple[str, ...]:
+    """Return what is to be told of options; InputError where a release of the driver does not have one.
+
+    ``version`` may be a branch, and empty where that is not known yet. ``kind`` is the type of the kernel modules,
+    ``itself`` names options that a module on the node says that it has, with its version.
+    """
+    found: t.List[str] = []
+    version = Version(version)
+    for name, value in options:
+        there = itself.get(name)
+        if there is None or not Version(there).fits(version):
+            found += _unknown(name, value, version)
+        if name in TABLE:
+            found += _notes(name, TABLE[name], version, kind)
+    return tuple(found)
+
+
+def covers(ranges: str, version: Version) -> bool:
+    """Tell whether a release, or one of a branch, is in ranges of releases."""
+    for one in ranges.split(" "):
+        low, _dash, high = (Version(text) for text in one.partition("-"))
+        branch = version.numbers[:1] == version.numbers
+        since = version.branch >= low.branch if branch else version.numbers >= low.numbers
+        until = not high or version.fits(high) or version.numbers <= high.numbers
+        if since and until:
+            return True
+    return False
+
+
+def in_words(ranges: str) -> str:
+    """Return ranges of releases for users."""
+    words = []
+    for one in ranges.split(" "):
+        low, _dash, high = one.partition("-")
+        between = f"{low} to {high}" if low and high else ""
+        words.append(
+            low
+            if low == high
+            else between or (f"{low} and later" if low else f"{high} and earlier")
+        )
+    return ", ".join(filter(None, words)) or f"{OLDEST} and later"
+
+
+def called(name: str) -> str:
+    """Return an option's name as users write it: those of nvidia itself stand without the module."""
+    return name[len("nvidia.") :] if name.startswith("nvidia.") else name
+
+
+def _unknown(name: str, value: str, version: Version) -> t.List[str]:
+    """Return what to tell of an option that may not be there, nothing where it is."""
+    known, number = TABLE.get(name), int(version.branch or 0)
+    judged = int(OLDEST) <= number <= int(NEWEST)
+    if known is not None:
+        if judged and not covers(known.branches, version):
+            expected = f"an option that the driver {version} has: this one is in {in_words(known.branches)}"
+            hint = "leave it out for this node, or ask for another version"
+            raise _refusal(name, value, expected, hint)
+        return []
+    near = difflib.get_close_matches(name, TABLE, 1)
+    meant = f"did you mean {called(near[0])}?" if near else "no other name is near"
+    if number and not judged:
+        return [
+            f"{KEY}.{called(name)}: the options of branch {version.branch} are not known here, and {OLDEST} to "
+            f"{NEWEST} have none of that name: {meant} A module ignores an option that it does not have"
+        ]
+    module = name.partition(".")[0]
+    expected = f"an option of {module} in {OLDEST} to {NEWEST}; {meant}"
+    hint = f"correct the name; where a later driver has it, set version to a branch after {NEWEST}"
+    raise _refusal(name, value, expected, hint)
+
+
+def _refusal(name: str, value: str, expected: str, hint: str) -> InputError:
+    error = InputError.of(f"{KEY}.{called(name)}", value, expected)
+    error.hint = hint
+    return error
+
+
+def _notes(name: str, one: Option, version: Version, kind: str) -> t.List[str]:
+    found = []
+    if one.note and (not version or covers(one.noted, version)):
+        found.append(one.note)
+    elif one.only not in ("", kind):
+        found.append(f"the {kind} kernel modules ignore it")
+    return [f"{KEY}.{called(name)}: {words}" for words in found]

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is in force of the options: what the loaded modules show, and what modprobe gives them at the next load."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import typing as t
+
+from .declared import Options, called
+from .known import TABLE
+from .values import alike
+
+MODPROBE_FILE = "/etc/modprobe.d/gpu-node.conf"
+SHOWN = {one.shown: name for name, one in TABLE.items() if one.shown}
+PARAMETER = re.compile(r"^parm:\s+(\w+):", re.M)
+VERSION = re.compile(r"^version:\s+(\S+)$", re.M)
+
+
+class Other(t.NamedTuple):
+    """A value that something else sets and that wins at the next load, and where: a file, or the command line."""
+
+    value: str
+    place: str
+
+
+def parse_params(text: str) -> t.Dict[str, str]:
+    """Return the options that the loaded driver shows in its own words, named as users name them."""
+    pairs = (line.split(":", 1) for line in text.split("\n") if ":" in line)
+    named = ((key.strip(), value.strip().strip('"')) for key, value in pairs)
+    return {SHOWN.get(key, f"nvidia.NVreg_{key}"): value for key, value in named}
+
+
+def parse_modinfo(module: str, text: str) -> t.Dict[str, str]:
+    """Return the options that a module on the disk has by modinfo, each with its version."""
+    version = VERSION.search(text)
+    return dict.fromkeys(
+        (f"{module}.{name}" for name in PARAMETER.findall(text)), version[1] if version else ""
+    )
+
+
+def differing(
+    options: Options, loaded: t.Mapping[str, str], others: t.Mapping[str, Other]
+) -> t.List[str]:
+    """Say which options the loaded modules have otherwise, unless another load gives them the same again.
+
+    What they do not show is not known.
+    """
+    return [
+        f"{called(name)} is {loaded[name] or 'not set'}, not {value}"
+        for name, value in options
+        if name in loaded and not alike(loaded[name], value) and name not in others
+    ]
+
+
+def overruled(
+    options: Options, texts: t.Mapping[str, str], command_line: str
+) -> t.Dict[str, Other]:
+    """Return the options that something else sets otherwise: the last one counts, and files are read by their names.
+
+    ``texts`` are those of modprobe's files by their paths, where several have one name those of the one that counts.
+    """
+    wanted, name = dict(options), posixpath.basename(MODPROBE_FILE)
+    found: t.Dict[str, Other] = {}
+    for path in sorted(texts, key=posixpath.basename):
+        if posixpath.basename(path) <= name:
+            continue
+        for line in texts[path].replace("\\\n", " ").split("\n"):
+            found.update((one, Other(value, path)) for one, value in _of_line(line))
+    for word in command_line.split():
+        one, _is, value = word.partition("=")
+        module, dot, option = one.partition(".")
+        if dot:
+            found[f"{_module(module)}.{option}"] = Other(
+                value.strip('"'), "the kernel's command line"
+            )
+    return {
+        one: other
+        for one, other in found.items()
+        if one in wanted and not alike(other.value, wanted[one])
+    }
+
+
+def in_words(
+    options: Options, others: t.Mapping[str, Other], loaded: t.Mapping[str, str]
+) -> t.Tuple[str, ...]:
+    """Say what wins over which options, and whether that is in force already."""
+    wanted, found = dict(options), []
+    for one, (value, place) in others.items():
+        what, there = f"{called(one)}={wanted[one]}", loaded.get(one, wanted[one])
+        if alike(there, wanted[one]):
+            found.append(
+                f"{what} won't hold after the next load: {place} sets {value}. Next step: remove it there"
+            )
+        else:
+            found.append(
+                f"{what} is not in force: it is {there}, as {place} sets {value}, which wins. Next step: remove it "
+                "there, then run again"
+            )
+    return tuple(found)
+
+
+def _of_line(line: str) -> t.List[t.Tuple[str, str]]:
+    first, *rest = line.split() or [""]
+    if first != "options" or not rest:
+        return []
+    pairs = (word.partition("=") for word in rest[1:])
+    return [(f"{_module(rest[0])}.{one}", value.strip('"')) for one, _is, value in pairs]
+
+
+def _module(name: str) -> str:
+    """Return the name of a module, as the kernel has it; Debian's have names of their own."""
+    return name.replace("-", "_").replace("nvidia_current", "nvidia", 1)
