@@ -23,12 +23,14 @@ from .._node.machine.facts import driver_load, without_nvml
 from .._node.machine.quarantine import QuarantineFile
 from .._node.users.allocated import Devices, holders
 from .._node.users.machine import allocated
+from . import dcgm
 from .plan import FORGET, SET, GpuPlan, Node, plan
 from .rules import Rule, parse
 from .state import NOTHING, PATH, GpuState, Kept, Lock, dump, now, shown
 from .state import parse as parse_record
 
 LOCK = "/run/gpu-node/settings.lock"
+TIMED_OUT = 124  # the status of a program that did not answer in time
 OPEN = "default"  # the compute mode in which every process may use a GPU
 SLURM = "/etc/slurm/slurm.conf"
 SLURM_CLOCKS = re.compile(r"^\s*GpuFreqDef\s*=", re.IGNORECASE | re.MULTILINE)
@@ -113,10 +115,34 @@ class SettingsCapability:
             steps = (Step(SET, "set the GPUs once NVML answers"),) if self._rules else ()
             return Plan(steps, warnings=(warning,), later="NVML answers")
         found, self._plans = plan(state.gpus, self._rules, state.node)
+        found = self._beside_dcgm(found)
         left = tuple(
             f"settings: left alone, since it does not answer: {one}" for one in state.broken
         )
         return dataclasses.replace(found, warnings=(*found.warnings, *left))
+
+    def _beside_dcgm(self, found: Plan) -> Plan:
+        """Refuse what DCGM would undo. It is asked only where something is to be set that it sets as well."""
+        by_uuid = {one.state.gpu.uuid: one for one in self._plans}
+        steps = [
+            (by_uuid[one.params["gpu"]], one.params["name"], one.params["value"])
+            for one in found.steps
+            if one.action == SET
+        ]
+        steps = [one for one in steps if one[1] in dcgm.SETS and one[1] in one[0].asked]
+        if not steps or not self._host.which(dcgm.PROGRAM):
+            return found
+        told = self._host.run(dcgm.CONFIGURED, check=False, timeout=dcgm.SECONDS)
+        targets = dcgm.targets(told.out) if told.rc == 0 else {}
+        listed = self._host.run(dcgm.LISTED, check=False, timeout=dcgm.SECONDS) if targets else told
+        uuids = dcgm.uuids(listed.out) if targets else {}
+        enforced = {uuids[number]: one for number, one in targets.items() if number in uuids}
+        for one, name, value in steps:
+            dcgm.refuse(one.state, name, value, enforced.get(one.state.gpu.uuid, {}).get(name))
+        if TIMED_OUT in (told.rc, listed.rc) or len(enforced) < len(targets):
+            warning = "settings: dcgmi did not tell whether DCGM enforces something else"
+            return dataclasses.replace(found, warnings=(*found.warnings, warning))
+        return found
 
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""

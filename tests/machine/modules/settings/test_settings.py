@@ -15,6 +15,8 @@ import pytest
 import yaml
 from nvsim.testing import Sim, start
 
+from tests.fakes.played.dcgmi import configuration, discovery
+
 Run = Callable[..., dict[str, Any]]
 NO_PERMISSION = 4
 REBOOT = Path(__file__).parents[4] / "playbooks/tasks/reboot/plan.yml"
@@ -290,6 +292,67 @@ def test_a_setting_that_can_not_be_read_is_no_setting_that_is_not_there(
     assert refused["failed"]
     assert "compute_mode can't be read: unknown error inside the driver" in refused["msg"]
     assert run_module(h100, "settings", rules=[{"power_limit": 600}])["changed"]
+
+
+@pytest.fixture
+def dcgmi(h100: Sim, tmp_path: Path) -> Callable[..., list[str]]:
+    """Return a function that puts a dcgmi on the machine, and tells how it was asked since."""
+    program, asked = tmp_path / "bin/dcgmi", tmp_path / "asked"
+    program.parent.mkdir()
+    h100.env["PATH"] = f"{program.parent}:{h100.env['PATH']}"
+
+    def answers(configured: str | None = None, listed: str = "", status: int = 0) -> list[str]:
+        was = asked.read_text().split() if asked.exists() else []
+        asked.unlink(missing_ok=True)
+        if configured is not None:
+            (tmp_path / "config").write_text(configured)
+            (tmp_path / "discovery").write_text(listed)
+            program.write_text(f"#!/bin/sh\necho $1 >>{asked}\ncat {tmp_path}/$1\nexit {status}\n")
+            program.chmod(0o755)
+        return was
+
+    return answers
+
+
+def test_what_dcgm_enforces_otherwise_is_refused_before_any_gpu_is_set(
+    run_module: Run, h100: Sim, smi: Callable[..., str], dcgmi: Callable[..., list[str]]
+) -> None:
+    """DCGM's numbers of GPUs are its own: its first is NVML's second here."""
+    uuids = [one["uuid"] for one in h100.ctl("status")["gpus"]]
+    dcgmi(configuration({0: {"Power Limit": "400"}, 1: {}}), discovery(uuids[::-1]))
+    refused = run_module(h100, "settings", rules=[{"power_limit": 600}], check=True)
+    assert f"GPU 1 ({uuids[1]}): power_limit can't be set to 600 W: DCGM's" in refused["msg"]
+    assert "enforces 400 W, and sets it again after a reset" in refused["msg"]
+    assert run_module(h100, "settings", rules=[{"power_limit": 600}])["failed"]
+    assert has(smi, "power.limit") == ["700.00"] * 2
+    rules = [{"power_limit": 600}, {"match": {"index": 1}, "power_limit": 400}]
+    assert run_module(h100, "settings", rules=rules)["changed"]
+
+
+def test_dcgm_is_asked_only_where_something_changes_that_it_sets(
+    run_module: Run, h100: Sim, dcgmi: Callable[..., list[str]]
+) -> None:
+    dcgmi(configuration({0: {}, 1: {}}))
+    rules = [{"power_limit": 600}]
+    run_module(h100, "settings", rules=rules)
+    assert dcgmi() == ["config"]  # where nothing is enforced its numbers are not needed
+    assert not run_module(h100, "settings", rules=rules)["changed"]
+    run_module(h100, "settings", rules=[*rules, {"accounting": True}])
+    run_module(h100, "settings", state="absent")
+    assert dcgmi() == []
+
+
+def test_a_host_engine_that_is_not_there_enforces_nothing_and_one_that_tells_half_is_warned_of(
+    run_module: Run, h100: Sim, dcgmi: Callable[..., list[str]]
+) -> None:
+    nobody = "Error: unable to establish a connection to the specified host: localhost\n"
+    dcgmi(nobody, status=235)
+    done = run_module(h100, "settings", rules=[{"power_limit": 600}])
+    assert done["changed"]
+    assert "dcgmi" not in str(done["warnings"])
+    dcgmi(configuration({0: {"Power Limit": "400"}}), nobody)
+    half = run_module(h100, "settings", rules=[{"power_limit": 500}])
+    assert "dcgmi did not tell whether DCGM enforces something else" in str(half["warnings"])
 
 
 def test_older_gpus_are_set_as_far_as_they_can_be(run_module: Run) -> None:
