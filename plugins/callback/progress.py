@@ -14,12 +14,12 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Shows a line for each task on each node as it ends, and under it the steps that the collection's modules took,
-    or in check mode would take, warnings, why it failed, and with C(--diff) what it changes.
-  - On a terminal the last lines say what each node is doing and for how long; a log gets a line now and then.
-  - A warning is shown with the first node that has it, and at the end with the number of nodes.
-  - Ends with a table of the nodes, what failed, and what was counted.
-  - C(-v) adds what was skipped, the results, what validated nodes offer and all of what is shortened, C(-vvv)
-    tracebacks and what the modules were given.
+    or in check mode would take, its warnings, why it failed, and with C(--diff) what it changes.
+  - On a terminal, the last lines show what each node is doing and for how long. A log gets a line now and then.
+  - Shows a warning with the first node that has it, and at the end with the number of nodes.
+  - Ends with a table of the nodes, the failures, and the counts.
+  - C(-v) adds what was skipped, the results, the resources of validated nodes, and everything that is shortened.
+    C(-vvv) adds tracebacks and the parameters of the modules.
 requirements:
   - set as stdout callback in the configuration
 options:

@@ -14,13 +14,13 @@ class ModuleDocFragment:
 options:
   state:
     description:
-      - V(present) makes the bundle. V(verified) changes nothing, and fails where a file was changed, is missing or is
-        not of the bundle, naming it.
+      - V(present) makes the bundle. V(verified) changes nothing, and fails with the names of the files that were
+        changed, are missing, or do not belong to the bundle.
     type: str
     choices: [present, verified]
     default: present
   path:
-    description: The folder of the bundle. It must not have files that are not of a bundle.
+    description: The folder of the bundle. It must not have files that do not belong to a bundle.
     type: path
     required: true
   collection:
@@ -33,7 +33,7 @@ options:
     elements: str
     default: ["3.10", "3.11", "3.12", "3.13", "3.14"]
   architectures:
-    description: The architectures of the nodes, V(x86_64) and V(aarch64).
+    description: The architectures of the nodes (V(x86_64), V(aarch64)).
     type: list
     elements: str
     default: [x86_64]
@@ -47,7 +47,7 @@ options:
     elements: str
     default: []
   driver_version:
-    description: The driver's version or branch, which the names of some distributions' packages have in them.
+    description: The driver's version or branch, which is part of some distributions' package names.
     type: str
     default: ""
   sha256:

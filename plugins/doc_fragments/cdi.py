@@ -27,9 +27,9 @@ options:
   hooks:
     description:
       - How the names of libraries get into containers.
-      - With V(auto), C(nvidia-cdi-hook) or C(nvidia-ctk) makes the links and the loader's cache when the container
-        starts, provided that it is on the node in version 1.19.1 or later. Earlier ones have known holes and are not
-        used.
+      - With V(auto), a hook of NVIDIA's (C(nvidia-cdi-hook) or C(nvidia-ctk)) makes the links and the loader's cache
+        when the container starts, provided that the node has it in version 1.19.1 or later. Earlier versions have known
+        vulnerabilities and are not used.
       - Otherwise, and with V(never), each library is mounted once under each of its names in O(library_folders).
     type: str
     choices: [auto, never]
@@ -62,11 +62,11 @@ options:
     description:
       - Which of the driver's files containers get, by the names of C(NVIDIA_DRIVER_CAPABILITIES). That variable of an
         image or a pod changes nothing here; what is named holds for all containers that ask for a device.
-      - V(compute) is CUDA, OpenCL and MPS, V(utility) is C(nvidia-smi) and NVML, V(video) is NVENC, NVDEC, optical flow
-        and VDPAU.
-      - V(graphics) is OpenGL, EGL, Vulkan, OptiX and GBM, with the files by which their loaders find the driver and the
-        GPU's nodes in C(/dev/dri). V(display) is that and the modules of an X server. A MIG device has such nodes only
-        where its profile can draw.
+      - V(compute) is CUDA, OpenCL, and MPS, V(utility) is C(nvidia-smi) and NVML, V(video) is NVENC, NVDEC, optical
+        flow and VDPAU.
+      - V(graphics) is OpenGL, EGL, Vulkan, OptiX, and GBM, with the files by which their loaders find the driver and
+        the GPU's nodes in C(/dev/dri). V(display) is that and the modules of an X server. A MIG device has such nodes
+        only where its profile can draw.
       - V(ngx) is the library of NGX, and V(compat32) the libraries for 32-bit programs of the other capabilities.
       - V(all) is everything, which is what C(nvidia-ctk) writes, 32-bit libraries aside.
       - Libraries of the driver that are in no list of NVIDIA's, the firmware of the GPUs, control nodes and sockets
@@ -80,7 +80,7 @@ options:
     description:
       - Whether C(gpu-cdi.service) regenerates the file with the same options at boot, after the MIG layout and before
         the kubelet and container runtimes, and C(gpu-cdi.path) has it do so when device nodes, MIG devices, the
-        driver's libraries or C(nvidia-cdi-hook) change. That of device nodes is noticed by the device plugin.
+        driver's libraries, or C(nvidia-cdi-hook) change. The device plugin notices a change of device nodes.
       - V(false) removes the units and their file.
     type: bool
     default: true

@@ -18,15 +18,14 @@ options:
     type: dict
     default: {}
   components:
-    description: The components of the bring-up that are to come.
+    description: The components of the bring-up that are still to come.
     type: list
     elements: str
     choices: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
     default: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
   cloud_init_timeout:
     description:
-      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
-        wait.
+      - How many seconds to wait for C(cloud-init) if it is at work on a node with GPUs. V(0) does not wait.
     type: int
     default: 0
   refused:
@@ -44,15 +43,14 @@ options:
     type: dict
     default: {}
   components:
-    description: The components of the bring-up that are to come.
+    description: The components of the bring-up that are still to come.
     type: list
     elements: str
     choices: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
     default: [driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
   cloud_init_timeout:
     description:
-      - How many seconds to wait until C(cloud-init) is done, where it is at work on a node with GPUs. V(0) does not
-        wait.
+      - How many seconds to wait for C(cloud-init) if it is at work on a node with GPUs. V(0) does not wait.
     type: int
     default: 0
   refused:
@@ -73,8 +71,8 @@ options:
     choices: [environment, driver, toolkit, runtime, mig, settings, cdi, device_plugin, dcgm]
   validate:
     description:
-      - Whether a node on which nothing is to be done is validated as M(gpu.node.validate) does, with the variables of
-        the role C(validate).
+      - Whether a node that needs no change is validated as M(gpu.node.validate) does, with the variables of the role
+        C(validate).
     type: bool
     default: false
   status:
@@ -192,8 +190,8 @@ options:
   context: {description: "The context of the kubeconfig; left empty, its current one.", type: str, default: ""}
   image:
     description:
-      - The image of the pods, which the node has or can pull. Any will do that runs as a user without rights, such as
-        Kubernetes' C(pause).
+      - The image of the pods, which the node has or can pull. Any image works that runs as an unprivileged user, such
+        as Kubernetes' C(pause).
     type: str
     required: true
   command:

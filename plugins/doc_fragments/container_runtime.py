@@ -15,18 +15,19 @@ options:
   state:
     description:
       - Whether GPUs (CDI) are enabled in the runtimes.
-      - With V(absent), what was added is removed. A file that nobody else has edited since then gets its old bytes
-        again. In any other, our keys are taken out one by one, and what others have set in them stays.
+      - With V(absent), what was added is removed. A file that nobody else has edited since then gets its old content
+        back. From any other file, only the keys that this module set are removed, and what others have set in them
+        stays.
     type: str
     choices: [present, absent]
     default: present
   name:
     description:
       - The container runtime.
-      - V(k3s) and V(rke2) stand for the containerd that these bring. Its file is regenerated at each of their starts,
-        so what is set goes into the folder that it imports, and their unit is the one to restart.
-      - V(auto) means all that are installed, but for those that cannot do it, which are named in a warning, and for a
-        containerd without CRI plugin that is there for Docker only.
+      - V(k3s) and V(rke2) stand for the containerd that they bring. They regenerate its file at each start, so the
+        settings go into the folder that it imports, and their unit is the one to restart.
+      - V(auto) means all that are installed, except those without CDI, which a warning names, and except a containerd
+        without CRI plugin that is there for Docker only.
     type: str
     choices: [auto, containerd, docker, cri-o, podman, k3s, rke2]
     default: auto
@@ -45,22 +46,22 @@ options:
   handler:
     description:
       - The name of the handler, as a RuntimeClass may name it. Not used with O(mode=cdi).
-      - V(runc) and other names of what starts all containers are refused.
+      - V(runc) and other names of handlers that start all containers are refused.
     type: str
     default: nvidia
   handler_path:
     description:
-      - The program behind the handler. It must be there, in version 1.19.1 or later, since containers could break out
-        through earlier ones. Not used with O(mode=cdi).
+      - The program behind the handler. It must be on the node, in version 1.19.1 or later, since earlier versions let
+        containers break out. Not used with O(mode=cdi).
     type: path
     default: /usr/bin/nvidia-container-runtime
     aliases: [runtime_path]
   config_path:
     description:
-      - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json) or
+      - The runtime's configuration file. Without it, C(/etc/containerd/config.toml), C(/etc/docker/daemon.json), or
         C(/etc/crio/crio.conf.d/zz-gpu-node.conf).
       - With containerd 2.1 or later, where that file imports C(*.toml) of a folder, C(zz-gpu-node.toml) in that folder
-        is written instead. Before, a file that is imported would hide what the main file says.
+        is written instead. With earlier versions, an imported file would hide what the main file says.
     type: path
   spec_dirs:
     description: Folders where CDI specifications are looked for. Others that are configured stay.
@@ -69,14 +70,14 @@ options:
     default: [/etc/cdi, /var/run/cdi]
   restart:
     description:
-      - Whether a runtime that has to be restarted is named in RV(restart_required), for the caller to restart it, where
+      - Whether a runtime that must be restarted is named in RV(restart_required), for the caller to restart it, where
         that ends containers. It does with Docker, unless C(live-restore) is on in the running dockerd, and with a unit
-        of another runtime whose C(KillMode) was changed. Otherwise containers of containerd, k3s, RKE2, CRI-O and
+        of another runtime whose C(KillMode) was changed. Otherwise containers of containerd, k3s, RKE2, CRI-O, and
         podman go on.
       - With V(when_idle), such a runtime is named in RV(restart_deferred) instead, with its containers in
         RV(blocked_by) and in a warning. The file is written, and a run that finds no containers any more asks for the
         restart.
-      - With V(never), that goes for every runtime that has to be restarted.
+      - With V(never), this applies to every runtime that must be restarted.
       - With V(always), containers are not considered.
     type: str
     choices: [never, when_idle, always]

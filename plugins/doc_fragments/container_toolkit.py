@@ -15,7 +15,7 @@ options:
   state:
     description:
       - Whether the packages are there.
-      - With V(absent), what was added goes again. That is refused while a runtime starts containers through the
+      - With V(absent), what was added is removed. That is refused while a runtime starts containers through the
         toolkit, or while M(gpu.node.cdi) has it write the specification. A package that others need stays.
     type: str
     choices: [present, absent]
@@ -29,7 +29,7 @@ options:
   parts:
     description:
       - V(base) has what writes CDI specifications and runs their hooks, and the runtime. V(all) has the legacy hook and
-        its library as well. With V(base), those of the others that this module has added go again.
+        its library as well. With V(base), the others are removed if this module added them.
     type: str
     choices: [all, base]
     default: all
@@ -49,42 +49,42 @@ options:
     description:
       - The repository to take the packages from, such as NVIDIA's or a mirror of it. Without it, they come from what
         the node's package manager knows, and a repository of an earlier run is forgotten.
-      - It goes to files of its own, C(gpu-node-container-toolkit) in the folders of apt, dnf or zypper, with its key
-        beside it. What has changed in them is put right.
+      - It goes to files of its own, named C(gpu-node-container-toolkit), in the folders of apt, dnf, or zypper, with
+        its key next to it. Changes in them are put right.
       - Only what the key has signed is installed. A key is fetched only where its fingerprint is known.
       - O(repository.preset) may be V(nvidia-experimental) too, which has release candidates.
     type: dict
     suboptions:
       preset:
         description:
-          - The name of a repository whose address, layout, key and signatures are known for the node's system, instead
-            of O(repository.url) and O(repository.key). What is said beside it takes precedence.
-          - V(nvidia) is NVIDIA's own. A system that it is not known for is refused.
-          - The key is fetched from where the repository is, and refused where its fingerprint is another one than that
-            which is known. What the node has of it is not fetched again.
+          - The name of a repository whose address, layout, key, and signatures are known for the node's system, instead
+            of O(repository.url) and O(repository.key). Other options that you set take precedence.
+          - V(nvidia) is NVIDIA's own. A system for which the preset has no address is refused.
+          - The key is fetched from the repository's server, and refused if its fingerprint is not the known one. A key
+            that the node has already is not fetched again.
         type: str
       base_url:
         description:
-          - With O(repository.preset), the address of a mirror that has the same folders below it, with http, https or
+          - With O(repository.preset), the address of a mirror that has the same folders below it, with http, https, or
             file, such as V(https://mirror.example.com/cuda/repos) or V(file:///srv/cuda).
         type: str
       url:
         description:
-          - Its address, with http, https or file. A password belongs to the package manager's own files.
+          - Its address, with http, https, or file. A password belongs to the package manager's own files.
           - Required without O(repository.preset).
         type: str
       key:
         description:
           - The public key in ASCII armour, the path of a key file on the node, in armour or binary, or with
             O(repository.key_fingerprints) its address. A text or file that has anything besides public keys is refused.
-            What is read of it is written out again.
-          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+            The keys in it are written out again.
+          - The RHEL family and SUSE know keys for all repositories only, so the key is imported into rpm.
           - Required without O(repository.preset).
         type: str
       key_fingerprints:
         description:
-          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
-          - A key file on the node and a key's address need them. Compare with what its publisher says.
+          - The fingerprints of the primary keys in O(repository.key). If it has any other key, it is refused.
+          - Required for a key file on the node and for a key's address. Compare them with what the publisher says.
         type: list
         elements: str
         default: []
@@ -104,7 +104,7 @@ options:
         type: bool
       plain_http:
         description:
-          - For dnf and zypper, whether lists that are not signed may come over http. Whoever is between the node and
+          - For dnf and zypper, whether lists that are not signed may come over http. An attacker between the node and
             the repository can then keep it on old packages, which are signed as well, or lead it back to them.
           - Without it O(repository.url) must be https or file, or O(repository.signed_metadata) be true.
         type: bool

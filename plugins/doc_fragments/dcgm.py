@@ -56,7 +56,7 @@ options:
         default: 127.0.0.1:9400
       kubernetes:
         description:
-          - Whether metrics name pod, namespace and container, as the kubelet's PodResources API tells.
+          - Whether metrics name pod, namespace, and container, as the kubelet's PodResources API tells.
           - With V(true) it runs as root without any capability, since the kubelet's socket is root's. With V(false) it
             runs as a user of its own.
         type: bool

@@ -17,8 +17,8 @@ options:
       - V(installed) makes the environment alone, which the other modules use too.
       - V(stopped) stops the service, also at boot, and the MPS control daemons, and keeps everything.
       - Neither that nor V(absent) ends clients of MPS, unless the configuration says so with C(onBusy=terminate).
-      - V(absent) removes all that this module makes, and the packages of the distribution that it installed for virtual
-        environments, unless others need them by now.
+      - V(absent) removes everything that this module makes, and the packages of the distribution that it installed for
+        virtual environments, unless others need them by now.
     type: str
     choices: [absent, installed, started, stopped]
     default: started
@@ -31,20 +31,22 @@ options:
     description:
       - The package index to use, by default pip's own default. That of C(pip.conf) or C(PIP_INDEX_URL) on the node is
         not used.
-      - It may hold a user and a password, which stand in no command line, message or log.
-      - A certificate authority of your own belongs into the node's own store, or a file named in C(REQUESTS_CA_BUNDLE).
+      - It may hold a user and a password, which appear in no command line, message, or log.
+      - A certificate authority of your own belongs in the node's own store, or in a file that C(REQUESTS_CA_BUNDLE)
+        names.
     type: str
   python:
     description: The Python to make it with; by default C(python3), or else the newest on the node, of 3.10 to 3.14.
     type: path
   install_python:
     description:
-      - Where the node has no Python of 3.10 to 3.14, whether the newest in its repositories is installed beside the
-        system's own. RHEL 8 and 9, Amazon Linux 2023 and SLES 15 have such packages, Debian and Ubuntu have not.
-      - It stays with O(state=absent), as Ansible may have found it by then and be using it itself.
+      - Whether the newest Python of 3.10 to 3.14 in the node's repositories is installed in addition to the system's
+        own if the node has none. RHEL 8 and 9, Amazon Linux 2023, and SLES 15 have such packages; Debian and Ubuntu
+        don't.
+      - It stays with O(state=absent), as Ansible may be using it itself by then.
     type: bool
     default: false
-  config: {description: "The device plugin's configuration, in the v1 schema of NVIDIA's.", type: dict}
+  config: {description: "The device plugin's configuration, in the v1 schema of NVIDIA's device plugin.", type: dict}
   configs:
     description:
       - Configurations by name. The one that the node's label C(nvidia.com/device-plugin.config) names is used, and
@@ -81,15 +83,15 @@ options:
         type: dict
         default: {}
       default_config:
-        description: Which of O(configs) a node has whose label names none. By default O(config).
+        description: Which of O(configs) a node gets if its label names none. By default O(config).
         type: str
         default: ""
       events:
-        description: Whether an Event of the node is written where the health of a GPU changes and the API is used.
+        description: Whether an Event of the node is written when the health of a GPU changes and the API is used.
         type: bool
         default: true
       condition:
-        description: Whether the node's condition C(GPUHealthy) is kept, also where O(labels.output) is V(off).
+        description: Whether the node's condition C(GPUHealthy) is kept, also if O(labels.output) is V(off).
         type: bool
         default: false
       mig_by_label:
@@ -104,11 +106,11 @@ options:
     type: int
     default: 300
   dra:
-    description: What the DRA driver has, and how it shares it. Without effect where O(allocation=device_plugin).
+    description: Which GPUs the DRA driver has, and how it shares them. Without effect with O(allocation=device_plugin).
     type: dict
     suboptions:
       devices:
-        description: Its GPUs where O(allocation=both), by index, UUID or PCI bus id.
+        description: Its GPUs where O(allocation=both), by index, UUID, or PCI bus id.
         type: list
         elements: str
         default: []
@@ -117,14 +119,14 @@ options:
         type: str
         choices: [mps, cgroup, hami-core, none]
         default: mps
-      split_count: {description: How many shares a GPU has at most., type: int, default: 10}
+      split_count: {description: The maximum number of shares of a GPU., type: int, default: 10}
       memory_scaling:
-        description: How many times its memory the shares of a GPU may come to together.
+        description: How many times the memory of a GPU its shares may add up to.
         type: float
         default: 1.0
       oversubscribe:
         description:
-          - V(best-effort) accepts a O(dra.memory_scaling) above 1 where nothing swaps, and V(refuse) refuses it.
+          - V(best-effort) accepts a O(dra.memory_scaling) above 1 although nothing swaps, and V(refuse) refuses it.
         type: str
         choices: [refuse, best-effort]
         default: refuse
@@ -152,7 +154,7 @@ options:
       - Who gives the node's GPUs to containers. V(device_plugin) is the device plugin, V(dra) a DRA driver
         (C(gpu-dra.service)), and with V(both) the driver has the GPUs in O(dra.devices), and the plugin the others.
       - It is written into O(config) and each of O(configs), which must not have it themselves.
-      - A change that would give out a GPU by another way while a pod has it is refused, naming pod and device.
+      - A change that would give out a GPU in another way while a pod has it is refused, with the pod and the device.
       - With V(device_plugin) the DRA driver is stopped and removed, with what it left on the node.
     type: str
     choices: [device_plugin, dra, both]
@@ -163,13 +165,13 @@ options:
   prefix: {description: Where the environment is made., type: path, default: /opt/gpu-node}
   require_kubelet:
     description:
-      - Whether a kubelet has to have registered the GPUs within O(wait_timeout).
-      - With V(false) a node without one, such as before it joins its cluster, is left with a warning. A kubelet that
+      - Whether a kubelet must have registered the GPUs within O(wait_timeout).
+      - With V(false), a node without a kubelet, such as before it joins its cluster, gets a warning. A kubelet that
         listens and refuses is an error in any case.
     type: bool
     default: false
   keep_releases: {description: "How many releases to keep, the one in use included.", type: int, default: 2}
-  digest: {description: Set by the action plugin. Digest of what is to be installed., type: str}
+  digest: {description: Set by the action plugin. Digest of what it installs., type: str}
   units: {description: "Set by the action plugin. Texts of the systemd units, by name.", type: dict}
   payload: {description: Set by the action plugin. Path of the transferred archive on the node., type: path}
 """

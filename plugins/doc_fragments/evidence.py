@@ -14,9 +14,9 @@ class ModuleDocFragment:
 options:
   gpus:
     description:
-      - The GPUs that the evidence is about, by UUID, PCI address, serial number or index. Without one, all that the
-        node has.
-      - One that does not answer any more can be named by what its case in C(/var/lib/gpu-node/repair.json) has.
+      - The GPUs that the evidence is about, by UUID, PCI address, serial number, or index. By default all GPUs of the
+        node.
+      - A GPU that does not answer any more can be named by what its case in C(/var/lib/gpu-node/repair.json) has.
       - Logs and the answers of programs are those of the whole node, whichever GPUs are named.
     type: list
     elements: str
@@ -57,7 +57,8 @@ options:
     default: safe
   bug_report_timeout:
     description:
-      - Seconds until C(nvidia-bug-report.sh) is killed, with all that it has started. What it wrote until then is kept.
+      - Seconds until C(nvidia-bug-report.sh) is killed, with everything that it started. What it wrote until then is
+        kept.
       - NVIDIA says that it may take an hour.
     type: int
     default: 600

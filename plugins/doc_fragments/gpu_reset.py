@@ -47,26 +47,26 @@ options:
     choices: [fail, wait]
     default: fail
   wait_timeout:
-    description: Seconds to wait with O(on_busy=wait). What is in use then is as with V(fail).
+    description: Seconds to wait with O(on_busy=wait). If GPUs are in use after that, the module fails as with V(fail).
     type: int
     default: 600
   on_allocated:
     description:
-      - With V(refuse), what the kubelet has given to a pod, by device plugins or by DRA, is in use like what a process
-        has open, though no process of the pod may be there. RV(blocked_by) names pod, container and device.
-      - With V(ignore) only processes count, and an idle pod may be left with a device that does not work any more.
+      - With V(refuse), a device that the kubelet has given to a pod, by device plugins or by DRA, is in use, even if no
+        process of the pod has it open. RV(blocked_by) names the pod, the container, and the device.
+      - With V(ignore), only processes count, and an idle pod may be left with a device that does not work any more.
     type: str
     choices: [refuse, ignore]
     default: refuse
   stop_services:
     description:
-      - Services of systemd that hold GPUs open, such as C(nvsm.service) or somebody's C(nvidia-dcgm.service). Where the
-        change needs that, those that run are stopped before it, in this order, with what would stop with them, and
-        started again after it, also when it fails. A run that was killed leaves that to the next one.
-      - Their processes do not count as use. DCGM that M(gpu.node.dcgm) manages need not be named.
-      - With a display manager its graphical session ends.
-      - What the node does not have, and what must stay, such as the kubelet, container runtimes and the services of
-        this collection, is refused before the first change.
+      - Services of systemd that hold GPUs open, such as C(nvsm.service) or a C(nvidia-dcgm.service) of yours. If the
+        change needs it, those that run are stopped before it, in this order, with the units that stop with them. They
+        are started again after it, also when it fails. The next run starts them after a run that was killed.
+      - Their processes do not count as use. You don't name DCGM that M(gpu.node.dcgm) manages.
+      - Stopping a display manager ends its graphical session.
+      - A service that the node does not have, or that must stay, such as the kubelet, container runtimes, and the
+        services of this collection, is refused before the first change.
     type: list
     elements: str
     default: []

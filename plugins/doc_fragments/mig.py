@@ -15,7 +15,7 @@ options:
   state:
     description:
       - V(absent) gives each GPU back the MIG mode and the instances, at their places, that it had before the first
-        change, and removes what makes a layout again at boot. O(config) and O(selected) are ignored.
+        change, and removes the unit that makes a layout again at boot. O(config) and O(selected) are ignored.
       - A GPU that was never changed is left alone. So is one on which somebody else has made instances since, with a
         warning that names them.
     type: str
@@ -26,30 +26,30 @@ options:
     description:
       - A mig-parted configuration, version C(v1); its C(mig-configs) alone; or one list of entries.
       - Besides indices, C(devices) takes UUIDs and PCI addresses, and C(device-filter) takes product names.
-      - Where several entries match a GPU, the last one counts. A GPU that no entry matches is left alone.
+      - If several entries match a GPU, the last one counts. A GPU that no entry matches is left alone.
       - A profile with a C(c) part, such as C(1c.3g.40gb), is a compute instance. As many as fit share a GPU instance.
     type: raw
   selected:
     description:
-      - The layout to apply. May be left out where O(config) has exactly one.
-      - Also V(all-disabled), V(all-balanced) or V(all-) with a profile of the GPUs, with or without O(config). In such
-        a name a point may stand for the plus of a profile, as in V(all-1g.10gb.me).
+      - The layout to apply. Optional if O(config) has exactly one.
+      - Also V(all-disabled), V(all-balanced), or V(all-) with a profile of the GPUs, with or without O(config). In such
+        a name a dot may replace the plus sign of a profile, as in V(all-1g.10gb.me).
     type: str
     default: ""
   on_busy:
     description:
-      - What to do about a GPU that a process uses, or a pod that was given what would go.
+      - What to do if a process uses a GPU, or a pod has an instance that the change removes.
       - V(fail) changes nothing on any GPU. V(skip) leaves out the GPUs concerned, with a warning. V(wait) waits for
         O(wait_timeout) before the first change, and then fails.
-      - There is no going on under a process, as M(gpu.node.nvidia_driver) has it. The driver destroys nothing that a
-        process is on.
+      - No choice changes a GPU under a process, as V(proceed) of M(gpu.node.nvidia_driver) does. The driver destroys no
+        instance that a process is on.
       - In check mode the plan for idle GPUs is returned with V(fail) and V(wait), with RV(blocked_by) and RV(refused).
-        A layout that cannot be made at all fails there as well.
+        A layout that the GPUs can't have at all fails there as well.
     type: str
     choices: [fail, skip, wait]
     default: fail
   wait_timeout:
-    description: Seconds to wait with O(on_busy=wait). What is in use then is as with V(fail).
+    description: Seconds to wait with O(on_busy=wait). If GPUs are in use after that, the module fails as with V(fail).
     type: int
     default: 600
   reset:
@@ -69,31 +69,31 @@ options:
   by_label:
     description:
       - Whether the node's label C(nvidia.com/mig.config) may name another layout of O(config), as with NVIDIA's
-        mig-manager. Whoever may label the node chooses then, of these layouts and no others, and only GPUs that the
+        mig-manager. Anyone who may label the node then chooses, of these layouts and no others, and only GPUs that the
         layout names are changed. Needs O(boot), and the labels of M(gpu.node.device_plugin).
-      - What the label chose counts instead of O(selected), here and at boot, as long as the label is there. It is made
-        once nothing is in use that would go, and C(nvidia.com/mig.config.state) says how it went.
-      - O(selected) may be empty with several layouts; then nothing is changed before a label asks.
+      - The layout that the label names counts instead of O(selected), here and at boot, as long as the label is there.
+        It is made once nothing is in use that it would remove, and C(nvidia.com/mig.config.state) says how it went.
+      - O(selected) may be empty with several layouts; then nothing is changed before a label asks for it.
     type: bool
     default: false
   lock_timeout: {description: Seconds to wait for another run on the same node., type: int, default: 60}
   on_allocated:
     description:
-      - With V(refuse), what the kubelet has given to a pod, by device plugins or by DRA, is in use like what a process
-        has open, though no process of the pod may be there. RV(blocked_by) names pod, container and device.
-      - With V(ignore) only processes count, and an idle pod may be left with a device that does not work any more.
+      - With V(refuse), a device that the kubelet has given to a pod, by device plugins or by DRA, is in use, even if no
+        process of the pod has it open. RV(blocked_by) names the pod, the container, and the device.
+      - With V(ignore), only processes count, and an idle pod may be left with a device that does not work any more.
     type: str
     choices: [refuse, ignore]
     default: refuse
   stop_services:
     description:
-      - Services of systemd that hold GPUs open, such as C(nvsm.service) or somebody's C(nvidia-dcgm.service). Where the
-        change needs that, those that run are stopped before it, in this order, with what would stop with them, and
-        started again after it, also when it fails. A run that was killed leaves that to the next one.
-      - Their processes do not count as use. DCGM that M(gpu.node.dcgm) manages need not be named.
-      - With a display manager its graphical session ends.
-      - What the node does not have, and what must stay, such as the kubelet, container runtimes and the services of
-        this collection, is refused before the first change.
+      - Services of systemd that hold GPUs open, such as C(nvsm.service) or a C(nvidia-dcgm.service) of yours. If the
+        change needs it, those that run are stopped before it, in this order, with the units that stop with them. They
+        are started again after it, also when it fails. The next run starts them after a run that was killed.
+      - Their processes do not count as use. You don't name DCGM that M(gpu.node.dcgm) manages.
+      - Stopping a display manager ends its graphical session.
+      - A service that the node does not have, or that must stay, such as the kubelet, container runtimes, and the
+        services of this collection, is refused before the first change.
     type: list
     elements: str
     default: []

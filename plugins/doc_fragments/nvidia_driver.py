@@ -14,10 +14,10 @@ class ModuleDocFragment:
 options:
   state:
     description:
-      - V(absent) removes what earlier runs have added, and only that. What they have changed or removed of a driver of
-        others is put back at the version that it had, where it is still available.
-      - An added package that others have come to depend on stays. When one of the driver's own packages is needed so,
-        the module says by whom and changes nothing.
+      - V(absent) removes what earlier runs added, and only that. Packages of an adopted driver that they changed or
+        removed are put back at the version that they had, if it is still available.
+      - An added package on which others depend by now stays. If that is one of the driver's own packages, the module
+        says which packages need it and changes nothing.
       - A loaded driver stays loaded until the node is rebooted.
     type: str
     choices: [present, absent]
@@ -26,11 +26,11 @@ options:
     description:
       - Where the driver comes from.
       - V(auto) leaves a driver that is there with the source that it came from, and one of no known package as
-        V(preinstalled). O(repository) or O(runfile) beside it names the source. A node without a driver takes what the
-        distribution has, but for Debian where O(releases) says on that day that the branch of its release is past its
-        support, where that runs none of the GPUs, or where O(version) is of another one. It takes the branch that is
-        supported longest, or O(version), from NVIDIA's repository then. RV(source) and RV(source_reason) say what was
-        taken, and why.
+        V(preinstalled). If O(repository) or O(runfile) is set too, it names the source.
+      - With V(auto), a node without a driver takes the distribution's. The exception is Debian, if by O(releases) the
+        branch of its release is past its support, if it runs none of the GPUs, or if O(version) is of another branch.
+        Then the branch that is supported longest, or O(version), comes from NVIDIA's repository. RV(source) and
+        RV(source_reason) say what was taken, and why.
       - V(distribution) takes packages from the sources that the node's package manager knows.
       - V(repository) makes the node know O(repository) first, prefers it for the driver's packages, and takes those by
         the names that NVIDIA's own repositories have. Going back to another source forgets the repository.
@@ -44,41 +44,41 @@ options:
   repository:
     description:
       - The repository of packages that O(source=repository) takes the driver from, such as NVIDIA's or a mirror of it.
-      - It goes to files of its own, C(gpu-node-driver) in the folders of apt, dnf or zypper, with its key beside it.
-        What has changed in them is put right. V(absent) removes them.
+      - It goes to files of its own, named C(gpu-node-driver), in the folders of apt, dnf, or zypper, with its key next
+        to it. Changes in them are put right. V(absent) removes them.
       - Only packages that the key has signed are installed. A key is fetched only where its fingerprint is known.
     type: dict
     suboptions:
       preset:
         description:
-          - The name of a repository whose address, layout, key and signatures are known for the node's system, instead
-            of O(repository.url) and O(repository.key). What is said beside it takes precedence.
-          - V(nvidia) is NVIDIA's own. A system that it is not known for is refused.
-          - The key is fetched from where the repository is, and refused where its fingerprint is another one than that
-            which is known. What the node has of it is not fetched again.
+          - The name of a repository whose address, layout, key, and signatures are known for the node's system, instead
+            of O(repository.url) and O(repository.key). Other options that you set take precedence.
+          - V(nvidia) is NVIDIA's own. A system for which the preset has no address is refused.
+          - The key is fetched from the repository's server, and refused if its fingerprint is not the known one. A key
+            that the node has already is not fetched again.
         type: str
       base_url:
         description:
-          - With O(repository.preset), the address of a mirror that has the same folders below it, with http, https or
+          - With O(repository.preset), the address of a mirror that has the same folders below it, with http, https, or
             file, such as V(https://mirror.example.com/cuda/repos) or V(file:///srv/cuda).
         type: str
       url:
         description:
-          - Its address, with http, https or file. A password belongs to the package manager's own files.
+          - Its address, with http, https, or file. A password belongs to the package manager's own files.
           - Required without O(repository.preset).
         type: str
       key:
         description:
           - The public key in ASCII armour, the path of a key file on the node, in armour or binary, or with
             O(repository.key_fingerprints) its address. A text or file that has anything besides public keys is refused.
-            What is read of it is written out again.
-          - The RHEL family and SUSE know keys for all repositories only, so rpm is taught it.
+            The keys in it are written out again.
+          - The RHEL family and SUSE know keys for all repositories only, so the key is imported into rpm.
           - Required without O(repository.preset).
         type: str
       key_fingerprints:
         description:
-          - The fingerprints of the primary keys in O(repository.key). Where it has any other key it is refused.
-          - A key file on the node and a key's address need them. Compare with what its publisher says.
+          - The fingerprints of the primary keys in O(repository.key). If it has any other key, it is refused.
+          - Required for a key file on the node and for a key's address. Compare them with what the publisher says.
         type: list
         elements: str
         default: []
@@ -98,7 +98,7 @@ options:
         type: bool
       plain_http:
         description:
-          - For dnf and zypper, whether lists that are not signed may come over http. Whoever is between the node and
+          - For dnf and zypper, whether lists that are not signed may come over http. An attacker between the node and
             the repository can then keep it on old packages, which are signed as well, or lead it back to them.
           - Without it O(repository.url) must be https or file, or O(repository.signed_metadata) be true.
         type: bool
@@ -108,16 +108,16 @@ options:
       - The file for O(source=runfile). O(version) must be the exact version that it has.
       - It is copied to a place where only root can change it, checked, run, and removed.
       - V(absent) has C(nvidia-uninstall) remove what it brought, where this module ran it.
-      - O(components) and O(hold) say nothing of it. It brings no fabric manager, and C(nvidia-persistenced) without a
-        unit, so O(persistence) does what it says only where the node has one.
+      - O(components) and O(hold) have no effect on it. It brings no fabric manager, and C(nvidia-persistenced) without
+        a unit, so O(persistence) works only if the node has one.
     type: dict
     suboptions:
       location: {description: "Its path on the node, or an address with http or https.", type: str, required: true}
-      sha256: {description: Its SHA-256. A file with another one is not run., type: str, required: true}
+      sha256: {description: Its SHA-256. A file with another is not run., type: str, required: true}
   version:
     description:
       - A package version, an upstream version such as V(580.95.05), or a branch such as V(580).
-      - What is installed stays when it fits. Otherwise the newest in the sources that fits is installed.
+      - An installed driver stays if it fits. Otherwise the newest in the sources that fits is installed.
       - A branch that runs none of the node's GPUs is refused, such as one after 580 for Volta and older GPUs, or one
         before 570 for Blackwell. One that runs only some of them is taken with a warning.
       - Empty fits every version that runs the GPUs, and then no newer one is installed than apt itself would choose. In
@@ -128,9 +128,9 @@ options:
     description:
       - The type of the kernel modules, open or proprietary.
       - In Ubuntu they come prebuilt and signed where Ubuntu has them for the running kernel, else from DKMS.
-      - V(auto) takes the one that the GPUs need. Where they run with both, it keeps the one that is installed, else
-        takes the open one. What somebody else has installed is exchanged only where a type is named here.
-      - GPUs before Turing run with the proprietary ones only, Blackwell and later GPUs with the open ones only.
+      - V(auto) takes the type that the GPUs need. If they run with both, it keeps the one that is installed, or else
+        takes the open one. Modules that somebody else installed are replaced only if you name a type here.
+      - GPUs before Turing run with the proprietary type only, and GPUs from Blackwell on with the open type only.
     type: str
     choices: [auto, open, proprietary]
     default: auto
@@ -138,11 +138,11 @@ options:
     description:
       - In the RHEL family, whether to take kernel modules that are compiled and signed already, a package for each
         kernel and version of the driver, such as C(kmod-nvidia-580.95.05-5.14.0-570.12.1), instead of DKMS.
-      - V(auto) does so with Secure Boot on, unless modules from DKMS are installed, and goes on where it has begun.
-        Where the running kernel has none, DKMS builds them, as far as Secure Boot lets it.
-      - V(require) refuses where the running kernel has none, V(never) takes DKMS.
-      - NVIDIA's are proprietary, in module streams that are called as the branch is, and signed with a key of its own
-        that must be enrolled. Red Hat's are open, and need no key.
+      - V(auto) does so with Secure Boot on, unless modules from DKMS are installed, and stays with them once it has
+        begun. If the running kernel has none, DKMS builds them, as far as Secure Boot lets it.
+      - V(require) fails if the running kernel has none, V(never) takes DKMS.
+      - NVIDIA's are proprietary, in module streams with the name of the branch, and signed with a key of NVIDIA's that
+        must be enrolled. Red Hat's are open, and need no key.
     type: str
     choices: [auto, require, never]
     default: auto
@@ -156,30 +156,31 @@ options:
     default: refuse
   components:
     description:
-      - What of the driver's user space is there. None takes what computing needs, and nothing of a desktop.
-      - V(compute) is that, V(video) adds NVENC and NVDEC, V(graphics) the libraries of OpenGL, EGL and Vulkan without
-        an X server, and V(dcgm) the packages of DCGM 4, in a version of their own, with the diagnostics for the
-        driver's CUDA; M(gpu.node.dcgm) runs its service. With any of these names V(compute) is always there.
-      - A component that no source has is refused. One that is no longer named goes again, where this module has added
-        it.
-      - Names of packages may stand beside these names. Package names alone replace what computing needs.
+      - Which components of the user-space driver are installed. By default what computing needs, and nothing of a
+        desktop.
+      - V(compute) is that. V(video) adds NVENC and NVDEC, V(graphics) the libraries of OpenGL, EGL, and Vulkan without
+        an X server, and V(dcgm) the packages of DCGM 4. With any of these names V(compute) is always there.
+      - DCGM has a version of its own, and comes with the diagnostics for the driver's CUDA. M(gpu.node.dcgm) runs its
+        service.
+      - A component that no source has is refused. One that is no longer named is removed if this module added it.
+      - The list may have names of packages too. Package names alone replace what computing needs.
       - Kernel modules, their firmware, and C(libnvidia-cfg1) for C(nvidia-persistenced) come by themselves.
     type: list
     elements: str
     default: []
   adopt:
     description:
-      - Take over a driver that somebody else has installed, with its packages, be they a desktop's, a server's,
-        headless or those that track a kernel. They stay, get the version that the driver has, and are held.
-      - For another branch or type of kernel modules their counterparts come in their place, such as
-        C(nvidia-driver-595-open) for C(nvidia-driver-580-open), and what has none is removed. The plan, the diff and
-        the result name each.
+      - Take over a driver that somebody else has installed, with its packages, whether for a desktop, for a server,
+        headless, or tracking a kernel. They stay, get the version that the driver has, and are held.
+      - For another branch or type of kernel modules they are replaced with their counterparts, such as
+        C(nvidia-driver-595-open) for C(nvidia-driver-580-open). A package without a counterpart is removed. The plan,
+        the diff, and the result name each.
       - A driver from NVIDIA's installer is uninstalled once the packages that take its place are on the node. With
         O(source=runfile) another version replaces it.
-      - What was taken over stays so without this option. O(state=absent) puts back each package that was changed or
-        removed since, in the version that it had, in one transaction. Where one of them cannot be had any more, and
-        where the driver was from NVIDIA's installer, the driver stays as it is, with its sources, and only the holds
-        go.
+      - A driver that was taken over stays so without this option. O(state=absent) puts back each package that was
+        changed or removed since, in the version that it had, in one transaction. If one of them is not available any
+        more, or if the driver was from NVIDIA's installer, the driver stays as it is, with its sources, and only the
+        holds are removed.
       - Without it, nothing is removed that no earlier run has added. With dnf and zypper only a driver from NVIDIA's
         installer is taken over.
     type: bool
@@ -197,7 +198,7 @@ options:
     description:
       - With O(hold), hold the packages that bring new kernels as well, such as C(linux-image-generic), so that no
         kernel comes that has no modules for the driver that is held. Only with apt.
-      - No fix of the kernel comes until the hold is released by a run without this option.
+      - No kernel fix comes until a run without this option releases the hold.
     type: bool
     default: false
   update:
@@ -215,28 +216,28 @@ options:
   reload:
     description:
       - Whether to reload the kernel modules when they differ from the installed ones.
-      - V(when_idle) does so where no process has a GPU open, C(nvidia-persistenced) and the fabric manager aside, which
-        are restarted. The device plugin counts as such a process. Otherwise C(reboot_required) says who blocks it. So
-        does a pod that was given a GPU, unless O(on_allocated=ignore).
+      - V(when_idle) does so while no process has a GPU open. C(nvidia-persistenced) and the fabric manager do not
+        count, and are restarted. The device plugin counts, and so does a pod that was given a GPU, unless
+        O(on_allocated=ignore). Otherwise C(reboot_required) says what blocks it.
     type: str
     choices: [never, when_idle]
     default: never
   on_busy:
     description:
-      - What to do where a driver that is loaded would be replaced, in version or type, or removed, while a process has
-        a GPU open or a pod was given one. C(nvidia-persistenced) and NVIDIA's fabric manager do not count.
+      - What to do if a loaded driver would be replaced, in version or type, or removed, while a process has a GPU open
+        or a pod was given one. C(nvidia-persistenced) and NVIDIA's fabric manager do not count.
       - V(fail) changes nothing, and names who uses GPUs and how each is stopped. V(wait) waits for O(wait_timeout)
         before the first change. V(proceed) goes on, with a warning. What runs then may fail, and the modules are not
         reloaded. Processes are never ended.
-      - A first installation is never refused, and neither is what takes nothing, such as holds, device nodes, services,
-        or packages of the version that is loaded.
-      - In check mode the plan is returned all the same, with RV(blocked_by) and RV(refused). A change that cannot be
-        carried out at all fails there as well.
+      - A first installation is never refused, and neither is a change that takes no GPU away, such as holds, device
+        nodes, services, or packages of the version that is loaded.
+      - In check mode the plan is returned anyway, with RV(blocked_by) and RV(refused). A change that is not possible at
+        all fails there as well.
     type: str
     choices: [fail, wait, proceed]
     default: fail
   wait_timeout:
-    description: Seconds to wait with O(on_busy=wait). What is in use then is as with V(fail).
+    description: Seconds to wait with O(on_busy=wait). If GPUs are in use after that, the module fails as with V(fail).
     type: int
     default: 600
   persistence:
@@ -246,8 +247,8 @@ options:
     default: true
   manage_sources:
     description:
-      - Where the packages are not available, enable the components that have them, contrib, non-free and
-        non-free-firmware in Debian, restricted and multiverse in Ubuntu.
+      - If the packages are not available, enable the components that have them (in Debian contrib, non-free, and
+        non-free-firmware, in Ubuntu restricted and multiverse).
       - They go to C(/etc/apt/sources.list.d/gpu-node.sources), with the mirror and the key of the node's own sources.
         No other file is touched. Elsewhere no repository is added.
     type: bool
@@ -273,42 +274,41 @@ options:
   lock_timeout: {description: Seconds to wait for another package manager., type: int, default: 300}
   releases:
     description:
-      - What is known of NVIDIA's driver branches and security bulletins, for RV(support), RV(security) and warnings.
-      - V(true) takes the table that comes with the collection, V(false) or an empty one says nothing of them.
-      - A dictionary takes its place. C(as_of) is the day of it. C(branches) has by the number of a branch C(kind)
-        (C(lts), C(production) or C(new feature)), C(first_release), and C(end_of_support) as a day or a month, or
-        C(ended) where it has ended at a time that is not known. C(bulletins) is a list of C(id), C(date), C(url), and
-        C(floors), the first version of each branch without the vulnerabilities. C(source) and C(read) may be in each
-        row.
-      - A driver below its branch's floor, or past its support, is a warning, one from O(source=preinstalled) too. So is
-        that of an update which would still be below.
+      - The table of NVIDIA's driver branches and security bulletins, for RV(support), RV(security), and warnings.
+      - V(true) takes the table that comes with the collection, and V(false) or an empty one none.
+      - A dictionary takes its place. C(as_of) is its date. C(branches) has by the number of a branch C(kind) (C(lts),
+        C(production), or C(new feature)), C(first_release), and C(end_of_support) as a day or a month, or C(ended) if
+        it ended at a time that is not known. C(bulletins) is a list of C(id), C(date), C(url), and C(floors), the first
+        version of each branch without the vulnerabilities. C(source) and C(read) may be in each row.
+      - A driver below its branch's floor, or past its support, is a warning, also one from O(source=preinstalled). So
+        is an update to a driver that would still be below.
     type: raw
     default: true
   gpu_count:
     description:
-      - How many GPUs the node is meant to have. V(-1) says nothing of it.
-      - The PCI addresses of the GPUs are recorded. Where some are missing later, the record stays as it is, and
-        M(gpu.node.plan) warns, until this is the number of those that are left.
+      - How many GPUs the node must have. V(-1) does not say.
+      - The PCI addresses of the GPUs are recorded. If some are missing later, the record stays as it is, and
+        M(gpu.node.plan) warns, until this option is the number of those that are left.
     type: int
     default: -1
     version_added: 0.2.0
   on_allocated:
     description:
-      - With V(refuse), what the kubelet has given to a pod, by device plugins or by DRA, is in use like what a process
-        has open, though no process of the pod may be there. RV(blocked_by) names pod, container and device.
-      - With V(ignore) only processes count, and an idle pod may be left with a device that does not work any more.
+      - With V(refuse), a device that the kubelet has given to a pod, by device plugins or by DRA, is in use, even if no
+        process of the pod has it open. RV(blocked_by) names the pod, the container, and the device.
+      - With V(ignore), only processes count, and an idle pod may be left with a device that does not work any more.
     type: str
     choices: [refuse, ignore]
     default: refuse
   stop_services:
     description:
-      - Services of systemd that hold GPUs open, such as C(nvsm.service) or somebody's C(nvidia-dcgm.service). Where the
-        change needs that, those that run are stopped before it, in this order, with what would stop with them, and
-        started again after it, also when it fails. A run that was killed leaves that to the next one.
-      - Their processes do not count as use. DCGM that M(gpu.node.dcgm) manages need not be named.
-      - With a display manager its graphical session ends.
-      - What the node does not have, and what must stay, such as the kubelet, container runtimes and the services of
-        this collection, is refused before the first change.
+      - Services of systemd that hold GPUs open, such as C(nvsm.service) or a C(nvidia-dcgm.service) of yours. If the
+        change needs it, those that run are stopped before it, in this order, with the units that stop with them. They
+        are started again after it, also when it fails. The next run starts them after a run that was killed.
+      - Their processes do not count as use. You don't name DCGM that M(gpu.node.dcgm) manages.
+      - Stopping a display manager ends its graphical session.
+      - A service that the node does not have, or that must stay, such as the kubelet, container runtimes, and the
+        services of this collection, is refused before the first change.
     type: list
     elements: str
     default: []

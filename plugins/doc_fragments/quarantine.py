@@ -20,10 +20,11 @@ options:
     default: present
   gpus:
     description:
-      - The GPUs, by UUID, NVML's index, PCI address or serial number. A serial number stands for all GPUs of its board.
-      - V(all) are all that the node has, and with O(state=absent) all that are in quarantine.
-      - An index is that of the moment. What is kept is the UUID, with serial number and address for people.
-      - A GPU that does not answer is known by what was recorded of it when the driver was set up, or found since.
+      - The GPUs, by UUID, NVML's index, PCI address, or serial number. A serial number stands for all GPUs of its
+        board.
+      - V(all) means all GPUs of the node, and with O(state=absent) all that are in quarantine.
+      - An index is the current one. The UUID is kept, with the serial number and the address for people.
+      - A GPU that does not answer is known by what was recorded when the driver was set up, or found since.
     type: list
     elements: str
     default: []
@@ -35,14 +36,14 @@ options:
     default: false
   reason:
     description:
-      - Why, for those who find it so. Required with O(state=present). At most 500 characters, in a line.
+      - Why, for those who find it that way. Required with O(state=present). At most 500 characters, in one line.
     type: str
     default: ""
   ticket: {description: The ticket that this belongs to., type: str, default: ""}
   by:
     description:
-      - Whose word it is. What V(repair) says changes and ends nothing that an V(operator) has set aside; an V(operator)
-        changes and ends all.
+      - Who sets it aside or gives it back. V(repair) changes and ends nothing that an V(operator) has set aside; an
+        V(operator) changes and ends everything.
     type: str
     choices: [operator, repair]
     default: operator

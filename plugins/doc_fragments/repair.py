@@ -15,11 +15,10 @@ options:
   state:
     description:
       - V(observed) changes nothing. It reads the node and says what comes next for each GPU.
-      - V(planned) takes the node's lease for O(holder) and opens the cases of the GPUs that something is to be done
-        about, after it has read the node again.
-      - Each other state is a stage of a repair, and is written down for O(gpus) before the stage is begun, so that a
-        run that was cut off is finished by the next one. V(proved) reads the node again, and fails where a GPU still
-        has a fault.
+      - V(planned) reads the node again, takes its lease for O(holder), and opens the cases of the GPUs that need a
+        repair.
+      - Each other state is a stage of a repair, and is written down for O(gpus) before the stage begins, so that the
+        next run finishes one that was cut off. V(proved) reads the node again, and fails if a GPU still has a fault.
     type: str
     choices: [observed, planned, evidence, fenced, stopped, reset, restored, proved, released, failed]
     default: observed
@@ -44,8 +43,8 @@ options:
     default: ""
   result:
     description:
-      - With O(state=reset), what came of the last attempt, V(done) where it worked. With O(state=failed), why the
-        repair has failed.
+      - With O(state=reset), the result of the last attempt, V(done) if it worked. With O(state=failed), why the repair
+        failed.
     type: str
     default: ""
   refused:
@@ -60,32 +59,32 @@ options:
     default: []
   reboot:
     description:
-      - Whether a node may be rebooted where no reset can help. With V(never), such a GPU stays set aside, and the next
-        step is named.
+      - Whether a node may be rebooted if no reset can help. With V(never), such a GPU stays set aside, and the result
+        names the next step.
     type: str
     choices: [never, when_needed]
     default: never
   window:
     description:
-      - How many seconds back the kernel's log and earlier repairs count. What is older starts nothing.
-      - A fault that comes back within them is repaired by something stronger each time; after a reset a reboot, and
-        then a replacement.
+      - How many seconds back the kernel's log and earlier repairs count. Older ones start nothing.
+      - A fault that comes back within that time gets a stronger repair each time, after a reset a reboot, and then a
+        replacement.
     type: int
     default: 86400
   xids:
     description:
-      - What each XID asks for where the driver does not say it by its recovery action. V(true) is the collection's own
+      - What each XID asks for if the driver does not say so by its recovery action. V(true) is the collection's own
         table, V(false) none, and a dictionary with C(as_of) and C(xids) is your own.
     type: raw
     default: true
   gpu_count:
-    description: How many GPUs the node is meant to have, as O(gpu.node.validate#module:gpu_count).
+    description: How many GPUs the node must have, as O(gpu.node.validate#module:gpu_count).
     type: int
     default: -1
   fences:
     description:
-      - Whether a GPU that is set aside gets no new pods, as the device plugin and the DRA driver of this collection see
-        to it. Without, the node is cordoned for the repair.
+      - Whether a GPU that is set aside gets no new pods, which the device plugin and the DRA driver of this collection
+        ensure. Without it, the node is cordoned for the repair.
     type: bool
     default: true
 """

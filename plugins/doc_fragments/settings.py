@@ -21,19 +21,19 @@ options:
     default: present
   rules:
     description:
-      - What holds for which GPUs. Of several rules that match a GPU, the last that names a setting counts. A setting
-        that no rule names is left alone, or becomes what it was before where this module has set it.
-      - C(match) is C(all), which is the default, or a mapping of C(model), C(uuid), C(index) and C(pci), each with a
+      - Which settings which GPUs get. If several rules match a GPU, the last that names a setting counts. A setting
+        that no rule names is left alone, or becomes what it was before if this module has set it.
+      - C(match) is C(all), which is the default, or a mapping of C(model), C(uuid), C(index), and C(pci), each with a
         value or a list of them. A GPU matches that is one of each. C(model) may have C(*) and C(?).
-      - C(persistence), C(ecc) and C(accounting) are V(true) or V(false).
+      - C(persistence), C(ecc), and C(accounting) are V(true) or V(false).
       - C(power_limit) is a number of watts, a share of the board's default such as C(80%), or C(default).
       - C(power_profiles) is some of the workload power profiles that GPUs from Blackwell on have, such as C([max_q]),
         or C(default) for none. A board has some of them, and some conflict.
-      - C(gpu_clocks) and C(memory_clocks) are two clocks in MHz, between which the GPU runs, one clock, or C(default)
+      - C(gpu_clocks) and C(memory_clocks) are two clocks in MHz between which the GPU runs, one clock, or C(default)
         for no lock.
-      - C(compute_mode) is C(default), C(exclusive_process) or C(prohibited).
-      - What a board does not allow is refused before anything is set, naming what it allows. What a GPU does not have
-        at all is left out with a warning.
+      - C(compute_mode) is C(default), C(exclusive_process), or C(prohibited).
+      - A value that a board does not allow is refused before anything is set, with the values that it allows. A setting
+        that a GPU does not have at all is left out with a warning.
     type: list
     elements: dict
     default: []

@@ -14,24 +14,25 @@ class ModuleDocFragment:
 options:
   gpu_count:
     description:
-      - How many GPUs the node must have. V(-1) takes the number of GPUs on its PCI bus, and misses those that it had at
-        its last bring-up.
+      - How many GPUs the node must have. V(-1) takes the number of GPUs on its PCI bus, and reports those that it had
+        at its last bring-up as missing.
     type: int
     default: -1
   containers: {description: Whether containers are started., type: bool, default: true}
   cuda:
     description:
-      - Whether two vectors are added on a GPU or MIG device that no process and no pod has, in a container where there
-        is one. Where all are in use it is skipped.
+      - Whether two vectors are added on a GPU or MIG device that no process and no pod has, in a container if the node
+        has a runtime. If all are in use, the check is skipped.
     type: bool
     default: true
   wait_timeout:
     description:
-      - How many seconds to check again where all that fails may be under way, such as a registration with the kubelet.
+      - How many seconds to check again if everything that fails may still be under way, such as a registration with the
+        kubelet.
     type: int
     default: 15
   driver_version:
-    description: The driver's version that must be loaded, or its branch, such as V(580); any without it.
+    description: The driver version that must be loaded, or its branch, such as V(580); by default any.
     type: str
     default: ""
   driver_source:
@@ -48,8 +49,8 @@ options:
     default: []
   allocation:
     description:
-      - Who must give out the node's GPUs, as the option O(gpu.node.device_plugin#module:allocation); whoever does,
-        without it.
+      - What must give out the node's GPUs, as the option O(gpu.node.device_plugin#module:allocation). By default either
+        may.
     type: str
     choices: ["", device_plugin, dra, both]
     default: ""
@@ -59,12 +60,12 @@ options:
     default: false
   change:
     description:
-      - The change of a node in service that this validation belongs to, by its playbook's name. Another one that has
-        begun on the node and has not ended is a check that fails.
+      - The change of a node in service that this validation belongs to, by its playbook's name. If another change has
+        begun on the node and has not ended, a check fails.
     type: str
     default: ""
   fail:
-    description: Whether the module fails where a check does not hold. With V(false), RV(failed_checks) names them.
+    description: Whether the module fails if a check fails. With V(false), RV(failed_checks) names the checks.
     type: bool
     default: true
 """

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Say whether a node stands in the middle of another run's change."""
+"""Say whether a node is in the middle of another run's change."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: change_in_service
-short_description: Say whether a node stands in the middle of another run's change
+short_description: Say whether a node is in the middle of another run's change
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
@@ -45,10 +45,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Why the node may not be touched, in C(refused), empty where it may; whether a change has C(begun) there that is
-      to be brought to its end, and its C(cause); and of a change that begins now what its marker holds, in C(text),
-      in the place of the one with the SHA-256 C(seen).
-    - Who would begin it in words, in C(holder), and who has begun the one that is there, in C(before).
+    - C(refused) says why the node may not be touched, and is empty if it may. C(begun) says whether a change has begun
+      there that a run must end, with its C(cause).
+    - C(text) is what the marker of a change that begins now holds, in place of the one with the SHA-256 C(seen).
+    - C(holder) says in words who would begin it, and C(before) who began the one that is there.
   type: dict
 """
 

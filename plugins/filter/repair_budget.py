@@ -12,8 +12,8 @@ short_description: Choose the nodes that are repaired now
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Counts the nodes of a fleet that are out of service or in repair, by what each has just said, and chooses those that
-    may be repaired beside them.
+  - Counts the nodes of a fleet that are out of service or in repair, by what each of them reported last, and chooses
+    those that may be repaired in addition.
 options:
   _input:
     description:

@@ -12,7 +12,7 @@ short_description: Read from the nodes' variables how a roll-out is to go
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Reads C(gpu_nodes_serial), C(gpu_nodes_max_unavailable) and C(gpu_nodes_max_fail_percentage) of all nodes of a
+  - Reads C(gpu_nodes_serial), C(gpu_nodes_max_unavailable), and C(gpu_nodes_max_fail_percentage) of all nodes of a
     roll-out, wherever they are written. A play's C(serial) is read before there are variables of nodes.
 options:
   _input:

@@ -13,7 +13,7 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Compares the names of variables with the options in argument specs, and says which names are in none of them.
-  - Of names that begin with C(mig_), C(cdi_), C(dcgm_) or C(bundle_), as those of other tools do, only those are
+  - Of names that begin with C(mig_), C(cdi_), C(dcgm_), or C(bundle_), as those of other tools do, only those are
     unknown that are near to a known one.
 options:
   _input:

@@ -12,9 +12,9 @@ short_description: Find the task files of hooks
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Looks for a task file beside the playbooks that are run, beside the inventory, and in the folder where Ansible was
-    started, in this order. At last come the collection's own, by their names, such as V(slurm_drain), also with their
-    folder, as in V(hooks/slurm_drain.yml).
+  - Looks for a task file in the folder of the playbooks that are run, in the folder of the inventory, and in the folder
+    where Ansible was started, in this order. The collection's own come last, by their names, such as V(slurm_drain),
+    also with their folder, as in V(hooks/slurm_drain.yml).
 options:
   _terms:
     description: Lists of names of variables that have lists of task files. Those that are not set are left out.

@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _list:
-  description: What Ansible has said of each of them.
+  description: Ansible's message about each of them.
   type: list
   elements: str
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: unreadable
-short_description: Say which variables have a value that cannot be read
+short_description: Say which variables have a value that Ansible can't read
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
@@ -30,7 +30,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _list:
-  description: For each variable that cannot be read its name and the reason.
+  description: For each variable that Ansible can't read, its name and the reason.
   type: list
   elements: str
 """

@@ -15,7 +15,7 @@ description:
   - Collects wheels, the collection itself, container images and lists of packages into a folder, with the SHA-256 of
     each file. It runs on the controller.
   - Wheels are fetched by pip, as pip is set up there, and only those with the hashes that the collection lists.
-  - The folder is made beside its place and put there in one step. Where nothing has changed since, nothing is fetched.
+  - The folder is made next to its place, and put there in one step. If nothing has changed since, nothing is fetched.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.bundle

@@ -13,14 +13,14 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Writes the CDI specification of the node's NVIDIA GPUs from what NVML reports and from the driver's own files.
-    A container that asks for a device gets its device nodes and the driver's libraries, programs and sockets, and
+    A container that asks for a device gets its device nodes and the driver's libraries, programs, and sockets, and
     one that asks for none gets nothing.
-  - The kind is C(nvidia.com/gpu). A GPU is named by its index and its UUID, a MIG device by C(GPU:DEVICE) and its
-    UUID, and C(all) is everything. A GPU in MIG mode is there by its MIG devices only.
-  - A GPU that does not answer, and a device whose nodes do not exist, are left out with a warning. Where nothing is
-    left there is no file, because a specification without devices is not valid.
-  - Nothing below a folder that everybody may write to is given to containers. Where the driver has a file there,
-    that is an error.
+  - The kind is C(nvidia.com/gpu). The name of a GPU is its index and its UUID, that of a MIG device C(GPU:DEVICE) and
+    its UUID, and C(all) is everything. A GPU in MIG mode is there by its MIG devices only.
+  - A GPU that does not answer, and a device whose nodes do not exist, are left out with a warning. If nothing is
+    left, there is no file, because a specification without devices is not valid.
+  - Containers get nothing below a folder that everybody may write to. If the driver has a file there, that is an
+    error.
   - The file is checked against the rules of the format, and written in one step. It has the lowest version of the
     format that its content needs.
 notes:
@@ -90,7 +90,7 @@ driver_version:
   returned: success
   type: str
 hook:
-  description: The program that makes links and the loader's cache; empty where libraries are mounted by their names.
+  description: The program that makes links and the loader's cache; empty if libraries are mounted under their names.
   returned: success
   type: str
 differences:
@@ -100,7 +100,7 @@ differences:
   elements: dict
   contains:
     what:
-      description: One of C(device), C(node), C(mount), C(env) and C(hook).
+      description: One of C(device), C(node), C(mount), C(env), and C(hook).
       type: str
       returned: success
     name:

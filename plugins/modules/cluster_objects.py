@@ -12,16 +12,16 @@ short_description: Keep objects of a cluster as manifests have them
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Applies manifests by server-side apply, for what DRA needs in a cluster, such as DeviceClasses, policies and the
-    webhook of C(files/kubernetes/dra). Any other objects will do as well.
+  - Applies manifests by server-side apply, for what DRA needs in a cluster, such as DeviceClasses, policies, and the
+    webhook of C(files/kubernetes/dra). Works with any other objects as well.
   - The server itself says by a dry run what would change, with its defaults, its admission and its strict validation.
     All objects are tried before the first one changes.
   - Fields that others have set to other values are not taken over, unless O(force) is set.
-  - Where a webhook's configuration is among the objects, it is put in force when the Deployments among them are rolled
-    out, which may stand still for their C(progressDeadlineSeconds). Until then a new one is there and asks nobody.
+  - If a webhook's configuration is among the objects, it takes effect when the Deployments among them are rolled out,
+    which may make no progress for their C(progressDeadlineSeconds). Until then a new one is there and asks nobody.
   - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
-  - What Secrets hold is in no result, difference or log of it. For displays that show what tasks are given, set
-    C(no_log) on the task.
+  - The content of Secrets is in no result, difference, or log of it. For displays that show the parameters of tasks,
+    set C(no_log) on the task.
 requirements:
   - kubernetes 24 or later on the controller (C(pip install kubernetes))
 seealso:

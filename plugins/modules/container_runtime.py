@@ -12,11 +12,11 @@ short_description: Enable GPUs (CDI) in container runtimes
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Enables GPUs in containerd, Docker, CRI-O or podman through the Container Device Interface (CDI), so that
+  - Enables GPUs in containerd, Docker, CRI-O, or podman through the Container Device Interface (CDI), so that
     containers get the devices they ask for and nothing else. Where it is wanted, the runtime of the NVIDIA container
     toolkit is added as a handler.
   - Only what is missing from the runtime's effective configuration is set. Files are edited, not replaced. Comments,
-    the order of keys, indentation and everything else stay as they are, and the runtime itself checks the new file
+    the order of keys, indentation, and everything else stay as they are, and the runtime itself checks the new file
     before it replaces the old one. A damaged file is reported with line and column and left alone.
   - With C(--diff) the lines that change are returned with two lines around them, and what looks like a credential is
     masked, as it is in errors. The rest of a file is never returned.

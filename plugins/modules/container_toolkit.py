@@ -17,7 +17,7 @@ description:
     and O(gpu.node.cdi#module:generator=nvidia-ctk).
   - Versions before 1.19.1 are never installed, and one that is there is replaced. Containers could break out through
     them (CVE-2024-0132, CVE-2025-23266, CVE-2026-24260).
-  - Remembers what it has added. What a killed run left behind is finished by the next one.
+  - Remembers what it has added. The next run finishes what a killed run left behind.
 seealso:
   - module: gpu.node.container_runtime
   - module: gpu.node.cdi

@@ -19,7 +19,7 @@ description:
     engine of C(nvidia-dcgm.service) rather than starting a second one.
   - DCGM holds the GPUs open. M(gpu.node.nvidia_driver) and M(gpu.node.mig) stop the services that this module manages
     before they reload the driver or change a MIG layout, and start them again.
-  - Remembers what it has added. What a killed run left behind is finished by the next one.
+  - Remembers what it has added. The next run finishes what a killed run left behind.
 seealso:
   - module: gpu.node.nvidia_driver
 extends_documentation_fragment:

@@ -14,14 +14,15 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Installs the device plugin in a virtual environment of its own, writes its configuration and its systemd unit, and
     waits until it serves the node's GPUs and the kubelet has accepted every resource.
-  - Runs the DRA driver beside it where O(allocation) gives it GPUs.
-  - A release is made beside the one in use and switched to in one step. What a killed run left is started over.
-  - The new release's own parser judges the configuration before anything changes. Where the device plugin served and
-    does not become ready with what is new, the release, the configuration and the unit from before are restored; the
-    module fails with what it said, and with RV(rolled_back).
+  - Runs the DRA driver too if O(allocation) gives it GPUs.
+  - A release is made next to the one in use, and switched to in one step. The next run starts over what a killed run
+    left.
+  - The new release's own parser checks the configuration before anything changes. If the device plugin served before
+    and does not become ready after a change, the old release, configuration, and unit are restored. The module fails
+    with the device plugin's message, and with RV(rolled_back).
   - The device plugin's package is packed on the controller and sent only where the node does not have this release yet.
   - Of its libraries, only the wheels are installed that the C(requirements.txt) of O(package) lists by their SHA-256,
-    wherever they come from. Nothing is built on the node, and pip's configuration there is not obeyed.
+    wherever they come from. Nothing is built on the node, and pip's configuration there is ignored.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.device_plugin

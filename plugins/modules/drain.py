@@ -70,7 +70,7 @@ node:
   type: str
   sample: node-1
 cordoned:
-  description: Whether the node is unschedulable, whoever made it so.
+  description: Whether the node is unschedulable, no matter who made it so.
   returned: success
   type: bool
 cordoned_by_us:

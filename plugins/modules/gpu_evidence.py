@@ -14,8 +14,8 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Writes one archive with the kernel's log, C(nvidia-smi -q), DCGM's answers, C(nvidia-bug-report.sh), what names the
     board to its vendor, and what was tried for the GPU. Nothing else on the node is changed.
-  - Each file has limits of time and of size. A program that hangs is killed, with all that it has started. A file that
-    is not there is told in RV(missing), and fails nothing.
+  - Each file has limits of time and of size. A program that hangs is killed, with everything that it started. A file
+    that is not there is listed in RV(missing), and fails nothing.
   - The archive is root's alone, mode 0600. What looks like a credential is masked in it.
   - An archive of the same case and stage that was made since the node's boot is not made again.
 extends_documentation_fragment:
@@ -87,7 +87,7 @@ contents:
       description: Its bytes.
       type: int
     note:
-      description: What there is to say of it, such as that its program was killed and how much is left out.
+      description: A note about the file, such as that its program was killed and how much is left out.
       type: str
 missing:
   description: The files that are not in it, and why.

@@ -14,7 +14,7 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Reads NVIDIA's devices on the PCI bus, the loaded driver, through NVML the GPUs with their MIG layout and
     processes, and if asked for it, from the kubelet which pods have been given which of them.
-  - Works on a bare node too. What cannot be read there is said in the result and is not an error.
+  - Works on a bare node too. The result says what can't be read there, which is not an error.
   - Can wait for a node's first boot to be over, so that what comes after it finds the node as it stays.
 extends_documentation_fragment:
   - gpu.node.attributes
@@ -55,9 +55,9 @@ gpu_info:
     change:
       description:
         - The change of a node in service that has begun and has not ended, empty where there is none. The playbook that
-          makes it in C(change), the run's controller in C(host), C(user), C(machine), C(pid) and C(process), when it
+          makes it in C(change), the run's controller in C(host), C(user), C(machine), C(pid), and C(process), when it
           has C(begun), in UTC, why it has C(failed), and the marker's SHA-256 in C(digest).
-        - A marker of an earlier version tells of C(change) alone.
+        - A marker of an earlier version has C(change) alone.
       type: dict
     quarantine:
       description:
@@ -79,7 +79,7 @@ gpu_info:
       description: Newest CUDA version that the driver serves.
       type: str
     gpus:
-      description: The GPUs that answer, with memory in bytes, MIG mode, profiles, instances, devices and processes.
+      description: The GPUs that answer, with memory in bytes, MIG mode, profiles, instances, devices, and processes.
       type: list
       elements: dict
     lost_gpus:
@@ -91,7 +91,7 @@ gpu_info:
       type: list
       elements: str
     allocated:
-      description: What the kubelet has given to pods of the GPUs, with pod, container and device, if asked for.
+      description: What the kubelet has given to pods of the GPUs, with pod, container, and device, if asked for.
       type: list
       elements: str
     allocated_error:

@@ -72,14 +72,14 @@ not_reset:
   type: list
   elements: str
 together:
-  description: The UUIDs of the GPUs that would have to be reset too.
+  description: The UUIDs of the GPUs that the reset would take too.
   returned: where O(together=false) is why nothing was done
   type: list
   elements: str
 lost:
   description:
     - By UUID, what a GPU had before its reset and has no more, C(mig_devices), C(compute_mode), C(power_limit) in
-      watts, C(accounting) or C(persistence). A GPU that lost nothing is not there. NVML tells of no lock of clocks.
+      watts, C(accounting), or C(persistence). A GPU that lost nothing is not there. NVML does not report locked clocks.
     - M(gpu.node.mig) makes MIG instances again, M(gpu.node.settings) sets the rest.
   returned: success
   type: dict
@@ -113,7 +113,7 @@ gpus:
       description: How this kind of machine resets the GPU.
       type: str
     used_by:
-      description: Who had the GPU, where it was to be reset.
+      description: What had the GPU when the module wanted to reset it.
       type: list
       elements: str
 steps:
@@ -123,7 +123,7 @@ steps:
   elements: dict
 blocked_by:
   description: >-
-    The processes that have one of the GPUs, with pod, container or service, and the pods that were given one.
+    The processes that have one of the GPUs, with pod, container, or service, and the pods that were given one.
   returned: always, but on failures for other reasons
   type: list
   elements: str

@@ -14,8 +14,8 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Brings the GPUs of a node to a MIG layout with the fewest changes. Instances that fit it stay where they are, and
     busy ones before idle ones.
-  - The plan is made from the profiles and placements that each GPU reports, and refused before the first change when
-    it cannot be carried out. It asks for every placement explicitly and never relies on the order of creation.
+  - The plan is made from the profiles and placements that each GPU reports, and refused before the first change if
+    the GPUs don't allow it. It asks for every placement explicitly and never relies on the order of creation.
   - GPUs are changed one after the other. When a step fails, the GPU gets its previous layout back; after the steps the
     GPU is read again and compared.
   - Never ends a process, never resets a GPU that is not to change, and never reboots.
@@ -111,7 +111,7 @@ gpus:
       type: list
       elements: dict
     instances:
-      description: The GPU instances that are there, with profile, start and size on the memory grid,
+      description: The GPU instances that are there, with profile, start, and size on the memory grid,
         compute instances and UUIDs of the MIG devices.
       type: list
       elements: dict
@@ -140,14 +140,14 @@ steps:
   type: list
   elements: dict
 blocked_by:
-  description: The processes that block the change, with pod, container or service, and the pods that were given what
+  description: The processes that block the change, with pod, container, or service, and the pods that were given what
     would go.
   returned: always, but on failures for other reasons
   type: list
   elements: str
 refused:
   description: Whether RV(blocked_by) is why a run with O(on_busy=fail) would change nothing now, or has changed
-    nothing. It is not there on failures for other reasons, which are the same whoever uses the GPUs.
+    nothing. It is not there on failures for other reasons, which don't depend on what uses the GPUs.
   returned: success, and where GPUs in use are why nothing was done
   type: bool
 nvml_available:

@@ -12,15 +12,15 @@ short_description: Install the NVIDIA driver
 version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Installs the driver from the distribution's own packages, holds it at its version and loads it.
-  - All packages get one and the same version of the driver, the newest in the sources for all of them.
-  - Where GPUs are joined by NVSwitches, the fabric manager comes at exactly the driver's version and is started.
-    Where the sources have none, this is reported.
-  - Never stops a process on a GPU and never reboots, and unloads modules only where O(reload) says so.
-    What needs a reboot is reported. A driver in use is neither replaced nor removed, unless O(on_busy) says so.
-  - Remembers what it has added. What a killed run left behind is finished by the next one.
-  - Where another version or kernel module type cannot be installed, the packages that were there before are restored in
-    one transaction, and the module fails with the reason. A first installation that failed is finished by the next run.
+  - Installs the driver from the distribution's own packages, holds it at its version, and loads it.
+  - All packages get the same version of the driver, the newest that the sources have for all of them.
+  - If NVSwitches join the GPUs, the fabric manager is installed at exactly the driver's version, and started. If the
+    sources have none, the result says so.
+  - Never stops a process on a GPU and never reboots, and unloads modules only if O(reload) says so. The result says
+    what needs a reboot. A driver in use is neither replaced nor removed, unless O(on_busy) says so.
+  - Remembers what it has added. The next run finishes what a killed run left behind.
+  - If the installation of another version or kernel module type fails, the packages from before are restored in one
+    transaction, and the module fails with the reason. The next run finishes a first installation that failed.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.nvidia_driver
@@ -32,13 +32,13 @@ attributes:
   platform:
     platforms: debian, el, suse
 notes:
-  - Supported are Debian 12 (bookworm) and 13 (trixie), Ubuntu 22.04 (jammy), 24.04 (noble) and 26.04
-    (resolute), the RHEL family 8 to 10 (RHEL, Rocky Linux, AlmaLinux, CentOS Stream, Oracle Linux), Fedora 43 and
-    44, Amazon Linux 2023, and SUSE 15.6, 15.7 and 16.0.
-  - Debian is tested with the genuine packages, Ubuntu, the RHEL family and SUSE with the genuine apt, dnf and zypper
-    and small packages of the same names and relations, O(source=runfile) with a stand-in for the file.
-  - In the RHEL family, Fedora, Amazon Linux and SUSE, NVIDIA's repository must be there already or be named. In
-    RHEL 8 and 9 and Amazon Linux the module stream that fits is enabled where the repository has streams.
+  - Supports Debian 12 (bookworm) and 13 (trixie), and Ubuntu 22.04 (jammy), 24.04 (noble), and 26.04 (resolute).
+  - Supports the RHEL family 8 to 10 (RHEL, Rocky Linux, AlmaLinux, CentOS Stream, Oracle Linux), Fedora 43 and 44,
+    Amazon Linux 2023, and SUSE 15.6, 15.7, and 16.0.
+  - Debian is tested with the genuine packages. Ubuntu, the RHEL family, and SUSE are tested with the genuine apt, dnf,
+    and zypper and small packages of the same names and relations, and O(source=runfile) with a stand-in for the file.
+  - In the RHEL family, Fedora, Amazon Linux, and SUSE, NVIDIA's repository must be there already, or you name it. In
+    RHEL 8 and 9 and Amazon Linux, the module stream that fits is enabled if the repository has streams.
 seealso:
   - module: gpu.node.gpu_info
 """
@@ -129,7 +129,7 @@ support:
   sample: {branch: "580", kind: lts, first_release: "2025-08-04", end_of_support: "2028-06-30", past: false, days: 586}
 security:
   description: >-
-    The C(floor) of that branch, with C(bulletin), C(date) and C(url), whether the driver is C(below) it, and the
+    The C(floor) of that branch, with C(bulletin), C(date), and C(url), whether the driver is C(below) it, and the
     bulletins since then that have no release of the branch, C(unlisted).
   returned: success
   type: dict
@@ -138,7 +138,7 @@ releases:
   returned: success
   type: dict
 notes:
-  description: What there is to know of versions and the table that is no warning.
+  description: Notes about versions and the table that are no warnings.
   returned: success
   type: list
   elements: str
@@ -158,7 +158,7 @@ dkms:
       description: The kernel.
       type: str
     state:
-      description: C(installed), C(built) or C(failed).
+      description: C(installed), C(built), or C(failed).
       type: str
     log:
       description: Where DKMS has written why it failed.
@@ -185,7 +185,7 @@ node:
       type: list
       elements: str
     nouveau:
-      description: Whether nouveau is C(loaded), C(available) to some kernel, C(blacklisted) or C(absent).
+      description: Whether nouveau is C(loaded), C(available) to some kernel, C(blacklisted), or C(absent).
       type: str
     kernels_without_driver:
       description: The kernels that can be booted and have no modules of the driver.
@@ -202,7 +202,7 @@ node:
       description: With Secure Boot on, the path of the key that DKMS signs with.
       type: str
     signing_key_state:
-      description: C(enrolled), C(pending), C(refused), C(blocked), C(missing) or C(unknown).
+      description: C(enrolled), C(pending), C(refused), C(blocked), C(missing), or C(unknown).
       type: str
     libraries:
       description: The versions of C(libnvidia-ml.so) on the node.
@@ -219,7 +219,7 @@ node:
       description: The state of its service, empty without NVSwitches.
       type: str
     gpu_users:
-      description: The processes that have a GPU open, with service, container or pod, the driver's own services aside.
+      description: The processes that have a GPU open, with service, container, or pod, the driver's own services aside.
       type: list
       elements: str
 packages:
@@ -245,7 +245,7 @@ blocked_by:
   sample: ["process 812 (nv-hostengine, nvidia-dcgm.service)"]
 refused:
   description: Whether RV(blocked_by) is why a run would change nothing now, or has changed nothing. It is not there on
-    failures for other reasons, which are the same whoever uses the GPUs.
+    failures for other reasons, which don't depend on what uses the GPUs.
   returned: success, and where GPUs in use are why nothing was done
   type: bool
 reboot_required:

@@ -12,8 +12,8 @@ short_description: Observe a node once, and plan every component of its bring-up
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Refuses what M(gpu.node.preflight) does. Then each component of the bring-up is planned by what its own module plans
-    with, in one process, against the variables of this collection's roles.
+  - Refuses what M(gpu.node.preflight) does. Then plans each component of the bring-up in one process, as its own module
+    does, against the variables of this collection's roles.
   - Changes nothing. It never reports a change; RV(drift) names the components that are not as declared.
   - Answers what M(gpu.node.gpu_info) does. A node without an NVIDIA GPU is not planned.
 extends_documentation_fragment:
@@ -60,7 +60,7 @@ parts:
   contains:
     name:
       description: >-
-        The component, one of V(environment), V(driver), V(toolkit), V(runtime), V(mig), V(cdi), V(device_plugin) and
+        The component, one of V(environment), V(driver), V(toolkit), V(runtime), V(mig), V(cdi), V(device_plugin), and
         V(dcgm). The environment is that of the device plugin, which MIG and CDI need as well.
       type: str
     steps:
@@ -72,14 +72,14 @@ parts:
       type: list
       elements: str
     reboot_required:
-      description: Whether the node has to be rebooted.
+      description: Whether the node needs a reboot.
       type: bool
     reboot_reasons:
       description: Why.
       type: list
       elements: str
     restart_required:
-      description: Units that have to be restarted.
+      description: Units that need a restart.
       type: list
       elements: str
     blocked_by:
@@ -88,14 +88,14 @@ parts:
       elements: str
     error:
       description:
-        - Why the module would refuse as the node is now, with C(msg), C(cause) and C(hint), and in C(until) what a run
+        - Why the module would refuse as the node is now, with C(msg), C(cause), and C(hint), and in C(until) what a run
           does before that may take it away.
       type: dict
     later:
       description: What has to come before, where the plan can only be known once it has; else empty.
       type: str
     diff:
-      description: What would change, in diff mode, with before, after and prepared.
+      description: What would change, in diff mode, with before, after, and prepared.
       type: dict
     result:
       description: What else the module answers.
@@ -112,7 +112,7 @@ refused:
   type: list
   elements: str
 validation:
-  description: What M(gpu.node.validate) answers, where it was asked for and nothing is to be done; else empty.
+  description: The result of M(gpu.node.validate), if it was asked for and nothing would change; else empty.
   returned: success
   type: dict
 status:
@@ -127,18 +127,18 @@ status:
       type: dict
     driver:
       description:
-        - The loaded driver with C(version), C(type), and C(support), C(security) and C(releases) as the module
+        - The loaded driver with C(version), C(type), and C(support), C(security), and C(releases) as the module
           M(gpu.node.nvidia_driver) tells them. Empty where none is loaded.
       type: dict
     daemon:
       description:
-        - The device plugin's C(state), C(problem) and C(registration_problem), and how many C(devices) of each of its
+        - The device plugin's C(state), C(problem), and C(registration_problem), and how many C(devices) of each of its
           C(resources) it has, how many are C(healthy), and whether the kubelet has C(registered) them.
       type: dict
     faults:
       description:
-        - The GPUs and MIG instances that are unfit, each with C(gpu), C(gi), C(ci), C(kind), C(reason), C(xid),
-          C(since) in seconds since 1970, C(way_back), C(clearable) and C(verdict).
+        - The GPUs and MIG instances that are unhealthy, each with C(gpu), C(gi), C(ci), C(kind), C(reason), C(xid),
+          C(since) in seconds since 1970, C(way_back), C(clearable), and C(verdict).
       type: list
       elements: dict
     unreadable:
@@ -146,20 +146,20 @@ status:
       type: list
       elements: str
     labels:
-      description: The C(state), C(problem) and C(labels) of the service that labels the node.
+      description: The C(state), C(problem), and C(labels) of the service that labels the node.
       type: dict
     mig_boot:
       description: The C(state) and the C(problems) of the MIG layout's last making at boot.
       type: dict
     processes:
       description:
-        - The processes that have a GPU, each with C(pid), C(name), C(pod), C(container), C(unit), C(gpu), C(gi_id) and
+        - The processes that have a GPU, each with C(pid), C(name), C(pod), C(container), C(unit), C(gpu), C(gi_id), and
           C(ci_id).
       type: list
       elements: dict
     allocations:
       description:
-        - What pods and claims were given, each with C(namespace), C(pod), C(container), C(resource), C(device) and
+        - What pods and claims were given, each with C(namespace), C(pod), C(container), C(resource), C(device), and
           C(places). A claim has no container.
       type: list
       elements: dict
@@ -168,9 +168,10 @@ status:
       type: str
     cases:
       description:
-        - The repairs of GPUs that the node has kept, each with C(gpu), C(serial), C(pci), whether it is C(open), its
-          C(verdict) and C(reasons), C(since) in seconds since 1970, its C(stage), C(attempts) with C(action), C(at) and
-          C(result), the path of its C(evidence), and what comes C(next).
+        - The GPU repairs that the node has kept, each with C(gpu), C(serial), C(pci), whether it is C(open), its
+          C(verdict) and C(reasons), and C(since) in seconds since 1970.
+        - Also its C(stage), its C(attempts) with C(action), C(at), and C(result), the path of its C(evidence), and what
+          comes C(next).
       type: list
       elements: dict
     cases_unknown:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: preflight
-short_description: Refuse, before anything is touched, what a bring-up would fail at
+short_description: Refuse a bring-up that would fail, before anything is changed
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Checks the variables of this collection's roles as the modules behind them would, MIG layouts against the GPUs on
-    the PCI bus, and what the node itself must have, such as a container runtime that is recent enough, a Python and
-    free space.
-  - Refuses a node where the device plugin or the driver's container of another tool is at work.
-  - All that is wrong with a node is in one message, by the names of the variables.
-  - Answers what M(gpu.node.gpu_info) does, so that one call is enough. A node without an NVIDIA GPU is not checked.
+  - Checks the variables of this collection's roles as the modules behind them would, and MIG layouts against the GPUs
+    on the PCI bus.
+  - Checks what the node itself must have, such as a container runtime that is recent enough, a Python, and free space.
+  - Refuses a node on which another tool's device plugin or driver container is at work.
+  - One message has everything that is wrong with a node, by the names of the variables.
+  - Returns what M(gpu.node.gpu_info) does, so that one call is enough. A node without an NVIDIA GPU is not checked.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml

@@ -12,13 +12,13 @@ short_description: Set GPUs or a node aside, with a reason, until somebody relea
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Keeps in C(/var/lib/gpu-node/quarantine.json) which GPUs are not to be given to anybody, or that none of the node
-    are, with the reason, a ticket, who said so and since when.
-  - The device plugin advertises such a GPU, its MIG devices and its shares as unhealthy from that moment on, and the
-    DRA driver taints them with C(gpu.node/quarantined); neither is restarted. Who has the GPU keeps it.
-  - It stays so over reboots, upgrades and other runs of the collection, for as long as the file says so.
-  - The quarantine is the GPU's, whatever slot it is in. A GPU in another slot, and another one in its slot, are warned
-    of.
+  - Keeps in C(/var/lib/gpu-node/quarantine.json) which GPUs nobody gets, or that nobody gets a GPU of the node, with
+    the reason, a ticket, who said so, and since when.
+  - From that moment on, the device plugin advertises such a GPU, its MIG devices, and its shares as unhealthy, and the
+    DRA driver taints them with C(gpu.node/quarantined). Neither is restarted. A container that has the GPU keeps it.
+  - It stays so over reboots, upgrades, and other runs of the collection, for as long as the file says so.
+  - The quarantine belongs to the GPU, whatever slot it is in. A warning names a GPU that is in another slot, and
+    another GPU in its slot.
 notes:
   - Slurm and Docker don't ask for the file. There, take the node out of service.
 extends_documentation_fragment:
@@ -47,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 quarantine:
-  description: All that is in quarantine, in check mode all that would be.
+  description: Everything in quarantine; in check mode everything that would be.
   returned: success
   type: dict
   contains:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: repair
-short_description: Say what is wrong with the GPUs of a node, and keep how far their repair is
+short_description: Say what is wrong with the GPUs of a node, and record how far their repair is
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Reads what the driver says of each GPU (its recovery action, row remapping, SRAM, the NVLink fabric), XIDs and
-    SXIDs in the kernel's log since the last reset, GPUs that are not on the bus any more, the fabric manager, what
-    kind of machine it is, and what was tried before. One verdict for each GPU comes of it.
+  - Reads the driver's report on each GPU (its recovery action, row remapping, SRAM, the NVLink fabric), and XIDs and
+    SXIDs in the kernel's log since the last reset.
+  - Reads also which GPUs are not on the bus any more, the fabric manager, the kind of machine, and earlier attempts.
+    The result is one verdict for each GPU.
   - Keeps a case for each GPU that is repaired, and a lease, in C(/var/lib/gpu-node/repair.json). Of two runs at a
     time, one has the node.
   - Resets nothing itself. The playbook C(gpu.node.repair) calls this, M(gpu.node.gpu_evidence),
-    M(gpu.node.quarantine) and M(gpu.node.gpu_reset) in their order.
-  - What was found before the node or its driver was started again starts nothing. Nor does anything where the node's
-    clock was set back behind what its repairs have written down.
+    M(gpu.node.quarantine), and M(gpu.node.gpu_reset) in their order.
+  - Signs from before the last start of the node or its driver start nothing. Nothing starts either if the node's clock
+    was set back to before what its repairs have written down.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
@@ -40,7 +41,7 @@ EXAMPLES = r"""
 RETURN = r"""
 next:
   description:
-    - What comes next for the node, C(nothing), C(close), C(wait), C(prove), C(reset) or C(reboot); the strongest of
+    - What comes next for the node, C(nothing), C(close), C(wait), C(prove), C(reset), or C(reboot); the strongest of
       what comes next for its GPUs.
   returned: where the node is read
   type: str
@@ -48,9 +49,10 @@ next:
 work:
   description:
     - What a repair does with the node. The GPUs with C(cases), those of them that have a C(new) one, those to
-      C(fence), to C(reset), those that a reset takes C(with_them), those that a C(reboot) is for, to C(prove), and to
-      C(close) as they are gone; the pods to C(evict), as namespace/name; whether to C(cordon) the node, whether
-      several are reset C(together), and whether it C(works) at all.
+      C(fence), those to C(reset), and those that a reset takes C(with_them).
+    - Also the GPUs that a C(reboot) is for, those to C(prove), and those to C(close) as they are gone.
+    - Also the pods to C(evict), as namespace/name; whether to C(cordon) the node, whether several GPUs are reset
+      C(together), and whether it C(works) at all.
   returned: where the node is read
   type: dict
 gpus:
@@ -86,7 +88,7 @@ in_repair:
   type: list
   elements: str
 cases:
-  description: The cases by the GPUs' UUIDs, with stage, verdict, reasons, evidence and attempts.
+  description: The cases by the GPUs' UUIDs, with stage, verdict, reasons, evidence, and attempts.
   returned: success
   type: dict
 lease:

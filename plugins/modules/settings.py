@@ -8,20 +8,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: settings
-short_description: Set GPUs to power limits, clocks and modes
+short_description: Set GPUs to power limits, clocks, and modes
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Sets GPUs as rules say, through NVML. Each value is compared with what the board allows before the first change, and
     read again after it.
-  - Power limit and profiles, clocks, persistence, compute mode and accounting hold at once, and nobody who uses the GPU
-    is disturbed. An ECC mode holds after a reset of the GPU or a reboot, which RV(reboot_required) tells of and which
-    this module never does.
-  - What a GPU was set to before is kept in C(/var/lib/gpu-node/settings.json), and comes back where no rule asks for
-    the setting any more, or with O(state=absent).
+  - Power limit and profiles, clocks, persistence, compute mode, and accounting take effect at once, and disturb nothing
+    that uses the GPU. An ECC mode takes effect after a reset of the GPU or a reboot. RV(reboot_required) says so; this
+    module does neither.
+  - What a GPU was set to before is kept in C(/var/lib/gpu-node/settings.json), and comes back if no rule asks for the
+    setting any more, or with O(state=absent).
   - NVML does not tell whether clocks are locked. They count as locked as they were last, until the driver is loaded
     again, the GPU is reset, or the clock that it runs at is beyond the lock.
-  - A reboot, another load of the driver and a reset of the GPU lose everything but ECC. Run the module again then.
+  - A reboot, another load of the driver, and a reset of the GPU lose everything but ECC. Run the module again then.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml

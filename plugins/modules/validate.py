@@ -64,7 +64,7 @@ checks:
       type: str
       sample: driver
     state:
-      description: V(passed), V(failed), V(warning) or V(skipped).
+      description: V(passed), V(failed), V(warning), or V(skipped).
       type: str
       sample: failed
     holds:
@@ -75,7 +75,7 @@ checks:
       type: str
       sample: "NVML failed while starting NVML: the NVIDIA driver is not loaded"
     next_step:
-      description: What to do about it; empty where nothing is to be done.
+      description: What to do about it; empty if nothing is wrong.
       type: str
       sample: run gpu.node.gpu_nodes
 failed_checks:

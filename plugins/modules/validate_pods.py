@@ -13,13 +13,13 @@ version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Has the scheduler put one pod on the node for each resource of C(nvidia.com/) that it has allocatable, has the
-    kubelet run them, and removes them again. What went wrong is told in the words of scheduler, kubelet and runtime.
+    kubelet run them, and removes them again. Failures are reported in the words of scheduler, kubelet, and runtime.
   - On a node with DRA (the label C(gpu.node/allocation)), there is also a pod with a claim for each of the classes
-    C(gpu.gpu.node), C(mig.gpu.node) and C(share.gpu.node) of which it publishes devices, one after the other.
+    C(gpu.gpu.node), C(mig.gpu.node), and C(share.gpu.node) of which it publishes devices, one after the other.
   - Runs on the controller, which has the kubeconfig; delegate it to V(localhost).
-  - The pods go onto a node that is cordoned or tainted too, so that one can be proven before it is given back. A
-    resource of which pods have all is skipped. What a killed run left behind is removed by the next one.
-  - Beside that, nothing is changed.
+  - The pods go onto a node that is cordoned or tainted too, so that it can be tested before it is given back. A
+    resource of which pods have all is skipped. The next run removes what a killed run left behind.
+  - Nothing else is changed.
 requirements:
   - kubernetes 24 or later on the controller (C(pip install kubernetes))
 seealso:

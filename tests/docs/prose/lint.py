@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 RULES = Path(__file__).with_name("rules.yml")
 # Between two texts of a file, so that no sentence goes on from one to the next.
 BETWEEN = "\n\n¶\n\n"
-SENTENCE = re.compile(r"[^¶]+?(?:[.?!](?=\s)|(?=\s*¶|\s*\Z))")
+SENTENCE = re.compile(r"[^¶\s][^¶]*?(?:[.?!](?=\s)|(?=\s*¶|\s*\Z))")
 CAPITAL = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+\b")
 OWN = "gpu_node"
 

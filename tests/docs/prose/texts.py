@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 CODE = re.compile(
     r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)|<[^<>\n]+>|https?://\S+|\b[A-Z]{1,2}\([^)]*\)", re.DOTALL
 )
-ADDRESS = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)")
+ADDRESS = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\([^)]*\)")
 # The keys of options, and of return values, whose texts people read; a changelog's sections are lists of texts.
 SAID = {"description", "help", "notes", "role", "short_description"}
 DOCUMENTED = {"DOCUMENTATION", "RETURN"}
@@ -82,7 +82,7 @@ def _said(node: yaml.Node | None, first: int, read: bool) -> Iterator[Text]:
 
 
 def plain(text: str) -> str:
-    """Return a text with a word of underscores where it has code, and the words of links alone."""
+    """Return a text with a word of underscores where it has code, and the words of links in brackets."""
     covered = CODE.sub(lambda one: re.sub(r"[^\n]", "_", one.group()), text)
     return ADDRESS.sub(
         lambda one: one.group(1) + "\n" * one.group().count("\n", one.end(1) - one.start()), covered
