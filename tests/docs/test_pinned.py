@@ -44,7 +44,7 @@ def unpinned(text: str) -> list[str]:
     found = []
     for one in FETCHES.finditer(text):
         command = text[one.start() : one.start() + WITHIN]
-        if "--require-hashes" not in command and not OF_USERS.match(command):
+        if not re.search(r"--require-hashes|--no-index", command) and not OF_USERS.match(command):
             found.append(f"line {text.count(chr(10), 0, one.start()) + 1}: {command[:60]!r}")
     odd = {one["verb"] for one in CALLS.finditer(text)} - KNOWN
     return found + [f"-m pip {verb}" for verb in sorted(odd)]

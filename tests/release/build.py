@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from tests.release.bytes_of import normalised
+from tests.release.links import lead_outside
 from tests.release.ready import problems, version
 from tests.support.paths import REPOSITORY
 
@@ -70,6 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         (present if options.draft else committed)(tree)
+        lead_outside(tree)
         made = build(tree, options.to, int(git("log", "-1", "--format=%ct")))
     print(made)
     print(Path(f"{made}.sha256").read_text().split()[0])

@@ -19,6 +19,7 @@ import pytest
 from tests.environments.environment import CORES
 from tests.environments.needed import made
 from tests.release.build import present
+from tests.release.links import targets
 from tests.release.ready import problems, version
 from tests.support.paths import REPOSITORY
 
@@ -118,6 +119,23 @@ def test_the_tarball_has_what_users_need_and_no_more(tarball: Path) -> None:
     assert [one for one in names if unwanted.search(one)] == []
     assert tarball.stat().st_size < 5_000_000
     assert {"playbooks/gpu_nodes.yml", "files/gpu_plugin/pyproject.toml"} <= set(names)
+    assert [one for one in names if one.startswith(("docs/evidence", "changelogs/frag"))] == []
+    assert [one for one in names if "images" in one] == ["docs/images/report-overview.png"]
+
+
+def test_no_link_of_the_tarball_s_pages_leads_to_what_is_not_in_it(
+    tarball: Path, tmp_path: Path
+) -> None:
+    with tarfile.open(tarball) as archive:
+        archive.extractall(tmp_path, filter="data")
+    pages = [*tmp_path.glob("*.md"), *(tmp_path / "docs").rglob("*.md")]
+    linked = {
+        (str(page.relative_to(tmp_path)), name)
+        for page in pages
+        for _link, name in targets(page, page.read_text(), tmp_path)
+    }
+    assert len(linked) > 100
+    assert [one for one in sorted(linked) if not (tmp_path / one[1]).exists()] == []
 
 
 @pytest.mark.long
