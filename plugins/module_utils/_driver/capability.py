@@ -33,15 +33,16 @@ from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .known_families import FAMILIES
+from .machine import initramfs
 from .machine.gate import Gate, blockers
-from .machine.kernel import dkms, modules, signing_key, write_modprobe
+from .machine.kernel import dkms, modules, signing_key
 from .machine.loading import Loading
 from .machine.packages import Packages
 from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
 from .module_options.in_force import MODPROBE_FILE
 from .names import PLACE
-from .plan import disrupts, plan, replaces
+from .plan import changes_file, disrupts, plan, replaces
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
 from .state import AUTO, Observed, Record, Source, chosen, has_run, named_source, parse_desired
@@ -124,6 +125,9 @@ class DriverCapability:
                 observed = self._streams.observe(observed, wanted)
             service, fabric = self._loading.services(nvswitch=observed.nvswitch)
             observed = replace(observed, service=service, fabric=fabric)
+        changes = changes_file(observed, wanted)
+        looked = initramfs.looked_into(self._node.host, observed.modules, changes=changes)
+        observed = replace(observed, modules=looked)
         if not (present and wanted.load and observed.gpus):
             return observed
         return replace(observed, device_nodes=self._loading.nodes(loaded=bool(observed.loaded)))
@@ -173,7 +177,12 @@ class DriverCapability:
             users=self._gate.services.users() if driver else (),
             reload_note=node.reload_note,
             undone=node.undone,
-            modules=modules(host, self._desired.module_options, added=record.modprobe),
+            modules=modules(
+                host,
+                self._desired.module_options,
+                added=record.modprobe,
+                spared=record.initramfs,
+            ),
             dkms=dkms(host),
             repository=known_repository(node, self._desired.repository),
             today=datetime.date.today(),
@@ -332,7 +341,7 @@ class DriverCapability:
         if added.record.repository and not stays:
             added.forget_repository(self._node.manager, PLACE.paths)
         if added.record.modprobe:
-            write_modprobe(self._node.host, "", params["kernels"])
+            initramfs.write(self._node.host, "", params["kernels"])
         if added.record.device_nodes:
             self._loading.remove_nodes()
         added.forget()

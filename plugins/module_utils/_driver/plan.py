@@ -20,7 +20,16 @@ from .kernel import device_nodes
 from .kernel.modules import blacklists, render
 from .module_options import declared
 from .module_options.in_force import MODPROBE_FILE
-from .report import after, describe, look, of_release, warnings
+from .report import (
+    after,
+    describe,
+    look,
+    of_release,
+    options_loaded,
+    reloaded,
+    warnings,
+    wins,
+)
 from .state import Desired, Observed, Record
 
 
@@ -121,9 +130,7 @@ def _kernel(observed: Observed, desired: Desired, exchange: str, *, reboot: bool
     if usable and desired.load and observed.loaded is None:
         waits = observed.family.builds and not desired.runfile
         steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
-    if exchange:
-        words = f"reload the kernel modules: {exchange}"
-        steps.append(Step("reload", words, needs=(IDLE_GPU,)))
+    steps += _reload(exchange)
     start = usable and (observed.loaded is not None or desired.load)
     # NVIDIA's installer brings the persistence daemon without a unit.
     known = observed.names.persistenced or observed.service.get("UnitFileState")
@@ -134,31 +141,50 @@ def _kernel(observed: Observed, desired: Desired, exchange: str, *, reboot: bool
     return steps
 
 
+def _reload(why: str) -> t.List[Step]:
+    summary = f"reload the kernel modules: {why}"
+    return [Step("reload", summary, needs=(IDLE_GPU,))] if why else []
+
+
+def changes_file(observed: Observed, desired: Desired) -> bool:
+    """Tell whether our modprobe file is to be another one, or to go."""
+    have = observed.modules.own or ""
+    if desired.state == "absent":
+        return observed.record.modprobe
+    return have != _own_file(observed, desired)[0]
+
+
+def _own_file(observed: Observed, desired: Desired) -> t.Tuple[str, bool]:
+    """Return the text of our modprobe file as it is to be, and whether it blacklists nouveau."""
+    have = observed.modules
+    # Another's blacklist does not help against an initramfs that was made before it.
+    loose = have.nouveau and (observed.nouveau or not have.blacklisted)
+    loose = loose and bool(observed.gpus) and desired.source != "preinstalled"
+    nouveau = blacklists(have.own or "") or loose
+    current = observed.distribution == "debian"
+    return render(desired.module_options, nouveau=nouveau, current=current), nouveau
+
+
 def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
     """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
 
     A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
     """
     have = observed.modules
-    ours = have.own is not None and blacklists(have.own)
-    # Another's blacklist does not help against an initramfs that was made before it.
-    loose = have.nouveau and (observed.nouveau or not have.blacklisted)
-    nouveau = ours or (bool(observed.gpus) and loose)
-    current = observed.distribution == "debian"
-    text = render(desired.module_options, nouveau=nouveau, current=current)
+    text, nouveau = _own_file(observed, desired)
     changes = text != (have.own or "")
     kernels = have.images if changes else have.stale
     if not changes and not kernels and (text or not observed.record.modprobe):
         return []
     words = []
     if changes:
-        parts = ["blacklist nouveau"] if nouveau and not ours else []
+        parts = ["blacklist nouveau"] if nouveau and not blacklists(have.own or "") else []
         parts += ["set the options of the modules"] if desired.module_options else []
         what = " and ".join(parts) or "remove the modules' options"
         words.append(f"{what} in {MODPROBE_FILE}")
     if kernels:
         words.append(f"rebuild the initramfs of {', '.join(kernels)}")
-    params = {"text": text, "kernels": kernels}
+    params = {"text": text, "kernels": kernels, **({"spared": have.spared} if have.spared else {})}
     return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]
 
 
@@ -175,7 +201,7 @@ def _service(action: str, unit: str, states: t.Mapping[str, str], *, start: bool
 
 
 def _preinstalled(observed: Observed, desired: Desired) -> Plan:
-    """Return no steps; NodeError where the driver that is there will not do."""
+    """Return the steps for the modules' options; NodeError where the driver that is there will not do."""
     if observed.loaded is None:
         raise NodeError(
             "no NVIDIA driver is loaded",
@@ -195,12 +221,21 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
             cause=f"the kernel modules of {version} are loaded without their user space",
             hint="install the user space of the same version",
         )
-    before = describe(observed)
+    said = _told(observed, desired, version, kind) + wins(observed, desired)
+    exchange, reboot = reloaded(observed, desired, options_loaded(observed, desired))
+    steps = [*_modprobe(observed, desired), *_reload(exchange)]
     # What is there by itself is left to whoever has installed the driver.
-    steps = device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
-    said = device_nodes.warnings(observed.device_nodes)
+    steps += device_nodes.plan(observed.device_nodes) if observed.device_nodes.missing else []
+    said += device_nodes.warnings(observed.device_nodes)
     said += of_release(observed, desired, version)
-    return Plan(tuple(steps), before, before, reboot_required=_apart(observed), warnings=said)
+    choice = Choice(kind, version, {}, (), observed.names)
+    return Plan(
+        tuple(steps),
+        describe(observed),
+        after(observed, choice, steps),
+        reboot_required=reboot + _apart(observed),
+        warnings=said,
+    )
 
 
 def _absent(observed: Observed, check_mode: bool) -> Plan:

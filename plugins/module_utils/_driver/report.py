@@ -60,7 +60,11 @@ def look(observed: Observed, desired: Desired, choice: Choice) -> t.Tuple[str, t
         waits = f"{boot}, the running one has not"
     if waits and (choice.version, choice.kind) != observed.loaded:
         return "", (waits,)
-    words = _mismatch(observed, desired, choice)
+    return reloaded(observed, desired, _mismatch(observed, desired, choice))
+
+
+def reloaded(observed: Observed, desired: Desired, words: str) -> t.Tuple[str, t.Tuple[str, ...]]:
+    """Return how the loaded driver differs, if it may be loaded again now, and why a reboot is needed."""
     if not words or desired.reload != "when_idle":
         return "", (words,) if words else ()
     why = observed.reload_note
@@ -80,6 +84,11 @@ def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
         return f"version {version} of the driver is loaded, {wanted} belongs to the packages"
     if kind != choice.kind:
         return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
+    return options_loaded(observed, desired)
+
+
+def options_loaded(observed: Observed, desired: Desired) -> str:
+    """Return how the options of the loaded modules differ from the wanted ones, empty where they don't."""
     have = observed.modules
     differences = in_force.differing(desired.module_options, have.options, have.overruled)
     words = f"the modules were loaded with other options: {', '.join(differences)}"
@@ -152,8 +161,7 @@ def warnings(
         for one in observed.dkms
         if one.state == "failed" and not installing
     ]
-    have = observed.modules
-    found += in_force.in_words(desired.module_options, have.overruled, have.options)
+    found += wins(observed, desired)
     if observed.gpus and not installing:
         found += [
             f"the kernel {kernel} has no modules of the driver: after a boot into it no GPU works"
@@ -191,6 +199,12 @@ def warnings(
             f"ones in {newest}: kernel_modules: proprietary would give the newer driver"
         )
     return tuple(found)
+
+
+def wins(observed: Observed, desired: Desired) -> t.Tuple[str, ...]:
+    """Return what wins over the modules' options."""
+    have = observed.modules
+    return in_force.in_words(desired.module_options, have.overruled, have.options)
 
 
 def facts(observed: Observed) -> t.Dict[str, t.Any]:

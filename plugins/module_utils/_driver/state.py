@@ -126,7 +126,8 @@ class Record(package.Record):
     before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
     that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
     a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
-    ``device_nodes`` says that a unit makes device nodes at boot.
+    ``device_nodes`` says that a unit makes device nodes at boot. ``initramfs`` are the marks of those that have nothing
+    to do with our modprobe file.
     """
 
     sources: bool = False
@@ -143,6 +144,7 @@ class Record(package.Record):
     exchanged: t.FrozenSet[str] = frozenset()
     replaced: str = ""
     device_nodes: bool = False
+    initramfs: t.FrozenSet[str] = frozenset()
 
     @property
     def before(self) -> t.Dict[str, str]:

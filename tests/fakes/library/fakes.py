@@ -125,7 +125,7 @@ class FakeHost:
 
     def move(self, path: str, to: str) -> None:
         for known in (self.files, self.links):
-            for one in [one for one in known if one.startswith(f"{path}/")]:
+            for one in [one for one in known if f"{one}/".startswith(f"{path}/")]:
                 known[to + one[len(path) :]] = known.pop(one)
 
     def exists(self, path: str) -> bool:

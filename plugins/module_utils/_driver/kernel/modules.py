@@ -16,9 +16,9 @@ from ..module_options.in_force import Other
 HEADER = "# Written by gpu.node.nvidia_driver.\n"
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
 LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
-DRIVER = re.compile(
-    r"^(?:\S+/)?nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?:", re.M
-)
+KO = r"nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?"
+DRIVER = re.compile(rf"^(?:\S+/)?{KO}:", re.M)
+IN_INITRAMFS = re.compile(rf"/(?:{KO}|nouveau\.ko(?:\.\w+)?|modprobe\.d/gpu-node\.conf)\s*$", re.M)
 TAIL_LINES = 20
 TAIL_WIDTH = 300
 
@@ -44,10 +44,10 @@ class Modules:
     ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
     ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
     can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
-    have what was in it. ``options`` are those that the loaded modules have. ``kernels`` are those that
-    can be booted, ``bare`` those of them that have no module of the driver. ``overruled`` are options that something
-    else sets otherwise, which wins at the next load. ``itself`` are options that are not known here and that
-    the modules say that they have, with their versions.
+    have what was in it, ``spared`` those that have nothing to do with it. ``options`` are those that the loaded
+    modules have. ``kernels`` are those that can be booted, ``bare`` those of them that have no module of the driver.
+    ``overruled`` are options that something else sets otherwise, which wins at the next load. ``itself`` are options
+    that are not known here and that the modules say that they have, with their versions.
     """
 
     own: t.Optional[str] = None
@@ -55,6 +55,7 @@ class Modules:
     blacklisted: bool = False
     images: t.Tuple[str, ...] = ()
     stale: t.Tuple[str, ...] = ()
+    spared: t.Tuple[str, ...] = ()
     options: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     bare: t.Tuple[str, ...] = ()
     kernels: t.Tuple[str, ...] = ()
@@ -84,6 +85,11 @@ def names(module: str, *, current: bool) -> t.List[str]:
 def has_driver(dependencies: str) -> bool:
     """Tell whether a kernel's modules.dep has the driver, by the names that distributions give it."""
     return DRIVER.search(dependencies) is not None
+
+
+def in_initramfs(listing: str) -> bool:
+    """Tell whether the list of an initramfs has the driver, nouveau, or our file, which count there."""
+    return IN_INITRAMFS.search(listing) is not None
 
 
 def blacklists(text: str) -> bool:

@@ -19,6 +19,7 @@ from ..module_options import in_force
 from ..module_options.declared import Options
 from ..module_options.in_force import MODPROBE_FILE
 from ..module_options.known import TABLE
+from . import initramfs
 
 DKMS = "/var/lib/dkms"
 KERNELS = "/lib/modules"
@@ -27,7 +28,6 @@ PARAMS = "/proc/driver/nvidia/params"
 MODPROBE_FOLDERS = tuple(
     f"{one}/modprobe.d" for one in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 )
-IMAGES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
 SLACK_SECONDS = 1.0  # file systems keep coarser times than clocks
 
 
@@ -58,8 +58,13 @@ def dkms(host: Host) -> t.Tuple[Dkms, ...]:
     return tuple(found)
 
 
-def modules(host: Host, options: Options, *, added: bool) -> Modules:
-    """Read what decides about the kernel's modules; ``added`` says that our file was once there."""
+def modules(
+    host: Host, options: Options, *, added: bool, spared: t.Collection[str] = ()
+) -> Modules:
+    """Read what decides about the kernel's modules; ``added`` says that our file was once there.
+
+    ``spared`` are the marks of those initramfs that have nothing of it.
+    """
     kernels = host.listdir(KERNELS)
     files = [
         f"{folder}/{name}"
@@ -74,8 +79,13 @@ def modules(host: Host, options: Options, *, added: bool) -> Modules:
     command_line = host.read("/proc/cmdline") or ""
     nouveau = "kernel/drivers/gpu/drm/nouveau"
     own = host.mtime(MODPROBE_FILE)
-    images = _images(host, kernels)
-    stale = (kernel for kernel, made in images.items() if own is None or made < own - SLACK_SECONDS)
+    images = initramfs.images(host, kernels)
+    stale = (
+        kernel
+        for kernel, made in images.items()
+        if (own is None or made < own - SLACK_SECONDS)
+        and initramfs.mark(kernel, made) not in spared
+    )
     loaded = _loaded(host, options)
     bootable = tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}"))
     known = {one: host.read(f"{KERNELS}/{one}/modules.dep") or "" for one in bootable}
@@ -115,37 +125,6 @@ def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str
             done = host.run(["modinfo", one], check=False)
             found.update(in_force.parse_modinfo(module, done.out))
     return {name: version for name, version in found.items() if name in unknown}
-
-
-def _images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
-    """Return the kernels with an initramfs that can be rebuilt, and when it was made."""
-    if host.which("update-initramfs") is None and host.which("dracut") is None:
-        return {}
-    found = {}
-    for kernel in kernels:
-        times = [host.mtime(path.format(kernel)) for path in IMAGES]
-        made = [one for one in times if one is not None]
-        if made and host.exists(f"/boot/vmlinuz-{kernel}"):
-            found[kernel] = max(made)
-    return found
-
-
-def write_modprobe(host: Host, text: str, kernels: t.Sequence[str]) -> None:
-    """Write or remove our file and rebuild what the kernels read of it at boot."""
-    if text and host.read(MODPROBE_FILE) != text:
-        host.write(MODPROBE_FILE, text, mode=0o644)
-    elif not text:
-        host.remove(MODPROBE_FILE)
-    for kernel in kernels:
-        command = ["update-initramfs", "-u", "-k", kernel]
-        if host.which(command[0]) is None:
-            image = next(path for path in IMAGES if host.exists(path.format(kernel)))
-            command = ["dracut", "--force", image.format(kernel), kernel]
-        try:
-            host.run(command)
-        except NodeError as error:
-            error.hint = "free space in /boot or fix what it names, then run again"
-            raise
 
 
 @contextlib.contextmanager

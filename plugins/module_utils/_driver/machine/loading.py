@@ -28,7 +28,8 @@ from ..kernel.device_nodes import (
 )
 from ..kernel.modules import has_driver
 from ..module_options.declared import MODULES
-from .kernel import PARAMS, build_error, dkms, modules, write_modprobe
+from . import initramfs
+from .kernel import PARAMS, build_error, dkms, modules
 from .sources import Params, Part
 
 # How the record calls them, and what to do where they do not start.
@@ -71,9 +72,10 @@ class Loading(Part):
     def configure(self, params: Params) -> None:
         """Write or remove our modprobe file, and rebuild what has it."""
         self._node.added.remember(modprobe=True)
-        write_modprobe(self._node.host, params["text"], params["kernels"])
-        if not params["text"]:
-            self._node.added.remember(modprobe=False)
+        spared = params.get("spared", ())
+        marks = initramfs.write(self._node.host, params["text"], params["kernels"], spared)
+        there = bool(params["text"])
+        self._node.added.remember(modprobe=there, initramfs=marks if there else frozenset())
 
     def load(self, params: Params) -> None:
         """Load the driver, with its device nodes; where only another kernel has modules, the next plan may say so."""

@@ -9,12 +9,11 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.machine import kernel
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine import initramfs, kernel
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import (
     building,
     dkms,
     modules,
-    write_modprobe,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
     MODPROBE_FILE,
@@ -154,14 +153,92 @@ def test_initramfs_is_stale_where_it_is_older_than_our_file(host: FakeHost) -> N
 
 
 def test_initramfs_is_rebuilt_by_the_tool_that_is_there(host: FakeHost) -> None:
-    write_modprobe(host, TEXT, ["6.12.1"])
+    initramfs.write(host, TEXT, ["6.12.1"])
     assert host.files[MODPROBE_FILE] == TEXT
     assert host.ran == [("update-initramfs", "-u", "-k", "6.12.1")]
     del host.commands["update-initramfs",], host.files[IMAGE]
     host.commands["dracut",], host.files[INITRAMFS] = "", ""
-    write_modprobe(host, "", ["6.12.1"])
+    initramfs.write(host, "", ["6.12.1"])
     assert MODPROBE_FILE not in host.files
-    assert host.ran[1:] == [("dracut", "--force", INITRAMFS, "6.12.1")]
+    assert host.ran[1:] == [("dracut", "--force", f"{INITRAMFS}.gpu-node", "6.12.1")]
+
+
+# As lsinitramfs and lsinitrd print them.
+WITHOUT = "usr\nusr/lib/modules/6.12.1/kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko.xz\netc/modprobe.d\n"
+DRACUT = "-rw-r--r--   1 root     root      4242 Jan  1  1970 "
+
+
+@pytest.mark.parametrize(
+    ("listing", "rebuilt"),
+    [
+        (WITHOUT, False),
+        (f"{WITHOUT}usr/lib/modules/6.12.1/updates/dkms/nvidia-current.ko.xz\n", True),
+        (f"{WITHOUT}usr/lib/modules/6.12.1/kernel/drivers/gpu/drm/nouveau/nouveau.ko\n", True),
+        (f"{WITHOUT}etc/modprobe.d/gpu-node.conf\n", True),
+        (f"{DRACUT}usr/lib/modules/6.12.1/extra/nvidia.ko.xz\n", True),
+        (
+            f"{DRACUT}usr/lib/modules/6.12.1/kernel/drivers/video/fbdev/nvidia/nvidiafb.ko.xz\n",
+            False,
+        ),
+        ("", True),
+        (Completed(1, "", "cpio: premature end of archive"), True),
+    ],
+)
+def test_initramfs_is_rebuilt_only_where_it_has_something_of_it(
+    host: FakeHost, listing: str | Completed, rebuilt: bool
+) -> None:
+    host.commands["lsinitramfs",] = listing
+    found = initramfs.looked_into(host, modules(host, (), added=False), changes=True)
+    assert (found.images, found.spared) == ((("6.12.1",), ()) if rebuilt else ((), ("6.12.1",)))
+    assert host.ran == [("lsinitramfs", IMAGE)]
+
+
+def test_no_initramfs_is_looked_into_where_nothing_is_to_change(host: FakeHost) -> None:
+    host.files[MODPROBE_FILE], host.times[MODPROBE_FILE] = TEXT, NOW - 10
+    found = modules(host, (), added=True)
+    assert initramfs.looked_into(host, found, changes=False) == found
+    assert host.ran == []
+
+
+def test_initramfs_that_needs_no_rebuild_is_not_looked_into_again_until_it_is_made_anew(
+    host: FakeHost,
+) -> None:
+    host.commands["lsinitramfs",] = WITHOUT
+    apply(host, "modprobe", text=TEXT, kernels=(), spared=("6.12.1",))
+    record = Record.load(host.files[RECORD], RECORD)
+    host.times[MODPROBE_FILE] = NOW + 100
+    assert modules(host, (), added=True, spared=record.initramfs).stale == ()
+    host.times[IMAGE] = NOW + 50  # such as by an upgrade that was before our file
+    assert modules(host, (), added=True, spared=record.initramfs).stale == ("6.12.1",)
+    apply(host, "modprobe", text="", kernels=())
+    assert RECORD not in host.files
+
+
+def test_initramfs_that_has_got_the_driver_since_the_look_is_rebuilt(host: FakeHost) -> None:
+    host.commands["lsinitramfs",] = "usr/lib/modules/6.12.1/updates/dkms/nvidia.ko\n"
+    assert initramfs.write(host, TEXT, (), ("6.12.1",)) == frozenset()
+    assert host.ran[-1] == ("update-initramfs", "-u", "-k", "6.12.1")
+
+
+@pytest.mark.parametrize("rc", [0, 1])
+def test_a_rebuild_by_dracut_that_fails_leaves_the_initramfs_of_before(
+    host: FakeHost, rc: int
+) -> None:
+    """dracut itself removes a file that it could not write, and the kernel boots no more."""
+
+    def dracut(words: tuple[str, ...]) -> Completed:
+        host.files[words[2]] = "new"
+        return Completed(rc, "", "No space left on device")
+
+    del host.commands["update-initramfs",], host.files[IMAGE]
+    host.commands["dracut",], host.files[INITRAMFS] = dracut, "old"
+    if rc:
+        with pytest.raises(NodeError, match=r"No space left on device.*free space in /boot"):
+            initramfs.write(host, TEXT, ["6.12.1"])
+    else:
+        initramfs.write(host, TEXT, ["6.12.1"])
+    assert host.files[INITRAMFS] == ("old" if rc else "new")
+    assert f"{INITRAMFS}.gpu-node" not in host.files
 
 
 def test_rebuild_that_failed_is_written_down_and_says_what_helps(host: FakeHost) -> None:

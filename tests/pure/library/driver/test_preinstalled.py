@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A driver that somebody else has installed is checked, and nothing else."""
+"""A driver that somebody else has installed is checked, and gets the options that are asked for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 
 from tests.fakes.packages.driver_nodes import DESIRED, node
@@ -57,3 +58,34 @@ def test_libraries_of_another_version_ask_for_a_reboot() -> None:
     assert found.reboot_required == (
         "version 580.95.05 of the driver is loaded, the libraries are of 570.1, 580.82.07",
     )
+
+
+OPTION = (("nvidia.NVreg_RestrictProfilingToAdminUsers", "0"),)
+SHOWN = {"nvidia.NVreg_RestrictProfilingToAdminUsers": "1"}
+
+
+@pytest.mark.parametrize("reload", ["never", "when_idle"])
+def test_options_of_its_modules_are_written_all_the_same_and_the_next_load_is_asked_for(
+    reload: str,
+) -> None:
+    there = {"modules": Modules(nouveau=True, images=("6.12.1",), options=SHOWN)}
+    found = checked(there, module_options=OPTION, reload=reload)
+    step, *more = found.steps
+    assert "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n" in step.params["text"]
+    assert "nouveau" not in step.params["text"]
+    assert step.params["kernels"] == ("6.12.1",)
+    words = "loaded with other options: NVreg_RestrictProfilingToAdminUsers is 1, not 0"
+    if reload == "never":
+        assert more == []
+        assert words in found.reboot_required[0]
+    else:
+        assert words in more[0].summary
+        assert found.reboot_required == ()
+    own = {"modules": Modules(own=step.params["text"])}
+    assert checked(own, module_options=OPTION).steps == ()
+    assert [one.params["text"] for one in checked(own).steps] == [""]
+
+
+def test_an_option_that_its_release_does_not_have_is_refused() -> None:
+    with pytest.raises(NodeError, match=r"an option that the driver 580\.95\.05 has"):
+        checked({}, module_options=(("nvidia.NVreg_ExcludeAllGpus", "1"),))
