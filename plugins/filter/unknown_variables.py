@@ -13,8 +13,8 @@ version_added: 0.1.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Compares the names of variables with the options in argument specs, and says which names are in none of them.
-  - Of names that begin with C(mig_), C(cdi_), C(dcgm_), or C(bundle_), as those of other tools do, only those are
-    unknown that are near to a known one.
+  - Of names that begin with C(mig_), C(cdi_), C(dcgm_), C(bundle_), or C(host_), as those of other tools do, only
+    those are unknown that are near to a known one.
 options:
   _input:
     description: Names of variables.
@@ -55,7 +55,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 # They are too short to be of one tool.
-SHARED = ("mig", "cdi", "dcgm", "bundle", "settings")
+SHARED = ("mig", "cdi", "dcgm", "bundle", "settings", "host")
 # A letter or two too many or too few, or two of them exchanged.
 NEAR = 0.75
 SLIPS = 2

@@ -27,6 +27,8 @@ class Part(t.NamedTuple):
 PARTS: t.Tuple[Part, ...] = (
     # What runs from it, or imports what is in it.
     Part(ENVIRONMENT, "device_plugin", ("mig", "settings", "cdi", "device_plugin", "labels")),
+    # What a service starts with is written before another part restarts it.
+    Part("host", "host", ("host",)),
     Part("driver", "nvidia_driver", ("driver",)),
     Part("toolkit", "container_toolkit", ("toolkit",)),
     # A mode of the runtime needs the toolkit's program.

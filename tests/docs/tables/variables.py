@@ -25,6 +25,7 @@ PAGES = {
     "container_runtime": "container-runtimes.md",
     "mig": "mig.md",
     "settings": "driver/settings.md",
+    "host": "operations/host.md",
     "cdi": "cdi.md",
     "device_plugin": "device-plugin.md",
     "dcgm": "dcgm.md",

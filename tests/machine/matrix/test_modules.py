@@ -56,6 +56,7 @@ WORKED: dict[str, Callable[[Answer], bool]] = {
     "dcgm": lambda answer: "nvidia-dcgm.service" in said(answer),
     "repair": lambda answer: (answer["next"], answer["gpus"]) == ("nothing", []),
     "quarantine": lambda answer: "set aside GPU 1 (GPU-" in said(answer),
+    "host": lambda answer: answer["steps"] == [] and answer["iommu"]["wanted"] == "",
     "settings": lambda answer: "persistence from off to on" in said(answer),
     "device_plugin": lambda answer: "write /etc/gpu-node/config.yaml" in said(answer),
 }

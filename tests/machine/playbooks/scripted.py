@@ -14,6 +14,7 @@ import sys
 
 PARTS = (
     "environment",
+    "host",
     "driver",
     "toolkit",
     "runtime",

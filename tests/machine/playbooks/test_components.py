@@ -11,13 +11,15 @@ from tests.machine.playbooks.scene import Scene, imported
 
 WHOLE = [
     "device_plugin installed",
+    "host present",
     "nvidia_driver present",
     "container_toolkit absent",
     "container_runtime present",
 ]
-WHOLE += ["mig present", "cdi present", "device_plugin started", "dcgm present", "validate"]
-SLURM = [*WHOLE[:2], WHOLE[4], *WHOLE[7:]]
-DOCKER = [*WHOLE[:6], "dcgm present", "validate"]
+WHOLE += ["mig present", "settings present", "cdi present", "device_plugin started"]
+WHOLE += ["dcgm present", "validate"]
+SLURM = [*WHOLE[:3], *WHOLE[5:7], *WHOLE[9:]]
+DOCKER = [*WHOLE[:8], *WHOLE[9:]]
 COMMON = {"mig_selected": "half", "container_toolkit_state": "absent", "dcgm_state": "present"}
 
 
@@ -52,7 +54,7 @@ def test_a_tag_takes_its_part_alone_and_validate_has_none(one: Scene) -> None:
     ("words", "expected"),
     [
         (["--tags", "labels"], [WHOLE[0], "device_plugin started"]),
-        (["--skip-tags", "runtime,toolkit"], [*WHOLE[:2], *WHOLE[4:]]),
+        (["--skip-tags", "runtime,toolkit"], [*WHOLE[:3], *WHOLE[5:]]),
     ],
 )
 def test_other_tags_leave_out_what_they_do_not_name(
@@ -69,7 +71,7 @@ def test_what_the_plan_does_not_name_is_not_called(one: Scene) -> None:
     one.write(dcgm_state="present")
     run = one.play("slurm_node")
     assert run.status == 0, run.text
-    assert one.log("n1") == [SLURM[1], *SLURM[3:]]
+    assert one.log("n1") == [SLURM[2], *SLURM[5:]]
 
 
 @pytest.mark.parametrize("words", [[], ["--check"]])
@@ -93,7 +95,7 @@ def test_labels_are_left_out_alone(one: Scene) -> None:
     [
         pytest.param(
             ["drivers"],
-            "value of gpu_nodes_components must be one or more of: driver, runtime, toolkit",
+            "value of gpu_nodes_components must be one or more of: host, driver, runtime, toolkit",
             marks=pytest.mark.long,
         ),
         (

@@ -20,6 +20,7 @@ ROLES = (
     "dcgm",
     "device_plugin",
     "fractions",
+    "host",
     "mig",
     "nvidia_driver",
     "quarantine",

@@ -21,6 +21,7 @@ SPEC: t.Dict[str, t.Any] = {
             "elements": "str",
             "choices": [
                 "environment",
+                "host",
                 "driver",
                 "toolkit",
                 "runtime",

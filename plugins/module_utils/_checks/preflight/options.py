@@ -14,6 +14,7 @@ SPEC: t.Dict[str, t.Any] = {
             "type": "list",
             "elements": "str",
             "choices": [
+                "host",
                 "driver",
                 "runtime",
                 "toolkit",
@@ -26,6 +27,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "validate",
             ],
             "default": [
+                "host",
                 "driver",
                 "runtime",
                 "toolkit",

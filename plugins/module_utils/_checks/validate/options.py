@@ -19,6 +19,7 @@ SPEC: t.Dict[str, t.Any] = {
             "type": "list",
             "elements": "str",
             "choices": [
+                "host",
                 "driver",
                 "runtime",
                 "toolkit",

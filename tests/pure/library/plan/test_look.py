@@ -207,3 +207,19 @@ def test_settings_are_planned_where_there_are_rules_and_refused_by_the_variable(
     (problem,) = refused.value.details["problems"]
     assert problem["variable"] == "settings_rules"
     assert "did you mean power_limit?" in str(problem)
+
+
+def test_the_host_is_planned_where_a_variable_asks_for_something(host: FakeHost) -> None:
+    host.files["/proc/cpuinfo"] = "vendor_id\t: AuthenticAMD\n"
+    host.files["/boot/grub/grub.cfg"] = "  linux /boot/vmlinuz root=/dev/sda1\n"
+    host.commands[("update-grub",)] = ""
+    assert look(host, ["host"])["parts"] == []
+    assert look(host, ["host"], host_iommu="unmanaged")["parts"] == []
+    for value, words in (("pt", "iommu=pt"), (False, "amd_iommu=off")):  # YAML reads off so
+        answer = look(host, ["host"], host_iommu=value, check_mode=True)
+        (part,) = answer["parts"]
+        assert part["steps"][0]["summary"].startswith(f"add {words} in the kernel command line")
+    with pytest.raises(NodeError) as refused:
+        look(host, ["host"], host_iommu="passthrough")
+    (problem,) = refused.value.details["problems"]
+    assert problem["variable"] == "host_iommu"

@@ -21,6 +21,8 @@ from ...._device_plugin.capability import DevicePluginCapability
 from ...._device_plugin.options import SPEC as DEVICE_PLUGIN
 from ...._driver.capability import DriverCapability
 from ...._driver.options import SPEC as DRIVER
+from ...._host.capability import UNMANAGED, HostCapability
+from ...._host.options import SPEC as HOST
 from ...._machine.host import Host
 from ...._machine.run import Capability
 from ...._mig.capability import MigCapability
@@ -41,6 +43,9 @@ CHOICES = re.compile(
     r"value of (?P<option>\w+) must be one of: (?P<choices>.*), got: (?P<value>.*?)(?: found in (?P<whole>\w+))?"
 )
 EARLIER_HANDLER_PATH = "container_runtime_program"  # of container_runtime_handler_path
+HOST_VARIABLES = tuple(
+    f"host_{one}" for one in HOST["argument_spec"] if one not in ("state", "lock_timeout")
+)
 HANDLER_LABEL = "gpu.node/runtime-handler"
 CONFIG, CONFIGS, SHARING = (f"device_plugin_{one}" for one in ("config", "configs", "sharing"))
 
@@ -53,6 +58,7 @@ class Module(t.NamedTuple):
 
 
 MODULES: t.Mapping[str, Module] = {
+    "host": Module(HOST, partial(HostCapability, check_mode=True)),
     "nvidia_driver": Module(DRIVER, partial(DriverCapability, check_mode=True)),
     "container_toolkit": Module(TOOLKIT, partial(ToolkitCapability, check_mode=True)),
     "container_runtime": Module(RUNTIME, RuntimeCapability),
@@ -78,6 +84,8 @@ def runs(module: str, values: Values) -> bool:
         return by_label or any(values.get(one) for one in ("mig_config", "mig_selected"))
     if module == "settings" and state(module, values) == "present":
         return bool(values.get("settings_rules"))
+    if module == "host" and state(module, values) == "present":
+        return any(values.get(one, UNMANAGED) != UNMANAGED for one in HOST_VARIABLES)
     return module in MODULES and state(module, values) != "unmanaged"
 
 

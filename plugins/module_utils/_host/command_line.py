@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel's command line: what an IOMMU mode asks of it, and what boot loaders have of it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._base.errors import NodeError
+
+Words = t.Tuple[str, ...]
+PT, OFF = "pt", "off"
+INTEL, AMD, ARM = "Intel", "AMD", "Arm"
+VENDORS = {"GenuineIntel": INTEL, "AuthenticAMD": AMD, "HygonGenuine": AMD}
+# As the kernel's kernel-parameters.txt has them. AMD's IOMMU is on where nothing says otherwise.
+WANTED: t.Mapping[t.Tuple[str, str], Words] = {
+    (PT, INTEL): ("intel_iommu=on", "iommu=pt"),
+    (PT, AMD): ("iommu=pt",),
+    (PT, ARM): ("iommu.passthrough=1",),
+    (OFF, INTEL): ("intel_iommu=off",),
+    (OFF, AMD): ("amd_iommu=off",),
+}
+# What no later word takes back.
+AGAINST_PT = ("iommu=off", "amd_iommu=off")
+VENDOR = re.compile(r"^(?:vendor_id|CPU implementer)\s*:\s*(\S+)", re.M)
+LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]+(.*)$", re.M)
+GRUBBY = re.compile(r'^args="(.*)"$', re.M)
+ENTRY = re.compile(r"^options[ \t]+(.*)$", re.M)
+# What a boot loader adds by itself: kernel-install leaves it out too.
+LOADERS_OWN = ("BOOT_IMAGE=", "initrd=")
+
+
+def processor(cpuinfo: str) -> str:
+    """Return whose processor /proc/cpuinfo tells of, empty where it is another's."""
+    found = VENDOR.search(cpuinfo)
+    return "" if found is None else ARM if found[1].startswith("0x") else VENDORS.get(found[1], "")
+
+
+def asked(mode: str, vendor: str) -> Words:
+    """Return the words that a mode takes, none without a mode. NodeError: this processor has none for it."""
+    if not mode:
+        return ()
+    if (mode, vendor) not in WANTED:
+        raise NodeError(
+            f"iommu can't be {mode}",
+            cause=f"no option of the kernel is known for it on {'Arm' if vendor == ARM else 'this processor'}",
+            hint="set host_iommu to unmanaged" + (" or pt" if vendor == ARM else ""),
+        )
+    return WANTED[mode, vendor]
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0]
+
+
+def has(words: t.Sequence[str], word: str) -> bool:
+    """Tell whether a command line says so: of options of one name the last counts, whose values have commas."""
+    same = [one.partition("=")[2] for one in words if _key(one) == _key(word)]
+    return bool(same) and word.partition("=")[2] in same[-1].split(",")
+
+
+def lacking(words: t.Sequence[str], wanted: t.Iterable[str]) -> Words:
+    """Return those that a command line does not say."""
+    return tuple(one for one in wanted if not has(words, one))
+
+
+def same_keys(words: t.Iterable[str], others: t.Iterable[str]) -> Words:
+    """Return those words that have the name of one of the others."""
+    keys = set(map(_key, others))
+    return tuple(one for one in words if _key(one) in keys)
+
+
+def grub(text: str) -> t.Optional[Words]:
+    """Return the command line of a grub.cfg's first entry, which is what is booted; None where it has no entry."""
+    found = LINUX.search(text)
+    return None if found is None else tuple(found[1].split())
+
+
+def grubby(text: str) -> t.Optional[Words]:
+    """Return the command line that grubby --info=DEFAULT tells of, None where it tells of none."""
+    found = GRUBBY.search(text)
+    return None if found is None else tuple(found[1].split())
+
+
+def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
+    """Return the words that all entries of a machine have in common, None where there is no entry.
+
+    ``texts`` are those of the files of systemd-boot; those of another system on the same disk have another machine-id.
+    """
+    lines = [
+        tuple(" ".join(ENTRY.findall(text)).split())
+        for text in texts
+        if re.search(r"^linux\s", text, re.M)
+        and re.search(rf"^machine-id\s+{re.escape(machine_id)}\s*$", text, re.M)
+    ]
+    if not lines:
+        return None
+    return tuple(word for word in lines[0] if all(has(one, word) for one in lines[1:]))
+
+
+def edited(words: t.Iterable[str], added: t.Iterable[str], removed: t.Collection[str]) -> Words:
+    """Return a command line with words that are added at the end, and without others."""
+    new = tuple(added)
+    return (*(one for one in words if one not in {*removed, *new}), *new)
+
+
+def booted(words: t.Iterable[str]) -> Words:
+    """Return the command line of a running kernel without what its boot loader has added."""
+    return tuple(one for one in words if not one.startswith(LOADERS_OWN))

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How kernel command lines are written: by each boot loader's own way, which adds to what there is."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._machine.host import Host
+from .. import command_line
+from ..command_line import Words
+
+HEADER = "# Written by gpu.node.host.\n"
+DROP_IN = "/etc/default/grub.d/zz-gpu-node.cfg"
+NAME = "GRUB_CMDLINE_LINUX_DEFAULT"
+LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+KERNEL_COMMAND_LINE = "/etc/kernel/cmdline"
+ENTRIES = tuple(f"{folder}/loader/entries" for folder in ("/boot", "/efi", "/boot/efi"))
+IMAGES = ("/boot/vmlinuz-{}", "/lib/modules/{}/vmlinuz")
+
+
+class Loader:
+    """A boot loader. ``replaces`` tells that its program keeps one word of a name only."""
+
+    name = ""
+    replaces = False
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def words(self) -> t.Optional[Words]:
+        """Return what the next boot has, None where that can't be read."""
+        raise NotImplementedError
+
+    def write(self, added: Words, add: Words, remove: Words) -> None:
+        """Add and remove words; ``added`` are those that are ours then."""
+        raise NotImplementedError
+
+
+class Grub(Loader):
+    """GRUB as Debian and Ubuntu have it: a drop-in adds, and update-grub reads it."""
+
+    name = "GRUB (/etc/default/grub)"
+
+    def words(self) -> t.Optional[Words]:
+        return command_line.grub(self._host.read("/boot/grub/grub.cfg") or "")
+
+    def write(self, added: Words, add: Words, remove: Words) -> None:
+        if added:
+            text = f'{HEADER}{NAME}="${NAME} {" ".join(added)}"\n'
+            self._host.write(DROP_IN, text, mode=0o644)
+        else:
+            self._host.remove(DROP_IN)
+        self._host.run(["update-grub"])
+
+
+class Grubby(Loader):
+    """Any loader of the RHEL family, for the kernels that there are and those to come."""
+
+    name = "grubby"
+    replaces = True
+
+    def words(self) -> t.Optional[Words]:
+        return command_line.grubby(self._host.run(["grubby", "--info=DEFAULT"], check=False).out)
+
+    def write(self, added: Words, add: Words, remove: Words) -> None:
+        for option, words in (("--remove-args", remove), ("--args", add)):
+            if words:
+                self._host.run(["grubby", "--update-kernel=ALL", f"{option}={' '.join(words)}"])
+
+
+class Pbl(Loader):
+    """GRUB as SUSE has it, whose own program changes the one line of /etc/default/grub."""
+
+    name = "GRUB (pbl)"
+    replaces = True
+
+    def words(self) -> t.Optional[Words]:
+        return command_line.grub(self._host.read("/boot/grub2/grub.cfg") or "")
+
+    def write(self, added: Words, add: Words, remove: Words) -> None:
+        for option, words in (("--del-option", remove), ("--add-option", add)):
+            for one in words:
+                self._host.run(["pbl", option, one])
+        self._host.run(["pbl", "--config"])
+
+
+class SystemdBoot(Loader):
+    """systemd-boot, whose entries kernel-install writes by /etc/kernel/cmdline."""
+
+    name = f"systemd-boot ({KERNEL_COMMAND_LINE})"
+
+    def words(self) -> t.Optional[Words]:
+        machine_id = (self._host.read("/etc/machine-id") or "").strip()
+        paths = [f"{one}/{name}" for one in ENTRIES for name in self._host.listdir(one)]
+        texts = (self._host.read(path) or "" for path in paths if path.endswith(".conf"))
+        return command_line.entries(texts, machine_id)
+
+    def write(self, added: Words, add: Words, remove: Words) -> None:
+        text = self._host.read(KERNEL_COMMAND_LINE)
+        if text is None:  # what kernel-install takes then
+            running = (self._host.read("/proc/cmdline") or "").split()
+            text = " ".join(command_line.booted(running))
+        new = command_line.edited(text.split(), add, remove)
+        self._host.write(KERNEL_COMMAND_LINE, " ".join(new) + "\n")
+        for kernel in self._host.listdir("/lib/modules"):
+            images = (one.format(kernel) for one in IMAGES)
+            image = next((one for one in images if self._host.exists(one)), None)
+            if image is not None:
+                self._host.run(["kernel-install", "add", kernel, image])
+
+
+def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
+    """Return the boot loader with what the next boot has; None where it is not known, and then why."""
+    loader = _there(host)
+    if loader is None:
+        programs = "update-grub, grubby, pbl and systemd-boot"
+        return None, (), f"it has none of {programs}"
+    try:
+        words = loader.words()
+    except NodeError as error:
+        return None, (), str(error)
+    if words is None:
+        return None, (), f"{loader.name} is there, and no entry of it that boots Linux was found"
+    return loader, words, ""
+
+
+def _there(host: Host) -> t.Optional[Loader]:
+    by_program = (("grubby", Grubby), ("pbl", Pbl), ("update-grub", Grub))
+    booted_by = (host.read_bytes(LOADER_INFO) or b"").replace(b"\0", b"")  # it is UTF-16
+    if b"systemd-boot" in booted_by and host.which("pbl") is None:
+        return SystemdBoot(host)
+    return next((make(host) for name, make in by_program if host.which(name)), None)

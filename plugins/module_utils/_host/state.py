@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the host is set to, and the file with what was added and what there was before."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._base.errors import readable
+from .._base.text import json_data, strict
+from .command_line import Words
+
+PATH = "/var/lib/gpu-node/host.json"
+VERSION = 1
+MOST_WORDS = 64
+FORGET = "move it away and run again; what the host is set to then counts as your own"
+
+
+class CommandLine(t.NamedTuple):
+    """What was added to the kernel's command line, what that has replaced, and in which boot."""
+
+    added: Words = ()
+    replaced: Words = ()
+    boot: str = ""
+
+    def with_those_of(self, other: CommandLine) -> CommandLine:
+        """Return both, as it stands while one becomes the other."""
+        added = tuple(dict.fromkeys((*self.added, *other.added)))
+        replaced = tuple(dict.fromkeys((*self.replaced, *other.replaced)))
+        return CommandLine(added, replaced, other.boot)
+
+
+class Kept(t.NamedTuple):
+    """What is remembered."""
+
+    command_line: CommandLine = CommandLine()
+
+
+class Iommu(t.NamedTuple):
+    """What the kernel is booted with, and will be.
+
+    ``loader`` is the boot loader's name, empty where it is not known and then ``why``; ``replaces`` tells that it has
+    one word of a name only. ``in_force`` is pt, on, off or unknown. ``noted`` is what was said of a reboot to come.
+    """
+
+    loader: str = ""
+    why: str = ""
+    replaces: bool = False
+    written: Words = ()
+    running: Words = ()
+    in_force: str = ""
+    noted: Words = ()
+    boot: str = ""
+
+
+def dump(kept: Kept) -> str:
+    """Return the file's text."""
+    data = {"version": VERSION, "command_line": kept.command_line._asdict()}
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def parse(text: t.Optional[str]) -> Kept:
+    """Return what the file has. NodeError: it can't be understood."""
+    if text is None:
+        return Kept()
+    with readable(PATH, FORGET):
+        data = strict.keys("the file", json_data.loads(text), "version", "command_line")
+        strict.version(data["version"], VERSION)
+        line = strict.keys("command_line", data["command_line"], *CommandLine._fields)
+        added, replaced = (_words(name, line[name]) for name in ("added", "replaced"))
+        return Kept(CommandLine(added, replaced, strict.text("boot", line["boot"])))
+
+
+def _words(name: str, value: object) -> Words:
+    found = [strict.text(name, one) for one in strict.listed(name, value, MOST_WORDS)]
+    if not all(one and one.split() == [one] for one in found):
+        raise ValueError(f"{name}: expected options of the kernel")
+    return tuple(found)
