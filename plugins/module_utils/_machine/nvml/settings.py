@@ -52,10 +52,17 @@ def settings(handle: t.Any) -> SettingsTold:
     }
     memory = ask(MEMORY_CLOCKS, pynvml.nvmlDeviceGetSupportedMemoryClocks)
     graphics = memory and ask(GPU_CLOCKS, pynvml.nvmlDeviceGetSupportedGraphicsClocks, max(memory))
+    # Older GPUs tell of clocks too, and lock none.
+    generation = (
+        reported(pynvml.nvmlDeviceGetArchitecture, handle) or pynvml.NVML_DEVICE_ARCH_AMPERE
+    )
     clocks = {
         name: (min(those), max(those))
-        for name, those in ((GPU_CLOCKS, graphics), (MEMORY_CLOCKS, memory))
-        if those
+        for name, those, since in (
+            (GPU_CLOCKS, graphics, pynvml.NVML_DEVICE_ARCH_VOLTA),
+            (MEMORY_CLOCKS, memory, pynvml.NVML_DEVICE_ARCH_AMPERE),
+        )
+        if those and generation >= since
     }
     kinds = {GPU_CLOCKS: pynvml.NVML_CLOCK_GRAPHICS, MEMORY_CLOCKS: pynvml.NVML_CLOCK_MEM}
     runs = {name: reported(pynvml.nvmlDeviceGetClockInfo, handle, kinds[name]) for name in clocks}

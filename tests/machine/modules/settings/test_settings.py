@@ -356,8 +356,22 @@ def test_a_host_engine_that_is_not_there_enforces_nothing_and_one_that_tells_hal
 
 
 def test_older_gpus_are_set_as_far_as_they_can_be(run_module: Run) -> None:
+    """Volta locks no clocks of memory, which is known before anything is set."""
+    rules = [{"memory_clocks": 877, "gpu_clocks": 900, "power_limit": 200}]
     with start("v100", 1) as sim:
-        done = run_module(sim, "settings", rules=[{"memory_clocks": 877, "power_limit": 200}])
-    assert done["failed"]
-    assert "memory_clocks can't be set to 877 to 877 MHz" in done["msg"]
-    assert "leave memory_clocks out of the rules for Tesla V100" in done["msg"]
+        done = run_module(sim, "settings", rules=rules)
+        assert not run_module(sim, "settings", rules=rules)["changed"]
+    assert [one["summary"].partition(": ")[2] for one in done["steps"]] == [
+        "power_limit from 300 W to 200 W",
+        "gpu_clocks from not locked to 900 to 900 MHz",
+    ]
+    assert done["gpus"][0]["unsupported"] == ["memory_clocks"]
+
+
+def test_a_setter_that_a_gpu_does_not_have_after_all_says_what_to_leave_out(
+    run_module: Run, h100: Sim
+) -> None:
+    h100.ctl("fault", gpu="0", function="nvmlDeviceSetAccountingMode", code=3)
+    refused = run_module(h100, "settings", rules=[{"accounting": True}])
+    assert "accounting can't be set to on" in refused["msg"]
+    assert "leave accounting out of the rules for NVIDIA H100" in refused["msg"]
