@@ -29,6 +29,7 @@ RULES = Path(__file__).with_name("rules.yml")
 # Between two texts of a file, so that no sentence goes on from one to the next.
 BETWEEN = "\n\n¶\n\n"
 SENTENCE = re.compile(r"[^¶\s][^¶]*?(?:[.?!](?=\s)|(?=\s*¶|\s*\Z))")
+WORD = re.compile(r"(?<!\w)[A-Za-z\d]\S*")  # code is none
 CAPITAL = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+\b")
 OWN = "gpu_node"
 
@@ -61,7 +62,7 @@ def registered(rules: dict[str, Any]) -> tuple[Check, ...]:
     def long(text: str, check: Check) -> Iterator[CheckResult]:
         """Yield the sentences of more words than they may have."""
         for found in SENTENCE.finditer(text):
-            number = len(found.group().split())
+            number = len(WORD.findall(found.group()))
             if number > rules["longest"]:
                 said = f"{number} words, {rules['longest']} at most: split it"
                 yield CheckResult(check.path, said, found.span(), None)
@@ -82,6 +83,7 @@ def findings(path: Path, rules: dict[str, Any]) -> Iterator[str]:
     found = [
         (_line(read, starts, one.check_result.span[0]), one.check_result)
         for one in LintFile(path.name, body).lint(config)
+        if any(map(str.isalpha, f"\n{body}"[slice(*one.check_result.span)]))
     ]
     lines = [
         (line, f"{one.check_path.removeprefix(OWN + '.')}: {one.message}") for line, one in found

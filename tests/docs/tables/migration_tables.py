@@ -88,7 +88,7 @@ def table(page: str) -> str:
         f"Read at {said(page)['repository']} {facts['release']}, commit `{facts['commit'][:12]}`."
     ]
     for title, rows in mapped(page)[0]:
-        lines += ["", f"### {title}", "", "| Theirs | Here |", "| --- | --- |"]
+        lines += ["", f"### {title}", "", "| There | Here |", "| --- | --- |"]
         lines += [f"| {row.theirs()} | {row.here()} |" for row in rows]
         lines += list(_expanded(rows))
     return "\n".join(lines)
