@@ -28,6 +28,32 @@ options:
     type: str
     choices: [unmanaged, pt, "off"]
     default: unmanaged
+  acs:
+    description:
+      - With V(disabled), Access Control Services are switched off at the PCI bridges above NVIDIA's GPUs and above
+        NICs, so that these reach each other directly. It is refused on a host that hands devices to guests.
+    type: str
+    choices: [unmanaged, disabled]
+    default: unmanaged
+  hugepages:
+    description:
+      - How many huge pages there are to be, by their size such as V(2M) or V(1G). Sizes that are not named are left
+        alone.
+    type: dict
+    default: {}
+  governor:
+    description:
+      - With V(performance), processors are kept at their highest clock. It is refused while C(tuned) sets something
+        else.
+    type: str
+    choices: [unmanaged, performance]
+    default: unmanaged
+  numa_balancing:
+    description:
+      - With V(disabled), the kernel does not move memory between NUMA nodes by itself.
+    type: str
+    choices: [unmanaged, disabled]
+    default: unmanaged
   lock_timeout:
     description:
       - Seconds to wait for another run on the same node.

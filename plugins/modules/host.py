@@ -19,6 +19,7 @@ description:
     and Ubuntu, by C(grubby) in the RHEL family, by C(pbl) on SUSE, by C(/etc/kernel/cmdline) and C(kernel-install) for
     systemd-boot. It is added to, never replaced. A node that boots some other way is refused, unless it was booted
     with what is asked for.
+  - ACS, huge pages, governor and NUMA balancing hold at once. C(gpu-host.service) sets them again at each boot.
   - Nothing is rebooted. RV(reboot_required) tells that a reboot is needed, and the playbook C(gpu.node.reboot) takes it
     up.
 extends_documentation_fragment:
@@ -32,6 +33,11 @@ EXAMPLES = r"""
 - name: Let GPUs and NICs reach each other without translation
   gpu.node.host:
     iommu: pt
+
+- name: Switch ACS off above GPUs and NICs, and reserve 8 GiB in huge pages
+  gpu.node.host:
+    acs: disabled
+    hugepages: {2M: 4096}
 
 - name: Give back what there was before
   gpu.node.host:
@@ -58,6 +64,10 @@ iommu:
     loader:
       description: The boot loader whose command line is written, empty where it is not known or not asked for.
       type: str
+values:
+  description: The values of the kernel that are asked for or were set, by their files, and ACS by bridges' addresses.
+  returned: success
+  type: dict
 steps:
   description: What was done, or in check mode would be.
   returned: success

@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
+from .._base.boot import State as BootState
 from .._base.errors import NodeError, checked_timeout
 from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.own_files import OwnFiles
-from . import iommu
+from .._node.machine import boot as on_node
+from . import boot, iommu, live
 from .command_line import OFF, asked, processor
+from .live import ACS, HUGEPAGES, Asked, Facts, Values, kind, parse_pages
 from .machine import observe
 from .machine.loaders import DROP_IN, Loader
 from .machine.observe import NOTED
@@ -21,6 +24,7 @@ from .state import PATH, Iommu, Kept, dump, parse
 
 UNMANAGED = "unmanaged"
 LOCK = "/run/gpu-node/host.lock"
+NO_BOOT = BootState(None, {}, {}, program=True)
 
 
 class State(t.NamedTuple):
@@ -30,6 +34,9 @@ class State(t.NamedTuple):
     iommu: Iommu
     processor: str = ""
     guests: t.Tuple[str, ...] = ()
+    values: Values = {}
+    facts: Facts = Facts()
+    boot: BootState = NO_BOOT
 
 
 class HostCapability:
@@ -40,15 +47,12 @@ class HostCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host = host
         self._back = params["state"] == "absent"
-        self._iommu: str = self._option(params, "iommu")
+        self._iommu = "" if self._back or params["iommu"] == UNMANAGED else str(params["iommu"])
+        self._asked = Asked() if self._back else _asked(params)
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
         self._loader: t.Optional[Loader] = None
         self._locked = check_mode
-
-    def _option(self, params: t.Mapping[str, t.Any], name: str) -> str:
-        """Return what an option asks for, empty where that is nothing."""
-        return "" if self._back or params[name] == UNMANAGED else params[name]
 
     def observe(self) -> State:
         """Read the host; the lock is held from the first observation on."""
@@ -56,38 +60,97 @@ class HostCapability:
             self._stack.enter_context(self._host.lock(LOCK, timeout=self._seconds))
             self._locked = True
         kept = parse(self._host.read(PATH))
-        if not self._iommu and not kept.command_line.added:
-            return State(kept, observe.booted(self._host))
-        self._loader, found = observe.iommu(self._host)
-        guests = observe.guests(self._host) if self._iommu == OFF else ()
-        return State(kept, found, processor(self._host.read("/proc/cpuinfo") or ""), guests)
+        state = State(kept, observe.booted(self._host))
+        if self._iommu or kept.command_line.added:
+            self._loader, found = observe.iommu(self._host)
+            vendor = processor(self._host.read("/proc/cpuinfo") or "")
+            guests = observe.guests(self._host) if self._iommu == OFF else ()
+            state = state._replace(iommu=found, processor=vendor, guests=guests)
+        if self._asked or kept.values:
+            state = state._replace(
+                values=observe.values(self._host, self._asked, kept.values),
+                facts=observe.facts(self._host, self._asked),
+            )
+        if self._asked or self._host.exists(boot.CONFIG):
+            state = state._replace(boot=on_node.observe(self._host, boot.BOOT))
+        return state
 
     def plan(self, state: State) -> Plan:
         """Plan each setting; refuse before anything is changed."""
         words = asked(self._iommu, state.processor)
-        return iommu.plan(state.iommu, state.kept.command_line, self._iommu, words, state.guests)
+        line = iommu.plan(state.iommu, state.kept.command_line, self._iommu, words, state.guests)
+        values = live.plan(state.values, state.kept.values, self._asked, state.facts)
+        again = boot.BOOT.plan(
+            state.boot._replace(program=True),
+            boot.text(live.boot_lines(self._asked)),
+            boot.TEXTS,
+            check_mode=False,
+        )
+        return Plan(
+            (*line.steps, *values.steps, *again),
+            {**line.before, **values.before},
+            {**line.after, **values.after},
+            reboot_required=line.reboot_required,
+            warnings=(*line.warnings, *values.warnings),
+        )
 
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""
-        return OwnFiles(self._host, {PATH: 0o644, DROP_IN: 0o644})
+        files = (PATH, DROP_IN, *on_node.files(boot.BOOT))
+        return OwnFiles(self._host, dict.fromkeys(files, 0o644))
 
     def apply(self, step: Step) -> None:
-        """Carry out one step. What is added is written down before, and what is gone after it."""
-        params = step.params
-        if step.action == iommu.NOTE:
-            if params["lines"]:
-                self._host.write(NOTED, "\n".join(params["lines"]) + "\n", mode=0o644)
-            else:
-                self._host.remove(NOTED)
-            return
+        """Carry out one step. What is added, and was before, is written down first."""
+        work = {
+            iommu.WRITE: self._write_line,
+            iommu.NOTE: self._note,
+            live.SET: self._set,
+            live.FORGET: self._forget,
+        }.get(step.action)
+        if work is None:
+            on_node.apply(self._host, step)
+        else:
+            work(step.params)
+
+    def _note(self, params: t.Mapping[str, t.Any]) -> None:
+        if params["lines"]:
+            self._host.write(NOTED, "\n".join(params["lines"]) + "\n", mode=0o644)
+        else:
+            self._host.remove(NOTED)
+
+    def _write_line(self, params: t.Mapping[str, t.Any]) -> None:
         if self._loader is None:
             raise NodeError("the kernel command line was not read yet")
         new, kept = params["kept"], parse(self._host.read(PATH))
-        self._write(kept._replace(command_line=kept.command_line.with_those_of(new)))
+        self._remember(kept._replace(command_line=kept.command_line.with_those_of(new)))
         self._loader.write(new.added, params["add"], params["remove"])
-        self._write(kept._replace(command_line=new))
+        self._remember(kept._replace(command_line=new))
 
-    def _write(self, kept: Kept) -> None:
+    def _set(self, params: t.Mapping[str, t.Any]) -> None:
+        names, value = params["names"], params["value"]
+        now = observe.values(self._host, self._asked, dict.fromkeys(names, value))
+        kept = parse(self._host.read(PATH))
+        before = {name: now[name] for name in names if name in now}
+        self._remember(kept._replace(values={**before, **kept.values}))
+        word = "acs_set" if kind(names[0]) == ACS else "put"
+        observe.program(self._host, word, value, *names)
+        for name in names if kind(names[0]) == HUGEPAGES else ():
+            has = int(self._host.read(name) or 0)
+            if has != int(value):
+                raise NodeError(
+                    f"there are {has} huge pages where {value} are asked for ({name})",
+                    cause="memory is in pieces" if has < int(value) else "processes use them",
+                    hint="reboot, as the unit asks for them early; or ask for fewer"
+                    if has < int(value)
+                    else "end who uses them, then run again",
+                )
+
+    def _forget(self, params: t.Mapping[str, t.Any]) -> None:
+        kept = parse(self._host.read(PATH))
+        left = {name: one for name, one in kept.values.items() if name not in params["names"]}
+        self._remember(kept._replace(values=left))
+
+    def _remember(self, kept: Kept) -> None:
         if kept == Kept():
             self._host.remove(PATH)
         else:
@@ -102,4 +165,15 @@ class HostCapability:
                 "in_force": state.iommu.in_force,
                 "loader": state.iommu.loader,
             },
+            "values": dict(state.values),
         }
+
+
+def _asked(params: t.Mapping[str, t.Any]) -> Asked:
+    governor = params["governor"]
+    return Asked(
+        acs=params["acs"] != UNMANAGED,
+        pages=parse_pages(params["hugepages"]),
+        governor="" if governor == UNMANAGED else governor,
+        numa=params["numa_balancing"] != UNMANAGED,
+    )

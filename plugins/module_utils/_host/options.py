@@ -11,6 +11,18 @@ SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "iommu": {"type": "str", "choices": ["unmanaged", "pt", "off"], "default": "unmanaged"},
+        "acs": {"type": "str", "choices": ["unmanaged", "disabled"], "default": "unmanaged"},
+        "hugepages": {"type": "dict", "default": {}},
+        "governor": {
+            "type": "str",
+            "choices": ["unmanaged", "performance"],
+            "default": "unmanaged",
+        },
+        "numa_balancing": {
+            "type": "str",
+            "choices": ["unmanaged", "disabled"],
+            "default": "unmanaged",
+        },
         "lock_timeout": {"type": "int", "default": 60},
     },
 }

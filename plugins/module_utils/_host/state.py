@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from .._base.errors import readable
 from .._base.text import json_data, strict
+from .._base.text.shown import shown
 from .command_line import Words
+from .live import is_known
 
 PATH = "/var/lib/gpu-node/host.json"
 VERSION = 1
 MOST_WORDS = 64
+MOST_VALUES = 8192
+VALUE = re.compile(r"[a-z0-9_]{1,32}")
 FORGET = "move it away and run again; what the host is set to then counts as your own"
 
 
@@ -33,9 +38,10 @@ class CommandLine(t.NamedTuple):
 
 
 class Kept(t.NamedTuple):
-    """What is remembered."""
+    """What is remembered; ``values`` are those of the kernel as they were before."""
 
     command_line: CommandLine = CommandLine()
+    values: t.Mapping[str, str] = {}
 
 
 class Iommu(t.NamedTuple):
@@ -57,7 +63,8 @@ class Iommu(t.NamedTuple):
 
 def dump(kept: Kept) -> str:
     """Return the file's text."""
-    data = {"version": VERSION, "command_line": kept.command_line._asdict()}
+    data: t.Dict[str, t.Any] = {"version": VERSION, "command_line": kept.command_line._asdict()}
+    data["values"] = dict(kept.values)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
@@ -66,11 +73,12 @@ def parse(text: t.Optional[str]) -> Kept:
     if text is None:
         return Kept()
     with readable(PATH, FORGET):
-        data = strict.keys("the file", json_data.loads(text), "version", "command_line")
+        data = strict.keys("the file", json_data.loads(text), "version", "command_line", "values")
         strict.version(data["version"], VERSION)
-        line = strict.keys("command_line", data["command_line"], *CommandLine._fields)
-        added, replaced = (_words(name, line[name]) for name in ("added", "replaced"))
-        return Kept(CommandLine(added, replaced, strict.text("boot", line["boot"])))
+        told = strict.keys("command_line", data["command_line"], *CommandLine._fields)
+        added, replaced = (_words(name, told[name]) for name in ("added", "replaced"))
+        line = CommandLine(added, replaced, strict.text("boot", told["boot"]))
+        return Kept(line, _values(data["values"]))
 
 
 def _words(name: str, value: object) -> Words:
@@ -78,3 +86,12 @@ def _words(name: str, value: object) -> Words:
     if not all(one and one.split() == [one] for one in found):
         raise ValueError(f"{name}: expected options of the kernel")
     return tuple(found)
+
+
+def _values(data: object) -> t.Dict[str, str]:
+    if not isinstance(data, dict) or len(data) > MOST_VALUES:
+        raise ValueError(f"values: expected at most {MOST_VALUES} by their files")
+    for name, value in data.items():
+        if not VALUE.fullmatch(strict.text(name, value)) or not is_known(name):
+            raise ValueError(f"values: {shown(name)} is not one that is set here")
+    return data

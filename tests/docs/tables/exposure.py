@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
+from ansible_collections.gpu.node.plugins.module_utils._host import boot as host_boot
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import exporter
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import Exporter
 from gpu_plugin._shared._base.services.mig import UNIT as MIG_UNIT
@@ -39,6 +40,7 @@ def units() -> dict[str, str]:
     found |= {MIG_UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
     found[mig_label.UNIT] = mig_label.UNIT_TEXT
     found[device_nodes.UNIT] = device_nodes.UNIT_TEXT
+    found[host_boot.UNIT] = host_boot.UNIT_TEXT
     return {**found, exporter.UNIT: exporter.files(EXPORTER, "")[exporter.UNIT_FILE]}
 
 
@@ -104,7 +106,8 @@ def _writes(name: str) -> str:
     folders += [f"/var/lib/{one}" for one in setting(name, "StateDirectory")]
     folders += [one.lstrip("-") for one in setting(name, "ReadWritePaths")]
     written = ", ".join(f"`{one}`" for one in folders)
-    return written or ("device nodes" if name == device_nodes.UNIT else "nothing")
+    other = {device_nodes.UNIT: "device nodes", host_boot.UNIT: "`/sys`, `/proc/sys`"}
+    return written or other.get(name, "nothing")
 
 
 def shown() -> str:

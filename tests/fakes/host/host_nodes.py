@@ -36,7 +36,13 @@ options    {1}
 linux      /{0}/6.12.1/linux
 """
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
-PARAMS = {"state": "present", "iommu": "unmanaged", "lock_timeout": 60}
+SETTINGS = ("iommu", "acs", "governor", "numa_balancing")
+PARAMS = {
+    "state": "present",
+    **dict.fromkeys(SETTINGS, "unmanaged"),
+    "hugepages": {},
+    "lock_timeout": 60,
+}
 
 
 class Killed(Exception):

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..._machine.host import Host
+from ..._machine.host import Host, properties
 from ..._node.machine.facts import BOOT_ID, BUS, gpus, proc
+from ..boot import PROGRAM
 from ..command_line import OFF, PT
 from ..iommu import UNKNOWN
+from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, Asked, Facts, Values, kind, pages_file
 from ..state import Iommu
 from .loaders import Loader, find
 
@@ -20,7 +22,8 @@ NOTED = "/run/gpu-node/reboot-required"
 VFIO = "/sys/bus/pci/drivers/vfio-pci"
 LIBVIRT = "/etc/libvirt/qemu"
 KVM = "anon_inode:kvm-vm"
-ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+LOCKDOWN = "/sys/kernel/security/lockdown"
+TUNED = "/etc/tuned/active_profile"
 
 
 def iommu(host: Host) -> t.Tuple[t.Optional[Loader], Iommu]:
@@ -64,3 +67,38 @@ def guests(host: Host) -> t.Tuple[str, ...]:
         ):
             found.append(f"process {pid} ({proc(host, pid, 'comm').strip()}) runs a guest")
     return tuple(found)
+
+
+def values(host: Host, asked: Asked, kept: Values) -> t.Dict[str, str]:
+    """Return the values of the kernel that are asked for or were set here, of those that there are."""
+    names = [name for name in kept if kind(name) != ACS]
+    names += [NUMA_FILE] if asked.numa else []
+    names += [pages_file(one) for one in asked.pages]
+    if asked.governor:
+        names += [f"{POLICIES}/{one}/scaling_governor" for one in host.listdir(POLICIES)]
+    texts = {name: host.read(name) for name in names}
+    found = {name: text.strip() for name, text in texts.items() if text}
+    if asked.acs or any(kind(name) == ACS for name in kept):
+        for line in program(host, "acs_show").splitlines():
+            address, _space, control = line.partition(" ")
+            found[address] = control
+    return found
+
+
+def facts(host: Host, asked: Asked) -> Facts:
+    """Return what else decides about what is asked for."""
+    lockdown = re.search(r"\[(integrity|confidentiality)\]", host.read(LOCKDOWN) or "")
+    memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)
+    tuned = properties(host, "tuned.service", "ActiveState") if asked.governor else {}
+    runs = tuned.get("ActiveState") == "active"
+    return Facts(
+        guests=guests(host) if asked.acs else (),
+        lockdown=lockdown[1] if lockdown else "",
+        tuned=(host.read(TUNED) or "").strip() or "unknown" if runs else "",
+        memory=int(memory[1]) if memory else 0,
+    )
+
+
+def program(host: Host, *words: str) -> str:
+    """Run what the unit runs at boot too, and return what it prints."""
+    return host.run(["/bin/sh", "-c", PROGRAM, "host", *words]).out

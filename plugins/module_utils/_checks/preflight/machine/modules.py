@@ -85,7 +85,7 @@ def runs(module: str, values: Values) -> bool:
     if module == "settings" and state(module, values) == "present":
         return bool(values.get("settings_rules"))
     if module == "host" and state(module, values) == "present":
-        return any(values.get(one, UNMANAGED) != UNMANAGED for one in HOST_VARIABLES)
+        return any(values.get(one) not in (None, "", {}, UNMANAGED) for one in HOST_VARIABLES)
     return module in MODULES and state(module, values) != "unmanaged"
 
 

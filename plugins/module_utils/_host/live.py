@@ -1,0 +1,164 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a kernel can be set to while it runs, each value by its file, or by the address of a bridge for its ACS."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._base.errors import InputError, NodeError
+from .._base.steps import Plan, Step
+from .._base.text.json_data import is_whole
+
+SET, FORGET = "live", "forget_live"
+ACS, HUGEPAGES, GOVERNOR, NUMA = "acs", "hugepages", "governor", "numa_balancing"
+ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+PAGES = "/sys/kernel/mm/hugepages"
+POLICIES = "/sys/devices/system/cpu/cpufreq"
+NUMA_FILE = "/proc/sys/kernel/numa_balancing"
+FILES = re.compile(
+    rf"{PAGES}/hugepages-\d+kB/nr_hugepages|{POLICIES}/policy\d+/scaling_governor|{NUMA_FILE}"
+)
+SIZE = re.compile(r"(\d{1,6})([MG])")
+UNITS = {"M": 1 << 10, "G": 1 << 20}  # in KiB
+NO_ACS = "0000"
+Values = t.Mapping[str, str]
+
+
+class Asked(t.NamedTuple):
+    """What is asked for: ``pages`` are numbers of huge pages by their size in KiB."""
+
+    acs: bool = False
+    pages: t.Mapping[int, int] = {}
+    governor: str = ""
+    numa: bool = False
+
+    def __bool__(self) -> bool:
+        return self.acs or bool(self.pages) or bool(self.governor) or self.numa
+
+
+class Facts(t.NamedTuple):
+    """What else decides: guests, whether the kernel is locked down, tuned's profile where it runs, memory in KiB."""
+
+    guests: t.Tuple[str, ...] = ()
+    lockdown: str = ""
+    tuned: str = ""
+    memory: int = 0
+
+
+def parse_pages(data: t.Mapping[str, t.Any]) -> t.Dict[int, int]:
+    """Return numbers of huge pages by their size in KiB. InputError: it can't be meant."""
+    found = {}
+    for key, value in data.items():
+        size = SIZE.fullmatch(str(key))
+        if size is None:
+            raise InputError.of("hugepages", key, "a size such as 2M or 1G")
+        if not is_whole(value) or value < 0:
+            raise InputError.of(f"hugepages.{key}", value, "a number of pages")
+        found[int(size[1]) * UNITS[size[2]]] = value
+    return found
+
+
+def pages_file(size: int) -> str:
+    """Return the file with the number of huge pages of a size in KiB."""
+    return f"{PAGES}/hugepages-{size}kB/nr_hugepages"
+
+
+def kind(name: str) -> str:
+    """Return what a value is of."""
+    if ADDRESS.fullmatch(name):
+        return ACS
+    return HUGEPAGES if name.startswith(PAGES) else GOVERNOR if name.startswith(POLICIES) else NUMA
+
+
+def is_known(name: str) -> bool:
+    """Tell whether a name is that of a value that is set here."""
+    return bool(ADDRESS.fullmatch(name) or FILES.fullmatch(name))
+
+
+def boot_lines(asked: Asked) -> t.List[str]:
+    """Return the lines of the program that does the same at boot."""
+    lines = [
+        f'put {count} "$root"{pages_file(size)}' for size, count in sorted(asked.pages.items())
+    ]
+    lines += ["acs_off"] if asked.acs else []
+    if asked.governor:
+        lines.append(f'put {asked.governor} "$root"{POLICIES}/policy*/scaling_governor')
+    return [*lines, *([f'put 0 "$root"{NUMA_FILE}'] if asked.numa else [])]
+
+
+def wanted(asked: Asked, now: Values) -> t.Dict[str, str]:
+    """Return the values that are asked for, of those that there are."""
+    of = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
+    found = {name: of[kind(name)] for name in now if of.get(kind(name))}
+    return {**found, **{pages_file(size): str(count) for size, count in asked.pages.items()}}
+
+
+def plan(now: Values, kept: Values, asked: Asked, facts: Facts) -> Plan:
+    """Return the steps to what is asked for, and back where nothing asks any more. NodeError: it can't be had."""
+    target = wanted(asked, now)
+    _check_pages(now, asked, facts)
+    over = {name: value for name, value in kept.items() if name not in target}
+    changes = {
+        name: value for name, value in {**over, **target}.items() if now.get(name, value) != value
+    }
+    _check(changes, asked, facts)
+    groups: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
+    for name, value in changes.items():
+        groups.setdefault((kind(name), now[name], value), []).append(name)
+    steps = []
+    for (what, was, value), names in groups.items():
+        where = names[0] + (f" and {len(names) - 1} more" if names[1:] else "")
+        summary = f"{what}: {value} in place of {was} ({where})"
+        steps.append(Step(SET, summary, {"names": names, "value": value}))
+    if over:
+        words = ", ".join(sorted(set(map(kind, over))))
+        summary = f"forget what {words} was before"
+        steps.append(Step(FORGET, summary, {"names": tuple(over)}))
+    return Plan(
+        tuple(steps),
+        {name: now[name] for name in changes},
+        changes,
+        warnings=tuple(_warnings(now, asked)),
+    )
+
+
+def _check_pages(now: Values, asked: Asked, facts: Facts) -> None:
+    for size, count in asked.pages.items():
+        named = f"hugepages.{size // 1024}M" if size < UNITS["G"] else f"hugepages.{size >> 20}G"
+        if pages_file(size) not in now:
+            raise InputError.of("hugepages", named[10:], "a size that this kernel has")
+        if count * size > facts.memory:
+            raise InputError.of(named, count, f"less than the {facts.memory >> 20} GiB of memory")
+
+
+def _check(changes: Values, asked: Asked, facts: Facts) -> None:
+    kinds = {kind(name) for name in changes}
+    if asked.acs and facts.guests:
+        raise NodeError(
+            "ACS can't be switched off",
+            cause=f"this host hands devices to guests, whom it keeps apart: {', '.join(facts.guests)}",
+            hint="set host_acs to unmanaged on this host",
+        )
+    if ACS in kinds and facts.lockdown:
+        raise NodeError(
+            "ACS can't be changed",
+            cause=f"with Secure Boot the kernel lets nobody write to PCI devices (lockdown: {facts.lockdown})",
+            hint="switch ACS off in the firmware, or Secure Boot; or set host_acs to unmanaged",
+        )
+    if GOVERNOR in kinds and facts.tuned:
+        raise NodeError(
+            "the governor can't be set",
+            cause=f"tuned runs, and sets it by its profile {facts.tuned}",
+            hint="choose a profile with governor=performance by tuned-adm profile, or set host_governor to unmanaged",
+        )
+
+
+def _warnings(now: Values, asked: Asked) -> t.Iterator[str]:
+    there = {kind(name) for name in now}
+    if asked.acs and ACS not in there:
+        yield "host: no bridge above GPUs and NICs has ACS, as in most virtual machines: nothing to switch off"
+    if asked.governor and GOVERNOR not in there:
+        yield "host: the kernel does not set the clocks of processors, as in virtual machines: no governor to set"
