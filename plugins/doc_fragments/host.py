@@ -54,6 +54,13 @@ options:
     type: str
     choices: [unmanaged, disabled]
     default: unmanaged
+  memlock:
+    description:
+      - How much memory processes may lock, V(unlimited) or a number of GiB such as V(64G), for what container runtimes,
+        Slurm and sshd start. It holds from the next start of each of these services on, which RV(restart_required)
+        names.
+    type: str
+    default: unmanaged
   lock_timeout:
     description:
       - Seconds to wait for another run on the same node.

@@ -39,6 +39,10 @@ EXAMPLES = r"""
     acs: disabled
     hugepages: {2M: 4096}
 
+- name: Let programs of containers, jobs and sessions register all memory with NICs
+  gpu.node.host:
+    memlock: unlimited
+
 - name: Give back what there was before
   gpu.node.host:
     state: absent
@@ -73,6 +77,11 @@ steps:
   returned: success
   type: list
   elements: dict
+restart_required:
+  description: The services whose processes have a lower O(memlock) than they will have from their next start on.
+  returned: success
+  type: list
+  elements: str
 reboot_required:
   description: Whether something waits for a reboot.
   returned: success

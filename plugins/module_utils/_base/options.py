@@ -42,7 +42,7 @@ NAMED: t.Mapping[str, t.Mapping[str, str]] = {
         "dra.publish dra.kubeconfig dra.hami_core_library",
         "gpu_nodes_": "allocation require_kubelet",
     },
-    "host": {"host_": "state iommu acs hugepages governor numa_balancing lock_timeout"},
+    "host": {"host_": "state iommu acs hugepages governor numa_balancing memlock lock_timeout"},
     "mig": {
         "mig_": "state config selected on_busy wait_timeout reset boot by_label lock_timeout",
         "gpu_nodes_": "on_allocated stop_services",

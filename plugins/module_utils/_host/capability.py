@@ -14,7 +14,7 @@ from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.own_files import OwnFiles
 from .._node.machine import boot as on_node
-from . import boot, iommu, live
+from . import boot, iommu, live, memlock
 from .command_line import OFF, asked, processor
 from .live import ACS, HUGEPAGES, Asked, Facts, Values, kind, parse_pages
 from .machine import observe
@@ -37,6 +37,8 @@ class State(t.NamedTuple):
     values: Values = {}
     facts: Facts = Facts()
     boot: BootState = NO_BOOT
+    limits: t.Mapping[str, str] = {}
+    services: t.Tuple[memlock.Service, ...] = ()
 
 
 class HostCapability:
@@ -49,6 +51,8 @@ class HostCapability:
         self._back = params["state"] == "absent"
         self._iommu = "" if self._back or params["iommu"] == UNMANAGED else str(params["iommu"])
         self._asked = Asked() if self._back else _asked(params)
+        limit = UNMANAGED if self._back else params["memlock"]
+        self._limit = None if limit == UNMANAGED else memlock.parse(limit)
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
         self._loader: t.Optional[Loader] = None
@@ -73,6 +77,10 @@ class HostCapability:
             )
         if self._asked or self._host.exists(boot.CONFIG):
             state = state._replace(boot=on_node.observe(self._host, boot.BOOT))
+        limits = observe.memlock(self._host)
+        if self._limit is not None or limits:
+            services = observe.services(self._host)
+            state = state._replace(limits=limits, services=services)
         return state
 
     def plan(self, state: State) -> Plan:
@@ -86,17 +94,20 @@ class HostCapability:
             boot.TEXTS,
             check_mode=False,
         )
+        limits = memlock.plan(state.limits, state.services, self._limit)
+        every = (line, values, limits)
         return Plan(
-            (*line.steps, *values.steps, *again),
-            {**line.before, **values.before},
-            {**line.after, **values.after},
+            (*line.steps, *values.steps, *again, *limits.steps),
+            {name: value for one in every for name, value in one.before.items()},
+            {name: value for one in every for name, value in one.after.items()},
             reboot_required=line.reboot_required,
-            warnings=(*line.warnings, *values.warnings),
+            restart_required=limits.restart_required,
+            warnings=tuple(said for one in every for said in one.warnings),
         )
 
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""
-        files = (PATH, DROP_IN, *on_node.files(boot.BOOT))
+        files = (PATH, DROP_IN, *on_node.files(boot.BOOT), *memlock.PATHS)
         return OwnFiles(self._host, dict.fromkeys(files, 0o644))
 
     def apply(self, step: Step) -> None:

@@ -23,6 +23,7 @@ SPEC: t.Dict[str, t.Any] = {
             "choices": ["unmanaged", "disabled"],
             "default": "unmanaged",
         },
+        "memlock": {"type": "str", "default": "unmanaged"},
         "lock_timeout": {"type": "int", "default": 60},
     },
 }

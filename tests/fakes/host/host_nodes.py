@@ -36,7 +36,7 @@ options    {1}
 linux      /{0}/6.12.1/linux
 """
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
-SETTINGS = ("iommu", "acs", "governor", "numa_balancing")
+SETTINGS = ("iommu", "acs", "governor", "numa_balancing", "memlock")
 PARAMS = {
     "state": "present",
     **dict.fromkeys(SETTINGS, "unmanaged"),

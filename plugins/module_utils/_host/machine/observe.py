@@ -10,10 +10,12 @@ import typing as t
 
 from ..._machine.host import Host, properties
 from ..._node.machine.facts import BOOT_ID, BUS, gpus, proc
+from ..._node.machine.recorded import existing
 from ..boot import PROGRAM
 from ..command_line import OFF, PT
 from ..iommu import UNKNOWN
 from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, Asked, Facts, Values, kind, pages_file
+from ..memlock import PATHS, UNITS, Service, limit, running
 from ..state import Iommu
 from .loaders import Loader, find
 
@@ -102,3 +104,22 @@ def facts(host: Host, asked: Asked) -> Facts:
 def program(host: Host, *words: str) -> str:
     """Run what the unit runs at boot too, and return what it prints."""
     return host.run(["/bin/sh", "-c", PROGRAM, "host", *words]).out
+
+
+def memlock(host: Host) -> t.Dict[str, str]:
+    """Return the texts of our files with limits, of those that there are."""
+    return existing(host, PATHS)
+
+
+def services(host: Host) -> t.Tuple[Service, ...]:
+    """Return the services that start containers, jobs and sessions, of those that there are."""
+    names = "Id,LoadState,LimitMEMLOCK,MainPID,NeedDaemonReload"
+    told = host.run(["systemctl", "show", *UNITS, f"--property={names}"], check=False).out
+    found = {}
+    for block in told.split("\n\n"):
+        has = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if has.get("LoadState") == "loaded":
+            runs = running(proc(host, has["MainPID"], "limits"))
+            unread = has["NeedDaemonReload"] == "yes"
+            found[has["Id"]] = Service(has["Id"], limit(has["LimitMEMLOCK"]), runs, unread)
+    return tuple(found.values())  # ssh.service may be sshd.service too

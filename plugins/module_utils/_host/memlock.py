@@ -1,0 +1,114 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""How much memory processes may lock: what registers memory with a NIC locks it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from .._base.boot import unit_file
+from .._base.errors import InputError
+from .._base.steps import Plan, Step
+
+FILES = "memlock"
+UNLIMITED = "unlimited"
+LEAST = 16  # GiB, below which AWS warns
+SIZE = re.compile(r"(\d{1,6})G")
+GIB = 1 << 30
+HEADER = "# Written by gpu.node.host.\n"
+LIMITS = "/etc/security/limits.d/zz-gpu-node.conf"
+# What starts containers, jobs and sessions: they have the limit of what starts them.
+UNITS = tuple(
+    f"{one}.service"
+    for one in (
+        *("containerd", "docker", "crio", "k3s", "k3s-agent", "rke2-server", "rke2-agent"),
+        *("slurmd", "ssh", "sshd"),
+    )
+)
+LOCKED = re.compile(r"^Max locked memory\s+(\S+)", re.M)
+
+
+class Service(t.NamedTuple):
+    """A service that is there: the limit that it starts with and the one that it runs with, in bytes or infinite."""
+
+    unit: str
+    starts: float
+    runs: float
+    unread: bool = False  # systemd has not read its files again
+
+
+def parse(value: str) -> float:
+    """Return a limit in bytes, which may be infinite. InputError: it can't be meant."""
+    size = SIZE.fullmatch(value)
+    if value != UNLIMITED and (size is None or int(size[1]) < LEAST):
+        raise InputError.of("memlock", value, f"{UNLIMITED}, or {LEAST}G or more")
+    return float("inf") if size is None else float(int(size[1]) * GIB)
+
+
+def limit(text: str) -> float:
+    """Return a limit as systemd and the kernel tell of it; none is infinite."""
+    return float(text) if text.isdigit() else float("inf")
+
+
+def running(limits: str) -> float:
+    """Return the limit of a process by its /proc/PID/limits; one that does not run is content."""
+    found = LOCKED.search(limits)
+    return limit(found[1]) if found else float("inf")
+
+
+def drop_in(unit: str) -> str:
+    """Return where a unit's limit is written."""
+    return f"{unit_file(unit)}.d/zz-gpu-node.conf"
+
+
+PATHS = (LIMITS, *map(drop_in, UNITS))
+
+
+def texts(wanted: float) -> t.Dict[str, str]:
+    """Return the texts of all files that may be written."""
+    unlimited = wanted == float("inf")
+    size = "infinity" if unlimited else str(int(wanted))
+    words = UNLIMITED if unlimited else str(int(wanted) // 1024)
+    rows = [
+        f"{who} {which} memlock {words}\n" for who in ("*", "root") for which in ("soft", "hard")
+    ]
+    unit = f"{HEADER}[Service]\nLimitMEMLOCK={size}\n"
+    return {LIMITS: HEADER + "".join(rows), **{drop_in(one): unit for one in UNITS}}
+
+
+def plan(
+    there: t.Mapping[str, str], services: t.Sequence[Service], wanted: t.Optional[float]
+) -> Plan:
+    """Return the plan to a limit, or without one to none of our files. ``there`` are the texts of those."""
+    target: t.Dict[str, str] = {}
+    if wanted is not None:
+        every = texts(wanted)
+        low = {drop_in(one.unit) for one in services if one.starts < wanted}
+        target = {one: every[one] for one in PATHS if one in {LIMITS, *low, *there}}
+    write = {path: text for path, text in target.items() if there.get(path) != text}
+    remove = [path for path in there if path not in target]
+    unread = [one.unit for one in services if one.unread]
+    steps = []
+    # Our last file goes once systemd has read all others, so that a run that is killed before can be finished.
+    for paths in (
+        [one for one in remove if one != LIMITS],
+        [one for one in remove if one == LIMITS],
+    ):
+        words = [f"write {', '.join(write)}"] if write else []
+        words += [f"remove {', '.join(paths)}"] if paths else []
+        words += [f"have systemd read {', '.join(unread)} again"] if unread and not words else []
+        if words:
+            params = {"write": write, "remove": paths, "systemctl": [["daemon-reload"]]}
+            steps.append(Step(FILES, f"memlock: {' and '.join(words)}", params))
+        write, unread = {}, []
+    late = tuple(one.unit for one in services if wanted is not None and one.runs < wanted)
+    said = f"host: memlock holds for {', '.join(late)} from the next start on, and for what they start then"
+    return Plan(
+        tuple(steps),
+        dict(there) if steps else {},
+        target if steps else {},
+        restart_required=late,
+        warnings=(said,) if late else (),
+    )
