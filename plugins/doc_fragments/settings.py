@@ -37,6 +37,15 @@ options:
     type: list
     elements: dict
     default: []
+  boot:
+    description:
+      - Whether C(gpu-settings.service) sets the GPUs again after they have lost what they were set to - at boot, after
+        C(nvidia-persistenced.service) was started, as it is after a load of the driver and after a reset, and after
+        another MIG layout was made. What somebody has changed by hand since is left alone, and so is ECC, which no GPU
+        loses. Needs C(/opt/gpu-node/bin/gpu-plugin), which M(gpu.node.device_plugin) installs.
+      - V(false) removes the units and their file. So does V(state=absent), and an empty O(rules).
+    type: bool
+    default: true
   lock_timeout:
     description:
       - Seconds to wait for another run on the same node.

@@ -56,7 +56,7 @@ NAMED: t.Mapping[str, t.Mapping[str, str]] = {
     },
     "quarantine": {"quarantine_": "gpus node reason ticket"},
     "repair": {"repair_": "reboot window xids", "validate_": "gpu_count"},
-    "settings": {"settings_": "state rules lock_timeout"},
+    "settings": {"settings_": "state rules boot lock_timeout"},
     "validate": {
         "validate_": "gpu_count containers cuda wait_timeout",
         "nvidia_": "driver_version driver_source",

@@ -10,6 +10,7 @@ import dataclasses
 import re
 import typing as t
 
+from .._base.boot import State as Boot
 from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import CLOCKS, COMPUTE, NOT_SUPPORTED, Gpu, NvmlError, SettingsTold, Value
 from .._base.services import mps
@@ -19,11 +20,14 @@ from .._machine.host import Host, properties
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.nvml.settings import set_to, settings
 from .._machine.own_files import OwnFiles
+from .._node.machine import boot
 from .._node.machine.facts import driver_load, without_nvml
 from .._node.machine.quarantine import QuarantineFile
 from .._node.users.allocated import Devices, holders
 from .._node.users.machine import allocated
+from . import boot as settings_boot
 from . import dcgm
+from .boot import SEEN, Mark
 from .plan import FORGET, SET, GpuPlan, Node, plan
 from .rules import Rule, parse
 from .state import NOTHING, PATH, GpuState, Kept, Lock, dump, now, shown
@@ -37,16 +41,24 @@ SLURM_CLOCKS = re.compile(r"^\s*GpuFreqDef\s*=", re.IGNORECASE | re.MULTILINE)
 
 
 class State(t.NamedTuple):
-    """The GPUs, an error for each that does not answer, and what else is known of the node."""
+    """The GPUs, an error for each that does not answer, and what else is known of the node.
 
+    ``marks`` are how the GPUs are now that tell later whether they may have lost what they were set to.
+    """
+
+    boot: Boot
     gpus: t.Tuple[GpuState, ...] = ()
     broken: t.Tuple[NvmlError, ...] = ()
     node: Node = Node()
     absent: str = ""
+    marks: t.Mapping[str, Mark] = {}
 
 
 class SettingsCapability:
-    """Keeps GPUs set as rules say."""
+    """Keeps GPUs set as rules say, now and after what makes them lose it.
+
+    With ``boot`` None in its parameters what sets them again is left as it is.
+    """
 
     name = "settings"
 
@@ -54,15 +66,23 @@ class SettingsCapability:
         self._host, self._check_mode = host, check_mode
         self._back = params["state"] == "absent"
         self._rules: t.Tuple[Rule, ...] = () if self._back else parse(params["rules"])
+        self._again = params["boot"]
+        self._wanted = settings_boot.dump(params["rules"]) if self._again and self._rules else None
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
         self._plans: t.Tuple[GpuPlan, ...] = ()
+        self._gpus: t.Dict[str, GpuState] = {}
+        self._marks: t.Dict[str, Mark] = {}
+        self._last: t.Optional[Step] = None
         self._load = ""
 
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
         record = parse_record(self._host.read(PATH))
+        units = boot.observe(self._host, settings_boot.BOOT)
+        if self._back and not record:
+            return State(units)
         if self._nvml is None:
             if not self._check_mode:
                 self._stack.enter_context(self._host.lock(LOCK, timeout=self._seconds))
@@ -71,13 +91,12 @@ class SettingsCapability:
             except NvmlError as error:
                 error.hint = error.hint or without_nvml(self._host)
                 if self._check_mode:
-                    return State(absent=str(error))
+                    return State(units, absent=str(error))
                 raise
         self._load = driver_load(self._host)
-        gpus, broken = self._nvml.gpus()
-        read = [(one, settings(self._nvml.handle(one))) for one in gpus]
+        read, broken = self._read(self._nvml)
         shared = set(mps.devices(self._host.listdir(mps.FOLDER)))
-        users = self._users(read)
+        users = self.users(read)
         quarantine = {} if self._back else QuarantineFile(self._host).read().gpus
         states = []
         for gpu, told in read:
@@ -86,11 +105,34 @@ class SettingsCapability:
             held = users.get(gpu.uuid, ())
             aside = str(quarantine.get(gpu.uuid, ""))
             states.append(GpuState(gpu, told, values, kept, held, gpu.uuid in shared, aside))
-        return State(tuple(states), tuple(broken), self._node())
+        self._gpus = {one.gpu.uuid: one for one in states}
+        daemon = properties(self._host, SERVICE, "ActiveState", "InvocationID")
+        started = daemon.get("InvocationID", "")
+        self._marks = {
+            one.gpu.uuid: Mark(self._load, started, one.gpu.mig_current, one.told.energy)
+            for one in states
+        }
+        node = self._node(daemon.get("ActiveState") == "active")
+        return State(units, tuple(states), tuple(broken), node, marks=self._marks)
 
-    def _users(
-        self, read: t.Sequence[t.Tuple[Gpu, SettingsTold]]
-    ) -> t.Dict[str, t.Tuple[str, ...]]:
+    @staticmethod
+    def _read(nvml: Nvml) -> t.Tuple[t.List[t.Tuple[Gpu, SettingsTold]], t.List[NvmlError]]:
+        """Return what each GPU is set to, and an error for each that does not tell."""
+        gpus, broken = nvml.gpus()
+        read = []
+        for one in gpus:
+            try:
+                read.append((one, settings(nvml.handle(one))))
+            except NvmlError as error:
+                error.message = f"GPU {one.index} ({one.uuid}): {error.message}"
+                broken.append(error)
+        return read, broken
+
+    def close(self) -> None:
+        """Let go of the driver and of the lock."""
+        self._stack.close()
+
+    def users(self, read: t.Sequence[t.Tuple[Gpu, SettingsTold]]) -> t.Dict[str, t.Tuple[str, ...]]:
         """Return the processes and pods that have something of each GPU, where a compute mode would keep them out."""
         modes = [rule.wanted.get(COMPUTE, OPEN) for rule in self._rules]
         if self._nvml is None or not any(
@@ -104,22 +146,37 @@ class SettingsCapability:
             for one in devices
         }
 
-    def _node(self) -> Node:
-        runs = properties(self._host, SERVICE, "ActiveState").get("ActiveState") == "active"
+    def _node(self, runs: bool) -> Node:
         return Node(runs, bool(SLURM_CLOCKS.search(self._host.read(SLURM) or "")))
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU; refuse before anything is changed."""
+        at_boot = self._plan_boot(state)
         if state.absent:
             warning = f"settings: the rules are valid in form, whether they fit the GPUs is not known: {state.absent}"
-            steps = (Step(SET, "set the GPUs once NVML answers"),) if self._rules else ()
-            return Plan(steps, warnings=(warning,), later="NVML answers")
+            due = [Step(SET, "set the GPUs once NVML answers")] if self._rules else []
+            return Plan((*due, *at_boot), warnings=(warning,), later="NVML answers")
         found, self._plans = plan(state.gpus, self._rules, state.node)
         found = self._beside_dcgm(found)
+        steps = (*found.steps, *at_boot)
+        self._last = steps[-1] if steps else None
         left = tuple(
             f"settings: left alone, since it does not answer: {one}" for one in state.broken
         )
-        return dataclasses.replace(found, warnings=(*found.warnings, *left))
+        return dataclasses.replace(found, steps=steps, warnings=(*found.warnings, *left))
+
+    def _plan_boot(self, state: State) -> t.Tuple[Step, ...]:
+        """Return the steps to what sets the GPUs again, or to none of it."""
+        if self._again is None and not self._back:
+            return ()
+        how = {"check_mode": self._check_mode}
+        steps = settings_boot.BOOT.plan(state.boot, self._wanted, settings_boot.TEXTS, **how)
+        return tuple(
+            dataclasses.replace(one, params={**one.params, "remove": [*one.params["remove"], SEEN]})
+            if one.action == "boot_remove"
+            else one
+            for one in steps
+        )
 
     def _beside_dcgm(self, found: Plan) -> Plan:
         """Refuse what DCGM would undo. It is asked only where something is to be set that it sets as well."""
@@ -146,10 +203,27 @@ class SettingsCapability:
 
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""
-        return OwnFiles(self._host, {PATH: 0o644})
+        kept = boot.files(settings_boot.BOOT) if self._wanted else ()
+        return OwnFiles(self._host, dict.fromkeys((PATH, *kept), 0o644))
 
     def apply(self, step: Step) -> None:
-        """Carry out one step. What a GPU was before is written down first."""
+        """Carry out one step. What a GPU was before is written down first.
+
+        With the last one it is written down how the GPUs are, since all are as they are to be then.
+        """
+        if step.action.startswith("boot_"):
+            boot.apply(self._host, step)
+        else:
+            self.change(step)
+        if step is self._last and self._wanted:
+            self.note(self._marks)
+
+    def note(self, marks: t.Mapping[str, Mark]) -> None:
+        """Write down how GPUs were when they were set last."""
+        self._host.write(SEEN, settings_boot.dump_seen(marks), mode=0o644)
+
+    def change(self, step: Step) -> None:
+        """Carry out a step of a GPU."""
         uuid, record = step.params["gpu"], parse_record(self._host.read(PATH))
         kept = record.get(uuid, NOTHING)
         if step.action == FORGET:
@@ -159,7 +233,7 @@ class SettingsCapability:
             self._write({**record, uuid: Kept(left, locks)})
             return
         name, value = step.params["name"], step.params["value"]
-        state = next(one.state for one in self._plans if one.state.gpu.uuid == uuid)
+        state = self._gpus[uuid]
         kept = kept._replace(before={name: state.now[name], **kept.before})
         self._write({**record, uuid: kept})
         self._set(state, name, value)

@@ -11,6 +11,7 @@ SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "rules": {"type": "list", "elements": "dict", "default": []},
+        "boot": {"type": "bool", "default": True},
         "lock_timeout": {"type": "int", "default": 60},
     },
 }

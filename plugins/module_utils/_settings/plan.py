@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from .._base.errors import NodeError
@@ -22,7 +23,7 @@ from .._base.gpu import (
 from .._base.steps import Plan, Step
 from .._node.users.busy import refuse_if_busy
 from .rules import Rule, wanted
-from .state import GpuState, shown
+from .state import NOTHING, GpuState, shown
 
 SET, FORGET = "set", "forget"
 # What the driver forgets with the last process, where persistence mode is off.
@@ -94,10 +95,9 @@ def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
     _readable(state, target)
     unsupported = tuple(name for name in NAMES if name in asked and name not in state.now)
     steps = []
-    for name in NAMES:
-        if name in target and name in state.now and target[name] != _next(state, name):
-            _check(state, name, target[name], node)
-            steps.append(_step(state, name, target[name]))
+    for name in _differing(state, target):
+        _check(state, name, target[name], node)
+        steps.append(_step(state, name, target[name]))
     if over:
         words = f"{state.named}: forget what {', '.join(over)} was before"
         steps.append(Step(FORGET, words, {"gpu": state.gpu.uuid, "names": tuple(over)}))
@@ -119,6 +119,12 @@ def _readable(state: GpuState, target: t.Mapping[str, Value]) -> None:
                 cause=state.told.failed[name],
                 hint=f"look at the GPU with nvidia-smi -q, or leave {name} out of the rules for it",
             )
+
+
+def _differing(state: GpuState, target: t.Mapping[str, Value]) -> t.List[str]:
+    """Return the settings that the GPU has, and that are not as they are to be."""
+    there = [name for name in NAMES if name in target and name in state.now]
+    return [name for name in there if target[name] != _next(state, name)]
 
 
 def _next(state: GpuState, name: str) -> Value:
@@ -159,6 +165,47 @@ def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
     if name == COMPUTE and value != "default":
         what = f"{state.named}: {name} can't be {shown(name, value)} now, as no other process could use the GPU then"
         refuse_if_busy(what, state.users)
+
+
+class Compared(t.NamedTuple):
+    """A setting of a GPU that rules name, in words: as it is, or will be after the next reset, and as they say."""
+
+    name: str
+    now: str
+    declared: str
+    drifted: bool
+
+
+def compared(state: GpuState, rules: t.Sequence[Rule]) -> t.Tuple[Compared, ...]:
+    """Compare a GPU with the rules. InputError: its board does not allow them."""
+    asked = wanted(rules, state.gpu, state.told)
+    differing = _differing(state, asked)
+    return tuple(
+        Compared(name, shown(name, _next(state, name)), shown(name, asked[name]), name in differing)
+        for name in NAMES
+        if name in asked and name in state.now
+    )
+
+
+def lost(
+    state: GpuState, rules: t.Sequence[Rule], node: Node
+) -> t.Tuple[t.Tuple[Step, ...], t.Tuple[str, ...]]:
+    """Return the steps that set a GPU again which has lost what it was set to, and why it can't be set to the rest.
+
+    ECC is never lost, so another mode is somebody's own doing. What is refused of one setting keeps no other back.
+    """
+    steps: t.List[Step] = []
+    refused = []
+    for name in NAMES:
+        some = [
+            one._replace(wanted={name: one.wanted[name]}) for one in rules if name in one.wanted
+        ]
+        if name != ECC and some:
+            try:
+                steps += _gpu(dataclasses.replace(state, kept=NOTHING), some, node).steps
+            except NodeError as error:
+                refused.append(str(error))
+    return tuple(steps), tuple(refused)
 
 
 def _warnings(one: GpuPlan, node: Node) -> t.Iterator[str]:

@@ -21,6 +21,7 @@ from gpu_plugin._shared._base.services.mig import UNIT as MIG_UNIT
 from gpu_plugin._shared._cdi import boot as cdi_boot
 from gpu_plugin._shared._mig import boot as mig_boot
 from gpu_plugin._shared._mig import label as mig_label
+from gpu_plugin._shared._settings import boot as settings_boot
 
 from tests.support.paths import REPOSITORY
 
@@ -38,6 +39,7 @@ def units() -> dict[str, str]:
     """Return the text of each service that a node may have, by its name."""
     found = {path.name: path.read_text() for path in sorted(FOLDER.glob("*.service"))}
     found |= {MIG_UNIT: mig_boot.UNIT_TEXT, cdi_boot.UNIT: cdi_boot.SERVICE_TEXT}
+    found[settings_boot.UNIT] = settings_boot.SERVICE_TEXT
     found[mig_label.UNIT] = mig_label.UNIT_TEXT
     found[device_nodes.UNIT] = device_nodes.UNIT_TEXT
     found[host_boot.UNIT] = host_boot.UNIT_TEXT

@@ -62,7 +62,7 @@ def start_module(tmp_path: Path) -> Iterator[Start]:
     def begin(sim: Sim, name: str, *, check: bool = False, **args: Any) -> subprocess.Popen[str]:
         path = tmp_path / f"{len(started)}.json"
         mine = (
-            {"boot": False} if name in ("cdi", "mig") else {}
+            {"boot": False} if name in ("cdi", "mig", "settings") else {}
         )  # this machine is not to be changed
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
         told |= {"_ansible_diff": True}

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pytest
 from gpunode_tool.testing import Node
 
+from tests.support.waiting import eventually
+
 pytestmark = [pytest.mark.node, pytest.mark.long]
 RULES = {"settings_rules": [{"persistence": True, "power_limit": "80%", "gpu_clocks": 1200}]}
 ASKED = "--query-gpu=power.limit,clocks.current.graphics,compute_mode"
@@ -20,22 +22,37 @@ def has(node: Node) -> list[str]:
     return node.run("nvidia-smi", ASKED, "--format=csv,noheader,nounits").strip().splitlines()
 
 
+UNITS = "/etc/systemd/system/gpu-settings.*"
+SET, FRESH = ["560.00, 1200, Default"] * 2, ["700.00, 1980, Default"] * 2
+
+
 def test_settings_hold_after_a_bring_up_and_come_back_after_a_reboot(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("settings", "h100-80", 2)
+    assert "No such file" in node.run("sh", "-c", f"ls {UNITS} 2>&1", check=False)
     up = node.play(**RULES)
     assert up.ok, up.message()
-    assert has(node) == ["560.00, 1200, Default"] * 2
+    assert has(node) == SET
     again = node.play(**RULES)
     assert again.ok, again.message()
     assert (again.changed(), len(again.module_calls())) == ([], 1)
     node.run("nvidia-smi", "-pl", "500", "-i", "1")
     look = node.play(cmdline="--check", **RULES)
     assert "power_limit from 500 W to 560 W" in str(list(look.results()))
+    drifted = ["560.00, 1200, Default", "500.00, 1200, Default"]
+    node.run("systemctl", "start", "gpu-settings.service")
+    assert has(node) == drifted
     node.reboot()
-    assert has(node) == ["700.00, 1980, Default"] * 2
-    assert node.play(**RULES).ok
-    assert has(node) == ["560.00, 1200, Default"] * 2
+    eventually(lambda: has(node), SET)
+    assert "it was not set since the boot" in node.run("journalctl", "--unit=gpu-settings.service")
+    again = node.play(**RULES)
+    assert again.ok, again.message()
+    assert again.changed() == []
+    node.run("nvidia-smi", "-pl", "500")
+    node.run("systemctl", "restart", "nvidia-persistenced.service")
+    eventually(lambda: has(node), SET)
     assert node.play("gpu.node.teardown", gpu_nodes_teardown_driver=False).ok
-    assert has(node) == ["700.00, 1980, Default"] * 2
+    assert has(node) == FRESH
+    left = node.run("sh", "-c", f"ls {UNITS} /etc/gpu-node/settings.json 2>/dev/null", check=False)
+    assert left == ""

@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         ("probe", "check that the plugin is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
         ("mig-label", "apply the MIG layout that a label asks for", _label_options, _mig_label),
+        ("settings", "set the GPUs again (at boot)", _settings_options, _settings),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
         commands.room(f"{__package__}.mps", "share a device by CUDA's Multi-Process Service"),
         commands.room(f"{__package__}.labels", "label the node with what its GPUs are"),
@@ -135,6 +136,14 @@ def _label_options(command: argparse.ArgumentParser) -> None:
 
     _files(command, config=mig_boot.CONFIG, asked=label.ASKED, answer=label.ANSWER)
     _files(command, chosen=label.CHOSEN, status=MIG_STATUS)
+
+
+def _settings_options(command: argparse.ArgumentParser) -> None:
+    from ._shared._settings import boot as settings_boot
+
+    _files(command, config=settings_boot.CONFIG)
+    _wait(command, 120.0)
+    _patience(command, settings_boot.PATIENCE)
 
 
 def _cdi_options(cdi: argparse.ArgumentParser) -> None:
@@ -289,6 +298,12 @@ def _mig_label(options: argparse.Namespace) -> int:
 
     files = (options.config, options.asked, options.answer, options.chosen, options.status)
     return label.mig_label(label.Paths(*files))
+
+
+def _settings(options: argparse.Namespace) -> int:
+    from .boot import settings  # as above
+
+    return settings.settings(options.config, options.wait, options.patience)
 
 
 def _cdi(options: argparse.Namespace) -> int:

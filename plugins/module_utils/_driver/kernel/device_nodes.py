@@ -100,7 +100,8 @@ UNIT_TEXT = f"""\
 Description=Make the device nodes of NVIDIA GPUs (gpu.node)
 Documentation=https://github.com/gpu-node/gpu.node
 After=systemd-modules-load.service systemd-udev-settle.service
-Before=nvidia-persistenced.service gpu-mig.service gpu-cdi.service nvidia-cdi-refresh.service slurmd.service
+Before=nvidia-persistenced.service gpu-mig.service gpu-settings.service gpu-cdi.service
+Before=nvidia-cdi-refresh.service slurmd.service
 Before={BEFORE}
 ConditionPathExists={PROGRAM}
 

@@ -22,7 +22,16 @@ PERSISTENCE, DRM = "persistence mode of ", "the module nvidia_drm"
 NAME = re.compile(r"[A-Za-z0-9:_.@][A-Za-z0-9:_.@\\-]*\.service")
 OUR_UNITS = frozenset(
     f"gpu-{name}.service"
-    for name in ("node-labels", "mig", "cdi", "device-nodes", "mps", "dra", "dcgm-exporter")
+    for name in (
+        "node-labels",
+        "mig",
+        "settings",
+        "cdi",
+        "device-nodes",
+        "mps",
+        "dra",
+        "dcgm-exporter",
+    )
 ) | {OURS}
 PODS = frozenset(one for one in BEFORE.split() if one not in OUR_UNITS)
 NODES_OWN = re.compile(r"(systemd-.*|dbus|dbus-broker|ssh|sshd|NetworkManager)\.service")

@@ -118,6 +118,12 @@ def test_nothing_is_done_where_the_driver_is_not_to_be_loaded() -> None:
 def test_specification_is_written_after_the_nodes_and_follows_them() -> None:
     text = FILES[f"/etc/systemd/system/{UNIT}"]
     before = [line for line in text.splitlines() if line.startswith("Before=")]
-    for unit in (cdi_boot.UNIT, MIG_UNIT, "kubelet.service", "containerd.service"):
+    for unit in (
+        cdi_boot.UNIT,
+        MIG_UNIT,
+        "gpu-settings.service",
+        "kubelet.service",
+        "containerd.service",
+    ):
         assert any(unit in line.split("=")[1].split() for line in before), unit
     assert f"PathChanged={cdi_boot.NODES}\n" in cdi_boot.PATH_TEXT

@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import Options
 from ansible_collections.gpu.node.plugins.module_utils._cdi.capabilities import ALL, CAPABILITIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel import device_nodes
 from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
+from ansible_collections.gpu.node.plugins.module_utils._settings import boot as settings_boot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,7 +119,12 @@ def settings(text: str, key: str) -> list[str]:
     return [word for name, _equals, value in lines if name == key for word in value.split()]
 
 
-UNITS = [cdi_boot.SERVICE_TEXT, mig_boot.UNIT_TEXT, device_nodes.UNIT_TEXT]
+UNITS = [
+    cdi_boot.SERVICE_TEXT,
+    settings_boot.SERVICE_TEXT,
+    mig_boot.UNIT_TEXT,
+    device_nodes.UNIT_TEXT,
+]
 
 
 @pytest.mark.parametrize("text", UNITS)
@@ -143,7 +149,12 @@ def test_all_together_keep_a_kubelet_waiting_for_half_a_minute_at_most() -> None
     assert (
         sum(seconds for seconds, _form in units.values()) <= 27
     )  # the rest is for programs to start
-    for text, (seconds, form) in units.items():
+    # Neither is ordered after the other.
+    beside = {settings_boot.SERVICE_TEXT: (settings_boot.PATIENCE, "--patience {}")}
+    assert settings_boot.PATIENCE <= cdi_boot.PATIENCE
+    assert settings_boot.UNIT not in settings(cdi_boot.SERVICE_TEXT, "After")
+    assert cdi_boot.UNIT not in settings(settings_boot.SERVICE_TEXT, "After")
+    for text, (seconds, form) in {**units, **beside}.items():
         assert settings(text, "Type") == ["notify"]
         # Those take their own time to start or to fail, for which all that comes after would wait.
         assert not any(one.startswith("nvidia-") for one in settings(text, "After"))

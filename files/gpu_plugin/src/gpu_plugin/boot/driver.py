@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from .._shared._base.gpu import NvmlError
-from .._shared._machine.host import Host, properties
+from .._shared._machine.host import Completed, Host, properties
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..tools import logs
 from ..tools.start_timeout import READY
@@ -20,6 +20,16 @@ from ..tools.start_timeout import READY
 SERVICES: Final = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 POLL_SECONDS: Final = 0.5
 ASK_SECONDS: Final = 20.0
+
+
+class Quiet(Host):
+    """The machine, whose programs do not speak with the service manager as if they were this one."""
+
+    def run(self, argv: Sequence[str], **more: Any) -> Completed:
+        """As the machine does."""
+        return super().run(
+            argv, **{**more, "env": {"NOTIFY_SOCKET": "", **(more.get("env") or {})}}
+        )
 
 
 @contextlib.contextmanager
@@ -61,10 +71,7 @@ def _settle(services: Sequence[str], seconds: float) -> None:
 
 def _pending(services: Sequence[str]) -> list[str]:
     """Return those that systemd has a job for; none where there is no systemd."""
-    # systemctl would tell the service manager of its own errors as if they were ours.
-    quiet = {"NOTIFY_SOCKET": ""}
     jobs = {
-        one: properties(Host(), one, "Job", env=quiet, timeout=ASK_SECONDS).get("Job", "")
-        for one in services
+        one: properties(Quiet(), one, "Job", timeout=ASK_SECONDS).get("Job", "") for one in services
     }
     return [one for one, job in jobs.items() if job not in ("", "0")]

@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import IN_USE
 from .._shared._base.services.mig import STATUS as MIG_STATUS
 from .._shared._base.steps import Plan
-from .._shared._machine.host import Completed, Host
+from .._shared._machine.host import Host
 from .._shared._mig import boot as mig_boot
 from .._shared._mig.capability import MigCapability
 from .._shared._mig.config import Declared
@@ -27,22 +26,13 @@ from .._shared._node.users.busy import Busy
 from ..tools import bounded, files, logs
 from ..tools.chores import Backoff
 from ..tools.files import StateFile
+from .driver import Quiet
 from .mig import Outcome
 
 PAUSES: Final = (5.0, 30.0)  # between two looks whether what is in use has become free
 TICK: Final = 1.0
 LOCK_SECONDS: Final = 60
 DEFAULTS: Final = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
-
-
-class Quiet(Host):
-    """The machine, whose programs do not speak with the service manager as if they were this one."""
-
-    def run(self, argv: Sequence[str], **more: Any) -> Completed:
-        """As the machine does."""
-        return super().run(
-            argv, **{**more, "env": {"NOTIFY_SOCKET": "", **(more.get("env") or {})}}
-        )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from ...._node.machine.dcgm import RECORD as DCGM
 from ...._node.machine.dcgm import managed
 from ...._node.machine.recorded import package_manager
 from ...._runtime.machine.record import RECORD as RUNTIME
+from ...._settings import boot as settings_boot
 from ...._software.toolkit.capability import RECORD as TOOLKIT
 from ..driver import Driver
 from ..services import Holds, Unit
@@ -44,6 +45,10 @@ SECONDS = 5.0
 PARTS: t.Mapping[str, t.Tuple[str, t.Mapping[str, bool]]] = {
     "runtime": (RUNTIME, {}),
     "mig": (mig_boot.CONFIG, {MIG_UNIT: False}),
+    "settings": (
+        settings_boot.CONFIG,
+        {settings_boot.UNIT: False, settings_boot.PATH_UNIT: True},
+    ),
     "cdi": (cdi_boot.CONFIG, {cdi_boot.UNIT: False, cdi_boot.PATH_UNIT: True}),
     "device_plugin": (unit_file(UNIT), {UNIT: True}),
     "labels": (SETTINGS, {LABELS_UNIT: True}),

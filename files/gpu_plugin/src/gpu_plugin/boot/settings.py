@@ -1,0 +1,121 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What gpu.node.settings has written down, after a boot and whatever else makes GPUs lose what they were set to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from .._shared._base.errors import NodeError
+from .._shared._base.gpu import Gpu, SettingsTold
+from .._shared._base.services.mig import LOCK as MIG_LOCK
+from .._shared._machine.host import Host
+from .._shared._node import quarantine
+from .._shared._settings import boot as settings_boot
+from .._shared._settings.capability import SettingsCapability, State
+from .._shared._settings.plan import lost
+from .._shared._settings.rules import Rule
+from .._shared._settings.state import GpuState
+from ..tools import bounded, logs
+from ..tools.start_timeout import StartTimeout
+from .driver import Quiet, driver, ended
+
+ROUNDS: Final = 5
+LOCK_SECONDS: Final = 600  # a run of the module on the same node
+
+
+class Again(SettingsCapability):
+    """As the module, but what can't be known of one setting keeps no other back."""
+
+    def users(self, read: Sequence[tuple[Gpu, SettingsTold]]) -> dict[str, tuple[str, ...]]:
+        """Return who has something of each GPU. Where that is not known, that it is not."""
+        try:
+            return super().users(read)
+        except NodeError as error:
+            return {gpu.uuid: (str(error),) for gpu, _told in read}
+
+
+def settings(config: Path, wait: float, patience: float) -> int:
+    """Set the GPUs again that have lost what they were set to. Returns the exit status: 1 where one could not be.
+
+    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start after this
+    while nothing happens. What somebody has changed since a GPU was set last is left to him.
+    """
+    with StartTimeout(patience) as going:
+        found = _settings(config, wait, going)
+    return ended(found)
+
+
+def _settings(config: Path, wait: float, going: StartTimeout) -> int:
+    try:
+        text = bounded.read(config).decode("utf-8", "replace")
+        written, rules = settings_boot.load(text, str(config))
+        params = {"state": "present", "rules": written, "boot": None, "lock_timeout": LOCK_SECONDS}
+        host = Quiet()
+        with driver(wait), host.lock(MIG_LOCK, timeout=inf):
+            # What happens while this runs starts it no second time.
+            for _round in range(ROUNDS):
+                with contextlib.closing(Again(host, params, check_mode=False)) as capability:
+                    found = _round_of(capability, host, rules, going)
+                if found is not None:
+                    return found
+        logs.warning("the GPUs keep changing; the next start or run sees to it")
+    except OSError as error:
+        logs.error(f"can't read {config}: {error.strerror}")
+        return 1
+    except NodeError as error:
+        logs.error(str(error))
+        return 1
+    return 0
+
+
+def _round_of(
+    capability: Again, host: Host, rules: Sequence[Rule], going: StartTimeout
+) -> int | None:
+    """Set all that have lost it. Returns the exit status, None where another look is due."""
+    state = capability.observe()
+    seen = settings_boot.load_seen(host.read(settings_boot.SEEN))
+    aside = quarantine.parse(host.read(quarantine.PATH))
+    for error in state.broken:
+        logs.warning(f"left alone, since it does not answer: {error}")
+    due: dict[str, GpuState] = {}
+    for one in state.gpus:
+        what = state.marks[one.gpu.uuid].since(seen.get(one.gpu.uuid))
+        entry = aside.of(one.gpu.uuid)
+        if what and entry:
+            logs.warning(f"{one.named}: left alone: {entry}")
+        elif what:
+            logs.info(f"{one.named}: {what}")
+            due[one.gpu.uuid] = one
+    fit = [uuid for uuid, one in due.items() if _set(capability, one, rules, state, going)]
+    kept = {uuid: mark for uuid, mark in seen.items() if uuid not in due}
+    marks = {**kept, **{uuid: state.marks[uuid] for uuid in fit}}
+    if marks != seen:
+        capability.note(marks)
+    if len(fit) < len(due):
+        return 1
+    return None if due else 0
+
+
+def _set(
+    capability: Again, one: GpuState, rules: Sequence[Rule], state: State, going: StartTimeout
+) -> bool:
+    """Set a GPU again. Returns whether it is all that it is to be."""
+    steps, refused = lost(one, rules, state.node)
+    problems = list(refused)
+    for step in steps:
+        try:
+            capability.change(step)
+        except NodeError as error:
+            problems.append(str(error))
+        else:
+            logs.info(step.summary)
+        going.renew()
+    for problem in problems:
+        logs.error(problem)
+    return not problems
