@@ -42,6 +42,7 @@ class Gpus:
 
     def __init__(self, *_words: object) -> None:
         self.inventory, self.topology, self.chores = NODE, Topology(), ()
+        self.settings = ()
 
     def first_look(self, *_words: object) -> None:
         pass

@@ -24,6 +24,7 @@ from tests.fakes.daemon.gpu_builders import device
 from tests.support.refusals import refused_otherwise
 
 GPU = "nvidia.com/gpu"
+POWER = {"setting": "power_limit", "now": "700 W", "declared": "560 W"}
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
 
@@ -69,6 +70,7 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
         "gpu_uuids": [],
         "gpu_indices": [],
         "slow": [],
+        "settings": [],
         "verdicts": {},
         "quarantine": {"gpus": {}, "node": None},
     }
@@ -78,13 +80,18 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
     assert len(health.samples) == MOST_SERIES
 
 
-def test_what_is_to_be_done_about_each_gpu_is_a_number() -> None:
+def of_two_gpus() -> dict[str, Any]:
+    """Return a state, the second GPU of which wants a reboot and has drifted."""
     state: dict[str, Any] = {
         "resources": {},
         "chores": {},
         "vanished": (),
         "devices": [],
         "slow": (),
+        "settings": [
+            {**POWER, "uuid": "a", "index": "0", "drifted": False},
+            {**POWER, "uuid": "b", "index": "1", "drifted": True},
+        ],
     }
     state |= dict.fromkeys(("version", "config_sha256", "state"), "")
     state |= dict.fromkeys(("driver_version", "config_problem", "config_fallback"))
@@ -94,10 +101,22 @@ def test_what_is_to_be_done_about_each_gpu_is_a_number() -> None:
         "verdicts": {"b": {"verdict": "reboot"}},
         "quarantine": {"gpus": {}, "node": None},
     }
+    return state
+
+
+def test_what_is_to_be_done_about_each_gpu_is_a_number() -> None:
     (found,) = (
-        one for one in Families(lambda: state, lambda: ()).collect() if "recovery" in one.name
+        one for one in Families(of_two_gpus, lambda: ()).collect() if "recovery" in one.name
     )
     assert {one.labels["index"]: one.value for one in found.samples} == {"0": 0, "1": 6}
+
+
+def test_each_declared_setting_has_whether_it_has_drifted() -> None:
+    (found,) = (one for one in Families(of_two_gpus, lambda: ()).collect() if "setting" in one.name)
+    assert [(one.labels, one.value) for one in found.samples] == [
+        ({"uuid": "a", "index": "0", "setting": "power_limit"}, 0),
+        ({"uuid": "b", "index": "1", "setting": "power_limit"}, 1),
+    ]
 
 
 def test_a_duration_on_a_bound_belongs_below_it() -> None:

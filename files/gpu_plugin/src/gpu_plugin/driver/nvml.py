@@ -32,6 +32,7 @@ from .._shared._machine.host import Host
 from .._shared._machine.nvml.faults import condition
 from .._shared._machine.nvml.readings import brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
+from .._shared._machine.nvml.settings import settings
 from .._shared._repair.actions import STEPS, Action
 from .._shared._repair.findings import ANSWERS
 from .._shared._repair.state import ANSWERED
@@ -39,6 +40,7 @@ from ..model.inventory import BY_ITSELF, GpuView, Inventory, Kind, Layout, Probl
 from ..tools import logs
 from .asking import EVERY, Asking, Connections
 from .events import Ears, Xid
+from .settings import SettingsWatch
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
 LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
@@ -64,7 +66,7 @@ class Driver:
         self._ears = Ears(self._put, self.asking.longest)
         self._counted = 0  # the GPUs, when NVML was opened
         self._seen: dict[int, GpuView] = {}  # as they were when they answered last, by index
-        self.connections = Connections()
+        self.connections, self.settings = Connections(), SettingsWatch(host_root)
         self._caps: tuple[str, dict[str, int]] = ("", {})
         self._numa: dict[str, int | None] = {}  # by PCI address, while NVML is open
         self._brands: dict[str, int | None] = {}  # by UUID, while NVML is open
@@ -113,6 +115,13 @@ class Driver:
         """Ask how the GPUs of a scan are connected. NvmlError: one does not answer."""
         gpus = [view.gpu for view in inventory.gpus if not view.problem]
         self.connections.refresh(gpus, (self.generation, self._known), self.asking)
+
+    def compare(self, inventory: Inventory) -> None:
+        """Compare what the GPUs of a scan are set to with what is declared. NodeError, OSError: not all can be."""
+        nvml = self._nvml
+        if nvml is not None:
+            gpus = [view.gpu for view in inventory.gpus if not view.problem]
+            self.settings.refresh(gpus, lambda gpu: settings(nvml.handle(gpu)), self.asking)
 
     def check_events(self) -> None:
         """NodeError: XIDs can't be heard, and why."""

@@ -40,6 +40,7 @@ from .memory import FILE, ClearRequests, HealthFile
 from .nvml import Driver, DriverReplaced, library_deleted
 from .quarantine import FILE as SET_ASIDE
 from .quarantine import QuarantineWatch
+from .settings import Setting
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
@@ -121,6 +122,8 @@ class GpuWatch:
         self._faults: Faults = {}
         self._onsets = Onsets()
         self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
+        trouble = "not all GPUs can be compared with what is declared of their settings"
+        self._compare = Chore("settings", trouble, self._compare_settings)
         trouble = "not all connections of the GPUs are known"
         self._connect = Chore("topology", trouble, self._connections)
         trouble = (
@@ -135,7 +138,7 @@ class GpuWatch:
         trouble = "what an operator wants cleared can't be read"
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
         self.chores = (
-            *(self._scan, self._connect, self._exchanged),
+            *(self._scan, self._connect, self._compare, self._exchanged),
             *(self._hear, self._keep, self._requests, self._quarantine.chore),
         )
         health_file.read(self._health, self._driver.load, self._driver.generation)
@@ -190,6 +193,11 @@ class GpuWatch:
         indices = {view.gpu.uuid: str(view.gpu.index) for view in self.inventory.gpus}
         self._file.write(self._health, self._driver.load, indices)
 
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The declared settings of the GPUs, as they were compared last."""
+        return self._driver.settings.found
+
     def unhealthy(self) -> tuple[Unhealthy, ...]:
         """Return everything that is unhealthy, with since when and what brings it back."""
         return unhealthy(self.inventory, self._health.faults(), self._onsets, time.time())
@@ -243,6 +251,10 @@ class GpuWatch:
             self._connect.run()
             if self._driver.connections.topology is not before:
                 self._wake()
+            self._compare.run()
+
+    def _compare_settings(self) -> None:
+        self._driver.compare(self._found)
 
     def _connections(self) -> None:
         self._driver.connect(self._found)

@@ -61,6 +61,8 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     actions = _gauge("recovery_action", text, "uuid", "index")
     text = "1 for a GPU that somebody has set aside, else 0."
     quarantined = _gauge("quarantined", text, "uuid", "index")
+    text = "1 for a setting of a GPU that is not as declared, else 0."
+    drifted = _gauge("setting_drifted", text, "uuid", "index", "setting")
     vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
     chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
     if state:
@@ -86,11 +88,14 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             actions.add_metric([uuid, index], number)
         for uuid, index in _with_gone(state):
             quarantined.add_metric([uuid, index], _is_set_aside(state, uuid))
+        for one in state["settings"][:MOST_SERIES]:
+            drifted.add_metric([one["uuid"], one["index"], one["setting"]], one["drifted"])
         vanished.add_metric([], len({one["device"] for one in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
-    yield from (devices, health, registered, slow, actions, quarantined, vanished, chores)
+    yield from (devices, health, registered, slow, actions, quarantined, drifted)
+    yield from (vanished, chores)
 
 
 def _with_gone(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

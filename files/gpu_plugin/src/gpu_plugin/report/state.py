@@ -72,6 +72,7 @@ def state(
             for those in advertised.resources.values()
             for (uuid, index), reason in those.reasons.items()
         ],
+        "settings": [asdict(one) for one in gpus.settings],
         "slow": sorted(inventory.slow),
         "unreadable": [str(one) for one in inventory.strangers],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],

@@ -65,6 +65,11 @@ def describe(state: dict[str, Any]) -> str:
         for uuid, one in state.get("verdicts", {}).items()
     ]
     lines += quarantined(state)
+    lines += [
+        f"GPU {one['index']} ({one['uuid']}): {one['setting']} is {one['now']}, and declared is {one['declared']}"
+        for one in state.get("settings", ())
+        if one["drifted"]
+    ]
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [
         f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"
