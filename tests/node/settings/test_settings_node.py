@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,9 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.long]
 RULES = {"settings_rules": [{"persistence": True, "power_limit": "80%", "gpu_clocks": 1200}]}
+UNITS = "/etc/systemd/system/gpu-settings.*"
+SET, FRESH = ["560.00, 1200, Default"] * 2, ["700.00, 1980, Default"] * 2
+DRIFTED = r'gpu_plugin_setting_drifted\{index="(\d+)",setting="(\w+)",uuid="[^"]+"\} 1\.0'
 ASKED = "--query-gpu=power.limit,clocks.current.graphics,compute_mode"
 
 
@@ -22,8 +26,10 @@ def has(node: Node) -> list[str]:
     return node.run("nvidia-smi", ASKED, "--format=csv,noheader,nounits").strip().splitlines()
 
 
-UNITS = "/etc/systemd/system/gpu-settings.*"
-SET, FRESH = ["560.00, 1200, Default"] * 2, ["700.00, 1980, Default"] * 2
+def drifted(node: Node) -> list[str]:
+    """Return what the device plugin's metrics say of settings that are not as declared."""
+    text = node.run("curl", "--silent", "--fail", "http://127.0.0.1:9402/metrics")
+    return [" ".join(one.groups()) for one in re.finditer(DRIFTED, text)]
 
 
 def test_settings_hold_after_a_bring_up_and_come_back_after_a_reboot(
@@ -40,15 +46,17 @@ def test_settings_hold_after_a_bring_up_and_come_back_after_a_reboot(
     node.run("nvidia-smi", "-pl", "500", "-i", "1")
     look = node.play(cmdline="--check", **RULES)
     assert "power_limit from 500 W to 560 W" in str(list(look.results()))
-    drifted = ["560.00, 1200, Default", "500.00, 1200, Default"]
+    eventually(lambda: drifted(node), ["1 power_limit"])
     node.run("systemctl", "start", "gpu-settings.service")
-    assert has(node) == drifted
+    assert has(node) == ["560.00, 1200, Default", "500.00, 1200, Default"]
+    assert "power_limit is 500 W, and declared is 560 W" in node.run("gpu-plugin", "status")
     node.reboot()
     eventually(lambda: has(node), SET)
     assert "it was not set since the boot" in node.run("journalctl", "--unit=gpu-settings.service")
     again = node.play(**RULES)
     assert again.ok, again.message()
     assert again.changed() == []
+    eventually(lambda: drifted(node), [])
     node.run("nvidia-smi", "-pl", "500")
     node.run("systemctl", "restart", "nvidia-persistenced.service")
     eventually(lambda: has(node), SET)
