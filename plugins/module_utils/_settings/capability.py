@@ -209,14 +209,15 @@ class SettingsCapability:
     def apply(self, step: Step) -> None:
         """Carry out one step. What a GPU was before is written down first.
 
-        With the last one it is written down how the GPUs are, since all are as they are to be then.
+        With the last one it is written down how the GPUs are, since all that are not set aside are as they are to be.
         """
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
         else:
             self.change(step)
         if step is self._last and self._wanted:
-            self.note(self._marks)
+            left = {uuid for uuid, one in self._gpus.items() if one.aside}
+            self.note({uuid: one for uuid, one in self._marks.items() if uuid not in left})
 
     def note(self, marks: t.Mapping[str, Mark]) -> None:
         """Write down how GPUs were when they were set last."""

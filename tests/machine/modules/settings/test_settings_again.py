@@ -28,7 +28,7 @@ SET, FRESH = "560.00, 1200", "700.00, 1980"
 BEGIN = """\
 import sys
 from gpu_plugin._shared._base.services import mig
-from gpu_plugin._shared._node import quarantine
+from gpu_plugin._shared._node.machine import quarantine
 from gpu_plugin._shared._settings import boot, capability
 folder = sys.argv.pop(1)
 capability.PATH, capability.LOCK = folder + "/settings.json", folder + "/settings.lock"
@@ -155,7 +155,7 @@ def test_a_gpu_that_does_not_answer_or_is_set_aside_is_left_alone_and_told(node:
     status, log = node.again()
     assert status == 0
     assert "left alone, since it does not answer" in log
-    assert f"GPU 1 ({node.uuids[1]}): left alone: in quarantine" in log
+    assert f"left alone: GPU 1 ({node.uuids[1]}) is in quarantine" in log
     (node.folder / "quarantine.json").unlink()
     node.sim.ctl("reset", gpu="0")
     assert (node.again()[0], node.has()) == (0, [SET] * 2)

@@ -15,7 +15,6 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import Gpu, SettingsTold
 from .._shared._base.services.mig import LOCK as MIG_LOCK
 from .._shared._machine.host import Host
-from .._shared._node import quarantine
 from .._shared._settings import boot as settings_boot
 from .._shared._settings.capability import SettingsCapability, State
 from .._shared._settings.plan import lost
@@ -80,15 +79,13 @@ def _round_of(
     """Set all that have lost it. Returns the exit status, None where another look is due."""
     state = capability.observe()
     seen = settings_boot.load_seen(host.read(settings_boot.SEEN))
-    aside = quarantine.parse(host.read(quarantine.PATH))
     for error in state.broken:
         logs.warning(f"left alone, since it does not answer: {error}")
     due: dict[str, GpuState] = {}
     for one in state.gpus:
         what = state.marks[one.gpu.uuid].since(seen.get(one.gpu.uuid))
-        entry = aside.of(one.gpu.uuid)
-        if what and entry:
-            logs.warning(f"{one.named}: left alone: {entry}")
+        if what and one.aside:
+            logs.warning(f"left alone: {one.named} is {one.aside}")
         elif what:
             logs.info(f"{one.named}: {what}")
             due[one.gpu.uuid] = one

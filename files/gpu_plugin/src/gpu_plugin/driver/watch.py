@@ -195,8 +195,9 @@ class GpuWatch:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The declared settings of the GPUs, as they were compared last."""
-        return self._driver.settings.found
+        """The declared settings of the GPUs that are not set aside, as they were compared last."""
+        aside = self.inventory.quarantine.gpus
+        return tuple(one for one in self._driver.settings.found if one.uuid not in aside)
 
     def unhealthy(self) -> tuple[Unhealthy, ...]:
         """Return everything that is unhealthy, with since when and what brings it back."""
