@@ -186,6 +186,7 @@ class DriverCapability:
             dkms=dkms(host),
             repository=known_repository(node, self._desired.repository),
             today=datetime.date.today(),
+            load=nodeinfo.driver_load(host),
         )
 
     def own(self, _state: Observed) -> OwnFiles:

@@ -20,6 +20,7 @@ from .kernel import device_nodes
 from .kernel.modules import blacklists, render
 from .module_options import declared
 from .module_options.in_force import MODPROBE_FILE
+from .module_options.record import as_texts
 from .report import (
     after,
     describe,
@@ -27,6 +28,7 @@ from .report import (
     of_release,
     options_loaded,
     reloaded,
+    since_load,
     warnings,
     wins,
 )
@@ -184,7 +186,10 @@ def _modprobe(observed: Observed, desired: Desired) -> t.List[Step]:
         words.append(f"{what} in {MODPROBE_FILE}")
     if kernels:
         words.append(f"rebuild the initramfs of {', '.join(kernels)}")
-    params = {"text": text, "kernels": kernels, **({"spared": have.spared} if have.spared else {})}
+    given = since_load(observed, desired)
+    pending = tuple(sorted(f"{observed.load} {one}" for one in as_texts(given)))
+    known = {"spared": have.spared, "pending": pending}
+    params = {"text": text, "kernels": kernels, **{key: one for key, one in known.items() if one}}
     return [Step("modprobe", "; ".join(words) or "forget the modprobe file", params)]
 
 

@@ -16,6 +16,7 @@ from . import branches
 from .branches import NO_VERSION, Version
 from .family import Choice
 from .module_options import in_force
+from .module_options.record import as_options
 from .names import PLACE
 from .state import Desired, Observed
 
@@ -89,10 +90,25 @@ def _mismatch(observed: Observed, desired: Desired, choice: Choice) -> str:
 
 def options_loaded(observed: Observed, desired: Desired) -> str:
     """Return how the options of the loaded modules differ from the wanted ones, empty where they don't."""
-    have = observed.modules
-    differences = in_force.differing(desired.module_options, have.options, have.overruled)
+    have, wanted = observed.modules, desired.module_options
+    differences = in_force.differing(wanted, have.options, have.overruled)
+    given = {
+        name: value
+        for name, value in since_load(observed, desired).items()
+        if name.partition(".")[0] in have.present and name not in have.overruled
+    }
+    differences += in_force.unseen(wanted, given, have.options)
     words = f"the modules were loaded with other options: {', '.join(differences)}"
     return words if differences else ""
+
+
+def since_load(observed: Observed, desired: Desired) -> t.Dict[str, str]:
+    """Return the options that are otherwise than when the loaded modules were loaded, with their values then."""
+    if not observed.load:
+        return {}
+    written = as_options(observed.record.options) or in_force.parse_own(observed.modules.own or "")
+    before = observed.record.before_load(observed.load)
+    return in_force.changed(desired.module_options, written, before)
 
 
 def describe(observed: Observed) -> t.Dict[str, t.Any]:

@@ -12,7 +12,7 @@ import typing as t
 
 from .._base import distributions
 from .._base.errors import InputError
-from .._base.packages import apt, package, repository
+from .._base.packages import apt, repository
 from .._base.packages.package import Package, Packages, Policy, Relations, Removal
 from .._base.packages.repository import Known, Repository
 from .._base.steps import Step
@@ -24,6 +24,7 @@ from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
 from .kernel.modules import Dkms, Modules, SigningKey
 from .module_options import declared
 from .module_options.declared import Options
+from .module_options.record import Written
 from .names import PLACE, Names, is_driver, order
 from .releases import table
 
@@ -115,7 +116,7 @@ def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record(package.Record):
+class Record(Written):
     """The additions; of the packages, ``requested`` are those that were asked for.
 
     ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled,
@@ -126,8 +127,7 @@ class Record(package.Record):
     before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
     that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
     a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
-    ``device_nodes`` says that a unit makes device nodes at boot. ``initramfs`` are the marks of those that have nothing
-    to do with our modprobe file.
+    ``device_nodes`` says that a unit makes device nodes at boot.
     """
 
     sources: bool = False
@@ -144,7 +144,6 @@ class Record(package.Record):
     exchanged: t.FrozenSet[str] = frozenset()
     replaced: str = ""
     device_nodes: bool = False
-    initramfs: t.FrozenSet[str] = frozenset()
 
     @property
     def before(self) -> t.Dict[str, str]:
@@ -200,6 +199,7 @@ class Observed(Packages):
     node, as all have but a container's. ``back`` are the packages that an adoption has exchanged and that can be put
     back, with their versions, None where they cannot. ``lacks_locking`` says that the
     package manager cannot keep packages at their version yet. ``undone`` is what this run has taken back.
+    ``load`` tells one load of the driver from another, empty where none is loaded.
     """
 
     distribution: str
@@ -246,6 +246,7 @@ class Observed(Packages):
     undone: Record = dataclasses.field(default_factory=Record)
     device_nodes: DeviceNodes = NOTHING_MISSING
     today: datetime.date = datetime.date.min
+    load: str = ""
 
     @property
     def newer(self) -> t.List[str]:

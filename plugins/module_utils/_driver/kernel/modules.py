@@ -47,7 +47,8 @@ class Modules:
     have what was in it, ``spared`` those that have nothing to do with it. ``options`` are those that the loaded
     modules have. ``kernels`` are those that can be booted, ``bare`` those of them that have no module of the driver.
     ``overruled`` are options that something else sets otherwise, which wins at the next load. ``itself`` are options
-    that are not known here and that the modules say that they have, with their versions.
+    that are not known here and that the modules say that they have, with their versions. ``present`` are the modules of
+    the driver that are loaded.
     """
 
     own: t.Optional[str] = None
@@ -61,6 +62,7 @@ class Modules:
     kernels: t.Tuple[str, ...] = ()
     overruled: t.Mapping[str, Other] = dataclasses.field(default_factory=dict)
     itself: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    present: t.Tuple[str, ...] = ()
 
 
 def render(options: Options, *, nouveau: bool, current: bool) -> str:

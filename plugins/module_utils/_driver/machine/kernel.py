@@ -16,7 +16,7 @@ from ..._machine.host import Host
 from ..kernel import modules as driver_kernel
 from ..kernel.modules import Dkms, Modules, SigningKey, tail
 from ..module_options import in_force
-from ..module_options.declared import Options
+from ..module_options.declared import MODULES, Options
 from ..module_options.in_force import MODPROBE_FILE
 from ..module_options.known import TABLE
 from . import initramfs
@@ -103,6 +103,7 @@ def modules(
         ),
         overruled=in_force.overruled(options, counted, command_line),
         itself=_itself(host, options, loaded),
+        present=tuple(one for one in MODULES if host.exists(f"/sys/module/{one}")),
     )
 
 

@@ -28,6 +28,8 @@ from ..kernel.device_nodes import (
 )
 from ..kernel.modules import has_driver
 from ..module_options.declared import MODULES
+from ..module_options.in_force import parse_own
+from ..module_options.record import as_texts
 from . import initramfs
 from .kernel import PARAMS, build_error, dkms, modules
 from .sources import Params, Part
@@ -71,11 +73,14 @@ class Loading(Part):
 
     def configure(self, params: Params) -> None:
         """Write or remove our modprobe file, and rebuild what has it."""
-        self._node.added.remember(modprobe=True)
-        spared = params.get("spared", ())
-        marks = initramfs.write(self._node.host, params["text"], params["kernels"], spared)
-        there = bool(params["text"])
-        self._node.added.remember(modprobe=there, initramfs=marks if there else frozenset())
+        text, spared = params["text"], params.get("spared", ())
+        self._node.added.remember(
+            modprobe=True,
+            options=as_texts(parse_own(text)),
+            pending=frozenset(params.get("pending", ())),
+        )
+        marks = initramfs.write(self._node.host, text, params["kernels"], spared)
+        self._node.added.remember(modprobe=bool(text), initramfs=marks if text else frozenset())
 
     def load(self, params: Params) -> None:
         """Load the driver, with its device nodes; where only another kernel has modules, the next plan may say so."""

@@ -55,6 +55,40 @@ def differing(
     ]
 
 
+def parse_own(text: str) -> t.Dict[str, str]:
+    """Return the options in our modprobe file, named as users name them."""
+    return {name: value for line in text.split("\n") for name, value in _of_line(line)}
+
+
+def changed(
+    options: Options, written: t.Mapping[str, str], before: t.Mapping[str, str]
+) -> t.Dict[str, str]:
+    """Return the options that are otherwise than when the modules were loaded, with their values then.
+
+    ``written`` is what our file has had, ``before`` what had changed already when that was written.
+    """
+    wanted, given = dict(options), {**written, **before}
+    names = sorted({*wanted, *given})
+    return {
+        one: given.get(one, "")
+        for one in names
+        if not alike(given.get(one, ""), wanted.get(one, ""))
+    }
+
+
+def unseen(
+    options: Options, given: t.Mapping[str, str], loaded: t.Mapping[str, str]
+) -> t.List[str]:
+    """Say which options have changed since the load, of those whose difference the loaded modules do not show."""
+    wanted, found = dict(options), []
+    for name, value in given.items():
+        if name in wanted and name not in loaded:
+            found.append(f"{called(name)} is to be {wanted[name]}")
+        elif name not in wanted and alike(loaded.get(name, value), value):
+            found.append(f"{called(name)} is still {value}, which nothing sets any more")
+    return found
+
+
 def overruled(
     options: Options, texts: t.Mapping[str, str], command_line: str
 ) -> t.Dict[str, Other]:

@@ -182,6 +182,59 @@ def test_loaded_modules_with_other_options_are_exchanged_or_told() -> None:
     assert words in step.summary
 
 
+UNSEEN = (("nvidia.NVreg_EnableNonblockingOpen", "0"),)
+
+
+def since_load(
+    options: tuple[tuple[str, str], ...], written: Record, **shown: str
+) -> tuple[str, ...]:
+    """Return why a node is to be rebooted whose driver was loaded before our file is written."""
+    have = Modules(
+        own=render(options, nouveau=False, current=True), present=("nvidia",), options=shown
+    )
+    observed = converged(modules=have, load="boot/7", record=written)
+    return planned(observed, module_options=options).reboot_required
+
+
+def test_options_that_the_loaded_modules_do_not_show_are_remembered_until_the_next_load() -> None:
+    record = converged().record
+    fresh = converged(modules=Modules(present=("nvidia",)), load="boot/7")
+    found = planned(fresh, module_options=UNSEEN)
+    words = "the modules were loaded with other options: NVreg_EnableNonblockingOpen is to be 0"
+    assert found.reboot_required == (words,)
+    assert found.steps[0].params["pending"] == ("boot/7 nvidia.NVreg_EnableNonblockingOpen=",)
+    pending = frozenset(found.steps[0].params["pending"])
+    options = frozenset(["nvidia.NVreg_EnableNonblockingOpen=0"])
+    there = dataclasses.replace(record, modprobe=True, options=options, pending=pending)
+    assert since_load(UNSEEN, there) == (words,)
+    loaded = dataclasses.replace(
+        there, pending=frozenset(["boot/6 nvidia.NVreg_EnableNonblockingOpen="])
+    )
+    assert since_load(UNSEEN, loaded) == ()
+    assert planned(converged(), module_options=UNSEEN).reboot_required == ()  # nothing is loaded
+
+
+def test_an_option_that_nothing_sets_any_more_is_in_force_until_the_next_load() -> None:
+    name = "nvidia.NVreg_RestrictProfilingToAdminUsers"
+    there = dataclasses.replace(converged().record, modprobe=True, options=frozenset([f"{name}=0"]))
+    (words,) = since_load((), there, **{name: "0"})
+    assert words.endswith(
+        "NVreg_RestrictProfilingToAdminUsers is still 0, which nothing sets any more"
+    )
+    assert since_load((), there, **{name: "1"}) == ()
+
+
+def test_a_file_of_ours_that_somebody_has_removed_or_edited_asks_for_no_load() -> None:
+    """The modules were loaded with what the file had before."""
+    options = frozenset(["nvidia.NVreg_EnableNonblockingOpen=0"])
+    record = dataclasses.replace(converged().record, modprobe=True, options=options)
+    for own in (None, "options nvidia NVreg_EnableNonblockingOpen=1\n"):
+        have = Modules(own=own, present=("nvidia",))
+        found = planned(converged(modules=have, load="b/1", record=record), module_options=UNSEEN)
+        assert [step.action for step in found.steps] == ["modprobe"]
+        assert found.reboot_required == ()
+
+
 def test_kernel_that_would_boot_without_the_driver_is_told_with_the_headers_that_help() -> None:
     bare = Modules(kernels=("6.12.1", "6.12.9"), bare=("6.12.9",))
     (words,) = planned(converged(modules=bare)).warnings

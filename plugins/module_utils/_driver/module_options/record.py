@@ -1,0 +1,40 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""What is written down of the modules' options: what our file had, and what loaded modules do not have of it yet."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ..._base.packages import package
+
+
+@dataclasses.dataclass(frozen=True)
+class Written(package.Record):
+    """The part of the record that is about our modprobe file.
+
+    ``options`` are those that it has, as "name=value". ``pending`` are those that it has otherwise since the modules
+    were loaded, as "load name=value" with the value before. ``initramfs`` are the marks of those that have nothing to
+    do with it.
+    """
+
+    options: t.FrozenSet[str] = frozenset()
+    pending: t.FrozenSet[str] = frozenset()
+    initramfs: t.FrozenSet[str] = frozenset()
+
+    def before_load(self, load: str) -> t.Dict[str, str]:
+        """Return what the loaded modules were given of options that have changed since."""
+        words = (one.partition(" ") for one in self.pending)
+        return as_options(option for of, _space, option in words if of == load)
+
+
+def as_options(found: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return options by their names, each given as "name=value"."""
+    return {name: value for name, _is, value in (one.partition("=") for one in found)}
+
+
+def as_texts(found: t.Mapping[str, str]) -> t.FrozenSet[str]:
+    """Return options as "name=value"."""
+    return frozenset(f"{name}={value}" for name, value in found.items())
