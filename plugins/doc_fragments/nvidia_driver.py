@@ -37,7 +37,8 @@ options:
       - V(runfile) runs NVIDIA's own installer, on any distribution, where no package of the driver is installed. It
         installs nothing of a desktop, and registers the kernel modules with DKMS where that is there.
       - V(preinstalled) installs and loads nothing, on whatever system. It checks that a driver is loaded, that it is of
-        O(version) and O(kernel_modules), and that its libraries are there and of the same version.
+        O(version) and O(kernel_modules), and that its libraries are there and of the same version. O(module_options)
+        are written all the same.
     type: str
     choices: [auto, distribution, repository, runfile, preinstalled]
     default: auto
@@ -263,11 +264,16 @@ options:
     default: refuse
   module_options:
     description:
-      - Options of the kernel modules, such as C(NVreg_EnableGpuFirmware), and of another module of the driver with its
-        name before a dot, such as C(nvidia_drm.modeset).
+      - Options of the kernel modules, such as C(NVreg_RestrictProfilingToAdminUsers), and of another module of the
+        driver with its name before a dot, such as C(nvidia_drm.modeset).
+      - A value that an option does not take is refused before anything changes, as a module with one is not loaded. So
+        is an option that the release of the driver does not have, which the kernel would ignore. What is known is from
+        the releases of branches 515 to 595, and from C(modinfo) of modules on the node. An option of a later branch
+        that is not known is a warning.
       - They go to C(/etc/modprobe.d/gpu-node.conf), with the blacklist of nouveau where something would load it. The
-        initramfs of each kernel is rebuilt then.
-      - Loaded modules that show another value are reloaded as O(reload) says, or C(reboot_required) names it.
+        initramfs of each kernel is rebuilt then that has the driver, nouveau, or this file.
+      - Loaded modules that show another value are reloaded as O(reload) says, or C(reboot_required) names it. Where
+        another file of modprobe's or the kernel's command line wins, a warning names it.
       - Without an option here, the driver's own default or another file decides.
     type: dict
     default: {}

@@ -20,7 +20,7 @@ LONGEST = 150  # lines of a page for users: one task
 HEADLESS = re.compile(r"^\|[ |]*\|\n\|[ :|-]+\|\n(.*)$", re.MULTILINE)
 # What one looks up rather than reads: a map of pages, and all variables.
 TABLES = ("docs/index.md",)
-LISTS = ("docs/variables.md",)
+LISTS = ("docs/variables.md", "docs/reference/module-options.md")
 # Folders of pages that are not for users, and may be as long as they have to.
 OTHERS = ("docs/evidence/", "docs/development/")
 # Pages that are still to be split by task, or to begin with an example.

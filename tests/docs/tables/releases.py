@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of releases from the collection's own: the driver's branches and bulletins, and Kubernetes' versions."""
+"""The tables of releases from the collection's own: the driver's branches and options, and Kubernetes' versions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ from ansible_collections.gpu.node.plugins.module_utils._base.dra.versions import
     Trait,
     text,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options import (
+    known as known_options,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.declared import (
+    called,
+    in_words,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases import known
 
 from tests.support.paths import REPOSITORY
 
 UNKNOWN = "not found"
+OPTIONS_HEAD = (
+    "| Option | Takes | Default | Releases | What it does |\n| --- | --- | --- | --- | --- |"
+)
 
 
 def tables() -> str:
@@ -56,6 +66,37 @@ def _versions(trait: Trait) -> str:
     return ", ".join(filter(None, (since, mended)))
 
 
+def options() -> str:
+    """Return a table for each module in Markdown."""
+    found = [
+        f"As of {known_options.READ}, of all releases of the branches {known_options.OLDEST} to {known_options.NEWEST}."
+    ]
+    for module, source in known_options.SOURCES.items():
+        files = ", ".join(f"[{one.partition('kernel-open/')[2]}]({one})" for one in source.split())
+        rows = [
+            _option(name, one)
+            for name, one in known_options.TABLE.items()
+            if name.partition(".")[0] == module
+        ]
+        found.append(
+            f"## {module.replace('_', '-')}\n\nFrom {files}.\n\n{OPTIONS_HEAD}\n" + "\n".join(rows)
+        )
+    return "\n\n".join(found)
+
+
+def _option(name: str, one: known_options.Option) -> str:
+    """Return an option's row."""
+    default = f"`{one.default}`" if one.default else ""
+    notes = [one.note] if one.note else []
+    if one.note and one.noted != known_options.EVERY:
+        notes = [f"{one.note} ({in_words(one.noted)})"]
+    notes += [f"the {one.only} kernel modules alone heed it"] if one.only else []
+    says = "; ".join((one.says, *notes))
+    return (
+        f"| `{called(name)}` | {one.kind.words} | {default} | {in_words(one.branches)} | {says} |"
+    )
+
+
 class Place(NamedTuple):
     """Where what a function returns stands: a page, and between which marks."""
 
@@ -82,12 +123,13 @@ class Place(NamedTuple):
 
 DRIVER = Place(REPOSITORY / "docs/driver/releases.md", "releases", tables)
 KUBERNETES = Place(REPOSITORY / "docs/fractions/kubernetes.md", "kubernetes", kubernetes)
+OPTIONS = Place(REPOSITORY / "docs/reference/module-options.md", "module options", options)
 
 
 def write() -> None:
-    """Write both."""
-    DRIVER.write()
-    KUBERNETES.write()
+    """Write all."""
+    for one in (DRIVER, KUBERNETES, OPTIONS):
+        one.write()
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ NVIDIA: t.Dict[str, Option] = {
         MASK, "529", "sizes of pages of which freed ones are kept", "590-", only="open"
     ),
     "EnableUserNUMAManagement": Option(
-        FLAG, "1", "nvidia-persistenced brings the GPU's memory online", note=POWER9
+        FLAG, "1", "a GPU's coherent memory is the node's, on POWER9 and GH200"
     ),
     "ExcludeAllGpus": Option(FLAG, "0", "leave all GPUs alone", "595-"),
     "ExcludedGpus": Option(UUIDS, "", "leave these GPUs alone, such as broken ones"),
@@ -186,7 +186,7 @@ NVIDIA: t.Dict[str, Option] = {
         numbers(0, unit="MiB"), "256", "memory in use above which it is kept powered in S0ix"
     ),
     "TCEBypassMode": Option(numbers(0, 2), "0", "how DMA is mapped", "-565", note=POWER9),
-    "TegraGpuPgMask": Option(INTEGER, "", "which parts are powered", "590-", note=TEGRA),
+    "TegraGpuPgMask": Option(INTEGER, "", "components with power", "590-", note=TEGRA),
     "TemporaryFilePath": Option(
         PATH, "/tmp", "folder for the GPU's memory when the machine suspends"
     ),
@@ -280,10 +280,10 @@ UVM: t.Dict[str, Option] = {
     "perf_reenable_prefetch_faults_lapse_msec": Option(numbers(0), "1000", "in ms; 0 never pauses"),
     "perf_thrashing_enable": Option(FLAG, "1", "look for memory that goes back and forth"),
     "perf_thrashing_epoch": Option(numbers(0), "2000", "when that has ended"),
-    "perf_thrashing_lapse_usec": Option(numbers(0), "500", "the time that counts, in us"),
-    "perf_thrashing_max_resets": Option(numbers(0), "4", "how often one looks again"),
+    "perf_thrashing_lapse_usec": Option(numbers(0), "500", "the time that counts, in microseconds"),
+    "perf_thrashing_max_resets": Option(numbers(0), "4", "how many times that starts"),
     "perf_thrashing_nap": Option(numbers(0, 100), "1", "how long a processor waits"),
-    "perf_thrashing_pin": Option(numbers(0), "300", "how long memory stays; 0 for ever"),
+    "perf_thrashing_pin": Option(numbers(0), "300", "how long memory stays; 0 forever"),
     "perf_thrashing_pin_threshold": Option(numbers(0, 255), "10", "waits before it stays"),
     "perf_thrashing_threshold": Option(numbers(0, 7), "3", "events before one waits"),
     "release_asserts": Option(FLAG, "1", "check assertions", "515.76-"),

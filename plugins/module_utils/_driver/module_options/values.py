@@ -111,4 +111,4 @@ UUIDS = text(
     "whole UUIDs of GPUs with commas between them, such as GPU-0a1b2c3d-...",
     f"{_UUID}(?:,{_UUID})*",
 )
-ANY = text("a value of letters, digits and any of _.,:;=/+-", TEXT.pattern)
+ANY = text("a value of letters, digits, and any of _.,:;=/+-", TEXT.pattern)

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from tests.docs.tables.releases import DRIVER, KUBERNETES
+from tests.docs.tables.releases import DRIVER, KUBERNETES, OPTIONS
 
 
 def test_pages_show_the_collections_tables() -> None:
-    for one in (DRIVER, KUBERNETES):
+    for one in (DRIVER, KUBERNETES, OPTIONS):
         assert one.shown() == one.made(), "run make docs-tables"
     assert DRIVER.shown().count("\n| 5") + DRIVER.shown().count("\n| [5") >= 15
     assert KUBERNETES.shown().count("| refused |") == 5
+    assert OPTIONS.shown().count("\n| `") > 100
