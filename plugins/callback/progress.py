@@ -110,6 +110,9 @@ class CallbackModule(CallbackBase):
         self._nodes: t.Dict[str, Node] = collections.defaultdict(Node)
         self._every: t.Dict[str, None] = {}  # the hosts of all plays, in their order
         self._warned: t.Set[str] = set()
+        self._told: t.Dict[
+            t.Any, str
+        ] = {}  # what was below a task's line, and the first node with it
         self._handlers: t.Set[str] = set()
         self._batch: t.List[str] = []
         self._names = text.Names(16 if 0 < width() < WIDE else 32)
@@ -323,9 +326,17 @@ class CallbackModule(CallbackBase):
             known = plan in plans
             plans.append(plan)
             lines = [text.Line("as planned above", "note")] if known else lines
-        for line in lines:
+        for line in self._once(result, lines):
             step = line.kind == "step"
             self._wrapped(line.text, line.kind, INDENT + "- " * step, INDENT + "  " * step)
+
+    def _once(self, result: t.Any, lines: t.List[text.Line]) -> t.List[text.Line]:
+        """Return what is below the line of a task, or on which other node the same was shown; with -v always all."""
+        host = printable(result.host.get_name())
+        first = self._told.setdefault((result.task._uuid, *lines), host)
+        if first == host or len(lines) < 2 or self._display.verbosity:
+            return lines
+        return [text.Line(f"as on {self._names.shown(first)}", "note")]
 
     def _returned(self, result: t.Any) -> None:
         for line in details.returned(result.result, self._display.verbosity):
@@ -334,7 +345,8 @@ class CallbackModule(CallbackBase):
     def _reason(self, state: str, result: t.Any) -> None:
         """Show why a task failed, and keep it for the end."""
         why = details.reason(self._run(result), result.result, self._display.verbosity)
-        self._below(why, state)
+        for line in self._once(result, [text.Line(one, state) for one in why.split("\n")]):
+            self._below(line.text, line.kind)
         if state in ("failed", "unreachable"):
             self._node(result).failures.append(Failure(self._name(result), why))
 

@@ -91,18 +91,22 @@ def _stacked(row: Row, names: Names, width: int) -> t.List[str]:
 
 
 def _failures(rows: t.Sequence[Row], width: int) -> t.List[Line]:
-    lines = []
+    nodes: t.Dict[Failure, t.Dict[str, None]] = collections.defaultdict(dict)
     for row in rows:
         for one in row.node.failures:
-            lines += [Line(text, "failed") for text in _failure(row.name, one, width)]
-    return [Line(""), *lines] if lines else []
+            nodes[one][row.name] = None
+    failed = [text for one, names in nodes.items() for text in _failure(list(names), one, width)]
+    return [Line(one, "failed") for one in ["", *failed]] if failed else []
 
 
-def _failure(name: str, failure: Failure, width: int) -> t.List[str]:
+def _failure(names: t.List[str], failure: Failure, width: int) -> t.List[str]:
+    """Return a failure with the full names of the nodes that have had it."""
     said = failure.reason.split("\n")
     more = ["…"] if len(said) > AGAIN else []
-    lines = wrapped(f"{name}: {failure.task}", width, "  ! ", " " * 6)
-    for one in [*said[:AGAIN], *more]:
+    many = [", ".join(names)] if len(names) > 1 else []
+    who = f"{len(names)} nodes" if many else names[0]
+    lines = wrapped(f"{who}: {failure.task}", width, "  ! ", " " * 6)
+    for one in [*many, *said[:AGAIN], *more]:
         lines += wrapped(one, width, " " * 6, " " * 6)
     return lines
 

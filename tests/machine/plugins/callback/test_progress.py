@@ -254,6 +254,24 @@ def test_a_warning_of_many_nodes_is_told_once_and_counted(play: Play) -> None:
     assert [row[1] for row in rows] == ["2", "2"], "each node has both"
 
 
+def test_what_is_the_same_on_many_nodes_is_shown_once(play: Play) -> None:
+    steps = [{"summary": "create 1g"}, {"summary": "create 2g"}, {"summary": "of {{ own }}"}]
+    same = {"name": "Make", "speaks": {"answer": {"changed": True, "steps": steps}}}
+    hosts = {name: {"own": own} for name, own in (("n1", "a"), ("n2", "a"), ("n3", "b"))}
+    text = play.run([same, FAILS], hosts=hosts)
+    first, other = sorted(("n1", "n2"), key=lambda one: text.index(f"{one}  Make"))
+    assert block(text, f"{first}  Make")[1:] == ["- create 1g", "- create 2g", "- of a"]
+    assert block(text, f"{other}  Make")[1:] == [f"as on {first}"]
+    assert block(text, "n3  Make")[1:] == ["- create 1g", "- create 2g", "- of b"]
+    reason = ["mig: no room", "Next step: less"]
+    told = [block(text, f"{one}  Partition")[1:] for one in hosts]
+    first = next(name for name, said in zip(hosts, told, strict=True) if said == reason)
+    assert sorted(told) == sorted([reason, [f"as on {first}"], [f"as on {first}"]])
+    again = ["  ! 3 nodes: Partition", *(" " * 6 + one for one in ("n1, n2, n3", *reason))]
+    assert "\n".join(again) in text
+    assert play.run([same], "-v", hosts=hosts).count("- create 1g") == 3
+
+
 def test_a_handler_that_changed_nothing_has_no_line(play: Play) -> None:
     handlers = [
         {"name": "Forget", "speaks": {}},

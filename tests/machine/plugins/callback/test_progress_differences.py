@@ -69,10 +69,11 @@ def test_differences_stand_below_the_line_of_their_task_and_host(checked: str) -
     lines = [line.rpartition("s  ")[2].strip() for line in checked.splitlines()]
     first = ["- would x", "@@ -1 +1 @@", "-a", "+b"]
     second = ["@@ -1 +1 @@", "-c", "+d"]
-    for host in ("n1", "n2"):
-        for name, below in (("First", first), ("Second", second)):
-            start = lines.index(f"{host}  {name}")
-            assert lines[start + 1 : start + 1 + len(below)] == below
+    for name, below in (("First", first), ("Second", second)):
+        one, other = sorted(("n1", "n2"), key=lambda host: lines.index(f"{host}  {name}"))
+        start = lines.index(f"{one}  {name}")
+        assert lines[start + 1 : start + 1 + len(below)] == below
+        assert lines[lines.index(f"{other}  {name}") + 1] == f"as on {one}"
 
 
 def test_genuine_differences_of_a_module_of_ansible(checked: str) -> None:

@@ -88,8 +88,9 @@ def test_the_table_has_what_the_modules_have_said(shown: str, table: dict[str, l
     assert table["partitioned"] == [*driver, *MIG, "pending", "0", "changed"]
     assert table["broken"] == [*driver, "pending", "2", "failed"]
     lines = end(shown)
-    first = lines.index("  ! broken: Break")
-    assert lines[first + 1 : first + 3] == ["      no", "      room"]
+    first = lines.index("  ! 4 nodes: Break")
+    below = ["      broken, spoilt, cordoned, alone", "      no", "      room"]
+    assert lines[first + 1 : first + 4] == below
 
 
 def test_a_validated_node_says_with_v_what_it_offers(play: Play) -> None:

@@ -12,7 +12,10 @@ from typing import Any
 from tests.fakes.plays.plays import Gate, Play
 from tests.fakes.plays.terminal import interrupt, on_terminal
 
-QUICK = {"name": "Look", "speaks": {"answer": {"steps": [{"summary": "a"}, {"summary": "b"}]}}}
+QUICK = {
+    "name": "Look",
+    "speaks": {"answer": {"steps": [{"summary": "a"}, {"summary": "{{ inventory_hostname }}"}]}},
+}
 
 
 def build(gate: Gate | None) -> dict[str, Any]:
