@@ -9,10 +9,11 @@ import re
 
 from tests.docs.tables import pages
 
-PAGE = pages.ROOT / "docs/questions.md"
+PAGES = [pages.ROOT / f"docs/{one}questions.md" for one in ("", "reference/")]
 ANSWERS = {
-    int(number): text
-    for number, text in re.findall(r"^## (\d+)\. (.*?)(?=^## |\Z)", PAGE.read_text(), re.M | re.S)
+    int(number): (page, text)
+    for page in PAGES
+    for number, text in re.findall(r"^## (\d+)\. (.*?)(?=^## |\Z)", page.read_text(), re.M | re.S)
 }
 # Words that an answer can't do without.
 WORDS = {
@@ -28,9 +29,9 @@ def test_all_questions_are_there() -> None:
 
 
 def test_each_question_has_an_answer_that_leads_on() -> None:
-    assert [number for number, text in ANSWERS.items() if not pages.links(text)] == []
-    assert [one for text in ANSWERS.values() for one in pages.dead(PAGE, text)] == []
-    told = {number: text.partition("\n")[2] for number, text in ANSWERS.items()}
+    assert [number for number, (_page, text) in ANSWERS.items() if not pages.links(text)] == []
+    assert [one for page, text in ANSWERS.values() for one in pages.dead(page, text)] == []
+    told = {number: text.partition("\n")[2] for number, (_page, text) in ANSWERS.items()}
     assert [number for number, word in WORDS.items() if word not in told[number]] == []
 
 

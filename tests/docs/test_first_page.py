@@ -19,18 +19,15 @@ LONGEST = 120  # lines, of which the quick start begins on the first screen
 
 
 def test_each_role_has_an_example() -> None:
-    path = pages.ROOT / "docs/operations/roles.md"
-    page, plays = (
-        path.read_text(),
-        [one for one in examples.examples(path) if examples.is_playbook(one.data)],
-    )
-    missing = []
-    for role in examples.ROLES:
-        part = page.partition(f"\n### {role}\n")[2].partition("\n#")[0]
-        shown = [one.data[0]["roles"] for one in plays if one.text in part]
-        named = [one["role"] if isinstance(one, dict) else one for roles in shown for one in roles]
-        missing += [] if f"gpu.node.{role}" in named else [role]
-    assert missing == []
+    shown: dict[str, list[str]] = {}
+    for name in ("roles", "other-roles"):
+        path = pages.ROOT / f"docs/reference/{name}.md"
+        page = path.read_text()
+        for one in filter(lambda one: examples.is_playbook(one.data), examples.examples(path)):
+            above = pages.HEADING.findall(pages.FENCED.sub("", page.partition(one.text)[0]))[-1]
+            roles = one.data[0]["roles"]
+            shown[above] = [each["role"] if isinstance(each, dict) else each for each in roles]
+    assert [one for one in examples.ROLES if f"gpu.node.{one}" not in shown.get(one, [])] == []
 
 
 def test_the_quick_start_comes_first_and_can_be_followed() -> None:

@@ -25,13 +25,9 @@ LISTS = ("docs/variables.md", "docs/reference/module-options.md")
 OTHERS = ("docs/evidence/", "docs/development/")
 # Pages that are still to be split by task, or to begin with an example.
 YET = {
-    *(f"docs/{one}.md" for one in ("container-runtimes", "mig", "mps")),
-    *(f"docs/{one}.md" for one in ("node-labels", "observability", "questions", "repair/repair")),
     *(f"docs/migration/{one}.md" for one in ("README", "deepops", "gpu-operator", "hami")),
     *(f"docs/migration/{one}.md" for one in ("kubespray", "nvidia-device-plugin")),
     "docs/migration/nvidia-driver-role.md",
-    *(f"docs/operations/{one}.md" for one in ("air-gap", "order")),
-    *(f"docs/operations/{one}.md" for one in ("plan", "roles", "validation", "verify-hardware")),
 }
 # Pages of evidence, and how many tests each names at least.
 EVIDENCE = {"device-plugin": 150, "node-labels": 60, "mps": 50, "driver": 80, "security": 19}

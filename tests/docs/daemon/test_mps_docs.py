@@ -14,7 +14,7 @@ from gpu_plugin.config.sharing import MPS_KEYS
 
 from tests.support.paths import TESTS
 
-PAGE = (TESTS.parent / "docs/mps.md").read_text()
+PAGE, KEYS = ((TESTS.parent / f"docs/mps{one}.md").read_text() for one in ("", "/configuration"))
 EVIDENCE = (TESTS.parent / "docs/evidence/mps.md").read_text()
 ROWS = [line for line in EVIDENCE.splitlines() if line.startswith("| ") and "::" in line]
 
@@ -29,7 +29,7 @@ def test_the_issues_are_there() -> None:
 
 def test_each_key_is_described() -> None:
     for key in MPS_KEYS:
-        assert f"`{key.rpartition('.')[2]}`" in PAGE
+        assert f"`{key.rpartition('.')[2]}`" in KEYS
 
 
 def test_its_configuration_is_valid() -> None:

@@ -28,7 +28,8 @@ CONFIG |= {"resources", "sharing", "gpuNode"}
 FOREIGN = {"nvidia_accelerator_enabled", "enable_cdi", "environment"}
 # Of the Prometheus operator, whose API server is not ours: what an object has in its spec.
 OPERATOR = {
-    "ScrapeConfig": {"jobName", "staticConfigs"},
+    "ScrapeConfig": {"jobName", "staticConfigs", "kubernetesSDConfigs", "relabelings"},
+    "ServiceMonitor": {"namespaceSelector", "selector", "endpoints"},
     "PodMonitor": {"namespaceSelector", "selector", "podMetricsEndpoints"},
 }
 POD = {"name": "main", "image": "registry.example.com/cuda:13.0-base"}

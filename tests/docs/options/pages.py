@@ -12,7 +12,7 @@ from tests.docs.options.tables import Table
 from tests.docs.tables import variables
 from tests.support.paths import REPOSITORY
 
-PLAYS = REPOSITORY / "docs/operations/roles.md"
+PLAYS = [REPOSITORY / f"docs/reference/{one}.md" for one in ("roles", "other-roles")]
 AUTHORS = "the gpu.node authors"
 OLDEST_CORE = "2.19"
 
@@ -52,5 +52,6 @@ def metadata(table: Table) -> tables.Option:
 
 
 def _play(role: str) -> str:
-    found = re.search(rf"(?s)^### {role}\n\n(```yaml\n.*?```)", PLAYS.read_text(), re.M)
+    text = "\n".join(one.read_text() for one in PLAYS)
+    found = re.search(rf"^## {role}\n\n(?:(?!```|#).*\n+)*(```yaml\n[\s\S]*?```)", text, re.M)
     return found.group(1) if found else ""

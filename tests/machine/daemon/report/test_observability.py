@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What people are given to watch a node with: the page, the dashboard and the alerts."""
+"""What people are given to watch a node with: the pages, the dashboard and the alerts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,14 @@ DCGM = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GP
 DCGM += ("pod", "namespace", "container", "vgpu")
 # What a query itself makes: the address of a node without the port, by which the two are joined.
 MADE = {"node", "UUID"}
-PAGE = (REPOSITORY / "docs/observability.md").read_text()
+DOCS = REPOSITORY / "docs"
+PAGE, METRICS, ALERTS, OPERATOR = (
+    (DOCS / f"{name}.md").read_text()
+    for name in (
+        "observability",
+        *(f"observability/{one}" for one in ("metrics", "alerts", "operator")),
+    )
+)
 
 
 def declared() -> dict[str, tuple[str, ...]]:
@@ -55,14 +62,13 @@ def declared() -> dict[str, tuple[str, ...]]:
 
 
 def test_the_page_has_all_metrics_with_their_labels() -> None:
-    rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("| `gpu_plugin_")]
+    rows = [line.split("|") for line in METRICS.splitlines() if line.startswith("| `gpu_plugin_")]
     shown = {row[1].strip(" `"): tuple(re.findall(r"`(\w+)`", row[2])) for row in rows}
     assert shown == declared()
 
 
 def test_the_page_has_all_alerts() -> None:
-    section = PAGE.partition("## Dashboard and alerts")[2].partition("\n## ")[0]
-    assert re.findall(r"`(Gpu\w+)`", section) == [one["alert"] for one in RULES]
+    assert re.findall(r"`(Gpu\w+)`", ALERTS) == [one["alert"] for one in RULES]
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[title for title, _query in QUERIES])
@@ -116,18 +122,55 @@ def test_the_dashboard_has_grafanas_shape() -> None:
         taken |= cells
 
 
-def test_the_jobs_on_the_page_are_some_that_prometheus_takes(tmp_path: Path) -> None:
-    whole, *more = [yaml.safe_load(one) for one in pages.blocks(PAGE, "yaml") if "job_name" in one]
-    whole["scrape_configs"] += [job for jobs in more for job in jobs]
+def jobs(page: str) -> dict[str, Any]:
+    """Return the jobs that a page's examples have to add or to put in another's place, by their names."""
+    found = [yaml.safe_load(one) for one in pages.blocks(page, "yaml")]
+    return {job["job_name"]: job for one in found if isinstance(one, list) for job in one}
+
+
+@pytest.mark.parametrize("instead", [{}, jobs(PAGE), jobs(ALERTS)], ids=["list", "label", "dcgm"])
+def test_the_jobs_on_the_pages_are_some_that_prometheus_takes(
+    tmp_path: Path, instead: dict[str, Any]
+) -> None:
+    (text,) = (one for one in pages.blocks(PAGE, "yaml") if "scrape_configs" in one)
+    whole = yaml.safe_load(text)
+    named = {job["job_name"]: job for job in whole["scrape_configs"]} | instead
+    whole["scrape_configs"] = list(named.values())
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(whole))
     shutil.copy(FOLDER / "alerts.yml", tmp_path)
     words = [genuine.promtool(), "check", "config", "prometheus.yml"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    jobs = {one["job_name"] for one in whole["scrape_configs"]}
     asked = re.findall(r'job="([^"]+)"', (FOLDER / "alerts.yml").read_text())
-    assert set(asked) <= jobs
-    assert len(jobs) == 3
+    assert set(asked) <= set(named)
+    assert len(named) == (3 if "dcgm" in instead else 2)
+
+
+def test_the_operators_object_finds_the_nodes_by_the_same_label_as_the_job() -> None:
+    one = yaml.safe_load(pages.blocks(OPERATOR, "yaml")[0])
+    job = jobs(PAGE)["gpu-node"]
+    names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    rules = [{names.get(k, k): v for k, v in rule.items()} for rule in one["spec"]["relabelings"]]
+    assert (one["spec"]["jobName"], rules) == (job["job_name"], job["relabel_configs"])
+
+
+def test_the_rules_become_an_object_of_the_operator_as_the_page_says() -> None:
+    (text,) = pages.blocks(OPERATOR, "console")
+    command = re.sub(r"^[$>] ", "", text, flags=re.M).partition("\n")[2].rpartition(" | kubectl")[0]
+    words = ["sh", "-c", command]
+    done = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True)
+    made = yaml.safe_load(done.stdout)
+    assert made["kind"] == "PrometheusRule"
+    assert made["spec"]["groups"][0]["rules"] == RULES
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[one["alert"] for one in RULES])
+def test_each_alert_leads_to_the_page_with_the_next_step(rule: dict[str, Any]) -> None:
+    begin = f"{yaml.safe_load((REPOSITORY / 'galaxy.yml').read_text())['repository']}/blob/main/"
+    page, _sign, anchor = rule["annotations"]["runbook_url"].removeprefix(begin).partition("#")
+    assert page.startswith("docs/")
+    text = (REPOSITORY / page).read_text()
+    assert not anchor or anchor in pages.anchors(text)
 
 
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
