@@ -134,6 +134,7 @@ function details(node) {
     section("Who uses what", usersOf(node)),
     section("Change", node.change.way && [list([node.change.problem, `Next step: ${node.change.way}`])]),
     section("Drift from what is declared", node.drift.map(part)),
+    section("Warnings", node.warnings.length > 0 && [list(node.warnings)]),
     section("Health", node.unhealthy.length > 0 && [list(node.unhealthy), ways(node)]),
     section("Repairs", repairsOf(node)),
     section("Pending reboot", node.reboot.length > 0 && [list(node.reboot)]),

@@ -28,7 +28,7 @@ from .._node.machine.recorded import existing
 from . import held, registration
 from .failures import of_check_config
 from .machine import dra, status
-from .machine.python import VENV, Packages, find, missing, wheels
+from .machine.python import RECORD, VENV, Packages, find, missing, wheels
 from .machine.release import checked, complete, damage, fill, linked, publish, replacing, retract
 from .machine.rollback import Rollback, tries
 from .machine.status import STATUS, told
@@ -85,6 +85,7 @@ class DevicePluginCapability:
     def observe(self) -> Observed:
         """Read the environment, the files, the services and what the daemon says."""
         host, desired, packages = self._host, self._desired, self._packages
+        packages.check()
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         same = bool(current) and current == desired.digest
         damaged = damage(host, self._release(current)) if same else ""
@@ -187,13 +188,14 @@ class DevicePluginCapability:
     def own(self, state: Observed) -> OwnFiles:
         """Return what is root's alone."""
         if self._desired.state not in ("installed", "started"):
-            return OwnFiles(self._host)
+            return OwnFiles(self._host, record=RECORD)
         release = self._release(state.current)
         started = self._desired.state == "started"
-        modes = dict.fromkeys(state.files, 0o644) if started else {}
+        modes = dict.fromkeys((*state.files, RECORD) if started else [RECORD], 0o644)
         folders = [self._prefix, f"{self._prefix}/releases", release, f"{release}/bin"]
         folders += [posixpath.dirname(CONFIG), CONFIGS] if started else []
-        return OwnFiles(self._host, {**modes, f"{release}/bin/gpu-plugin": 0o755}, tuple(folders))
+        modes[f"{release}/bin/gpu-plugin"] = 0o755
+        return OwnFiles(self._host, modes, tuple(folders), RECORD)
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

@@ -18,7 +18,7 @@ from .._base.packages.presets import DRIVER_PRESETS
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import Plan, Step
 from .._machine.host import Host
-from .._machine.own_files import OwnFiles
+from .._machine.own_files import RECORDS, OwnFiles
 from .._machine.packages.api import NoHold, NoWay
 from .._machine.packages.apt import OWN_SOURCES
 from .._node.gpu_record import ACTION as GPUS
@@ -191,7 +191,15 @@ class DriverCapability:
 
     def own(self, _state: Observed) -> OwnFiles:
         """Return what is root's alone."""
-        paths = (RECORD, GPU_RECORD, OWN_SOURCES, MODPROBE_FILE, *PLACE.paths, *DEVICE_NODES)
+        paths = (
+            RECORD,
+            RECORDS,
+            GPU_RECORD,
+            OWN_SOURCES,
+            MODPROBE_FILE,
+            *PLACE.paths,
+            *DEVICE_NODES,
+        )
         there = paths if self._desired.state == "present" else ()
         return OwnFiles(
             self._node.host,

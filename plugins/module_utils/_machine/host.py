@@ -49,6 +49,14 @@ class Status(t.NamedTuple):
     gid: int = 0
 
 
+class Measured(t.NamedTuple):
+    """A file's size in bytes, when it was changed in whole seconds, and whether not only root can write to it."""
+
+    size: int
+    at: int
+    is_open: bool = False
+
+
 class Host:
     """The machine that this process runs on. Paths are absolute."""
 
@@ -178,18 +186,22 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def sizes(self, path: str) -> t.Dict[str, t.Tuple[int, int]]:
-        """Return size and time of change of all files below a folder by their paths, in bytes and whole seconds.
+    def sizes(self, path: str) -> t.Dict[str, Measured]:
+        """Return what all files below a folder are like, by their paths; and folders that not only root can write to.
 
-        Of links they are the links' own; byte code is left out.
+        Of links it is the links' own; byte code is left out, but not its folders.
         """
-        found = {}
+        found, places = {}, [path]
         for folder, folders, names in os.walk(path):
-            folders[:] = [one for one in folders if one != "__pycache__"]
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    status = os.lstat(f"{folder}/{name}")
-                    found[f"{folder}/{name}"] = (status.st_size, int(status.st_mtime))
+                    found[f"{folder}/{name}"] = _measured(os.lstat(f"{folder}/{name}"))
+            places += [f"{folder}/{one}" for one in folders]
+            folders[:] = [one for one in folders if one != "__pycache__"]
+        for place in places:
+            with contextlib.suppress(FileNotFoundError):
+                if _is_open(os.lstat(place)):
+                    found[place] = Measured(0, 0, True)
         return found
 
     def leads_to(self, path: str) -> str:
@@ -329,6 +341,16 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
         kind = next(word for is_one, word in KINDS.items() if is_one(mode))
         cause, way = f"it is a {kind} and no regular file", "move away what is there"
     return NodeError(f"{path} can't be written", cause=cause, hint=f"{way}, then run again")
+
+
+def _measured(found: os.stat_result) -> Measured:
+    return Measured(found.st_size, int(found.st_mtime), _is_open(found))
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Tell whether not only root, and root's group, can write to something."""
+    others = found.st_mode & stat.S_IWOTH or (found.st_gid and found.st_mode & stat.S_IWGRP)
+    return bool(found.st_uid or (others and not stat.S_ISLNK(found.st_mode)))
 
 
 def _regular(path: str) -> t.Optional[os.stat_result]:

@@ -3,7 +3,7 @@
 
 """Files of ours are root's, in their mode, and no links: whoever may write to one of them is root soon.
 
-And drop-ins of our units: what they add is a user's choice, what they set again may be what keeps a unit safe.
+And a record that is gone is missed: a list beside the records names those that the node has.
 """
 
 from __future__ import annotations
@@ -13,17 +13,11 @@ import stat
 import typing as t
 
 from .._base.steps import Step
+from . import drop_ins
 from .host import Host, Status, not_regular
 
-FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/etc/systemd/system.control")
-# What a drop-in adds to, or has as much of as the node can bear.
-FREE = frozenset(
-    {
-        *("After", "Before", "Description", "Documentation", "Environment", "EnvironmentFile"),
-        *("MemoryMax", "OOMScoreAdjust", "RestartSec", "TasksMax", "Wants"),
-    }
-)
-
+# The paths of all records, a line each.
+RECORDS = "/var/lib/gpu-node/records"
 ACTION = "own_files"
 
 
@@ -43,31 +37,33 @@ class OwnFiles(t.NamedTuple):
 
     def forgotten(self) -> t.Tuple[str, ...]:
         """Return what to say of a record that is gone."""
+        if not self.record or self.host.exists(self.record):
+            return ()
         found = [path for path in self.proof if self.host.exists(path)]
-        if not found or self.host.exists(self.record):
+        found = found or [RECORDS] * (self.record in listed(self.host))
+        if not found:
             return ()
         show = "shows" if len(found) == 1 else "show"
         return (
             f"{self.record} is not there, and {', '.join(found)} {show} that an earlier run has set up this node: what "
-            "it has added is not known any more, and stays when it is removed. Next step: restore the file from a "
-            f"backup{self.instead}",
+            "it has added or changed is not known any more, and stays when it is removed. Next step: restore the file "
+            f"from a backup{self.instead}",
         )
+
+    def note(self, *, was_there: bool) -> None:
+        """Have the list name the record as it is there after a step; one that was gone before it stays in it."""
+        known, there = listed(self.host), self.host.exists(self.record)
+        left = known - {self.record} if was_there else known
+        wanted = known | {self.record} if there else left
+        if wanted and wanted != known:
+            self.host.write(RECORDS, "".join(f"{one}\n" for one in sorted(wanted)), mode=0o644)
+        elif not wanted:
+            self.host.remove(RECORDS)
 
     def overruled(self) -> t.Tuple[str, ...]:
         """Return what to say of drop-ins that set again what our units set."""
-        units = (path for path in self.modes if posixpath.dirname(path) == FOLDERS[0])
-        found = ((path, drop_in) for path in units for drop_in in self._drop_ins(path))
-        said = ((one, replaced(self._text(path), self._text(one))) for path, one in found)
-        return tuple(warning(path, names) for path, names in said if names)
-
-    def _drop_ins(self, unit: str) -> t.Iterator[str]:
-        for folder in FOLDERS:
-            place = f"{folder}/{posixpath.basename(unit)}.d"
-            names = self.host.listdir(place)
-            yield from (f"{place}/{name}" for name in names if name.endswith(".conf"))
-
-    def _text(self, path: str) -> str:
-        return self.host.read(path) or ""
+        units = [path for path in self.modes if posixpath.dirname(path) == drop_ins.UNITS]
+        return drop_ins.warnings(self.host, units)
 
     def steps(self) -> t.Tuple[Step, ...]:
         """Return the step that gives back what is not root's, or in another mode. NodeError: one is no regular file."""
@@ -95,35 +91,6 @@ class OwnFiles(t.NamedTuple):
         return stat.S_IMODE(status.mode) != mode or (status.uid, status.gid) != (0, 0)
 
 
-def settings(text: str) -> t.Iterator[t.Tuple[str, str]]:
-    """Yield the settings of a unit file in their order, each under its section's name and its own."""
-    section = ""
-    for line in text.replace("\\\n", " ").splitlines():
-        word = line.strip()
-        if word.startswith("["):
-            section = word
-        elif "=" in word and not word.startswith(("#", ";")):
-            name, _is, value = word.partition("=")
-            yield f"{section}{name.strip()}", value.strip()
-
-
-def replaced(unit: str, drop_in: str) -> t.List[str]:
-    """Return the settings of a unit that a drop-in sets otherwise, but for those that are free."""
-    ours: t.Dict[str, t.List[str]] = {}
-    for name, value in settings(unit):
-        ours.setdefault(name, []).append(value)
-    found = (
-        name.rpartition("]")[2]
-        for name, value in settings(drop_in)
-        if name in ours and value not in ours[name] and name.rpartition("]")[2] not in FREE
-    )
-    return list(dict.fromkeys(found))
-
-
-def warning(path: str, names: t.Sequence[str]) -> str:
-    """Return what to say of a drop-in that sets these anew."""
-    unit = path.rpartition("/")[0].rpartition("/")[2][: -len(".d")]
-    return (
-        f"{path} overrules what {unit} needs, or what protects the node from it: {', '.join(names)}. Next step: remove "
-        f"that from it, then run systemctl daemon-reload and systemctl restart {unit}; other settings may stay"
-    )
+def listed(host: Host) -> t.FrozenSet[str]:
+    """Return the paths of the records that the node has to have."""
+    return frozenset((host.read(RECORDS) or "").split())

@@ -70,6 +70,17 @@ class Dressed(t.Generic[S]):
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
+        files = self._files
+        if files is None or not files.record:
+            self._do(step)
+            return
+        was_there = files.host.exists(files.record)
+        try:
+            self._do(step)
+        finally:
+            files.note(was_there=was_there)
+
+    def _do(self, step: Step) -> None:
         if step.action == own_files.ACTION and self._files is not None:
             self._files.apply(step)
         else:

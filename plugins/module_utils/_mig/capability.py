@@ -300,10 +300,11 @@ class MigCapability:
 
     def own(self, state: State) -> OwnFiles:
         """Return what is root's alone."""
+        record = mig_nvml.BEFORE
         if self._back is not None or not self._params["boot"]:
-            return OwnFiles(self._host)
-        paths = (mig_nvml.BEFORE, *boot.files(mig_boot.BOOT), *map(unit_file, label.TEXTS))
-        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
+            return OwnFiles(self._host, record=record)
+        paths = (record, *boot.files(mig_boot.BOOT), *map(unit_file, label.TEXTS))
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644), record=record)
 
     # --- apply ---
 

@@ -204,7 +204,7 @@ class SettingsCapability:
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""
         kept = boot.files(settings_boot.BOOT) if self._wanted else ()
-        return OwnFiles(self._host, dict.fromkeys((PATH, *kept), 0o644))
+        return OwnFiles(self._host, dict.fromkeys((PATH, *kept), 0o644), record=PATH)
 
     def apply(self, step: Step) -> None:
         """Carry out one step. What a GPU was before is written down first.

@@ -74,6 +74,7 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
             *(_missing(one) for one in known.get("missing_gpus", ())),
             *(_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]),
         ],
+        "warnings": _warnings(answer),
         "faults": [{key: one[key] for key in Fault.__annotations__} for one in faults],
         "quarantine": aside,
         "cases": cases(status, known, models),
@@ -134,6 +135,12 @@ def _part(part: Answer) -> Json:
         "later": part["later"],
         "blocked_by": part["blocked_by"],
     }
+
+
+def _warnings(answer: Answer) -> t.List[str]:
+    """Return what the parts warn of, such as what somebody has done by hand and no run undoes."""
+    said = (text for part in answer.get("parts", ()) for text in part["warnings"])
+    return list(dict.fromkeys(said))
 
 
 def _quarantine(known: Answer) -> t.List[Json]:

@@ -165,6 +165,7 @@ class Node(t.TypedDict):
     other_users: t.List[User]
     users_unknown: str
     drift: t.List[Part]
+    warnings: t.List[str]
     faults: t.List[Fault]
     quarantine: t.List[Quarantined]
     cases: t.List[Case]

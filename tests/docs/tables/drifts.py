@@ -12,7 +12,12 @@ from tests.support.paths import REPOSITORY
 DATA = REPOSITORY / "tests/node/drift/drifts.yml"
 PAGE = REPOSITORY / "docs/evidence/operations/plan.md"
 MARKS = ("<!-- drifts: written by make docs-tables -->\n", "<!-- drifts: end -->")
-MENDED = {"run": "the run", "itself": "itself", "you": "refused or told, by name"}
+MENDED = {
+    "run": "the run",
+    "itself": "itself",
+    "you": "refused or told, by name",
+    "nobody": "nobody: it can't be seen",
+}
 HEAD = "| Of | What somebody else has done | Named | Mended by |\n| --- | --- | --- | --- |\n"
 
 

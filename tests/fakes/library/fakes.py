@@ -9,7 +9,11 @@ import contextlib
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Status
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import (
+    Completed,
+    Measured,
+    Status,
+)
 
 Answer = t.Union[str, Completed, t.Callable[[t.Tuple[str, ...]], Completed]]
 
@@ -45,6 +49,7 @@ class FakeHost:
         self.files: t.Dict[str, str] = dict(files or {})
         self.links: t.Dict[str, str] = {}
         self.times: t.Dict[str, float] = {}
+        self.opened: t.Set[str] = set()  # files that not only root can write to
         self.statuses: t.Dict[str, Status] = {}
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
         self.ran: t.List[t.Tuple[str, ...]] = []
@@ -110,9 +115,9 @@ class FakeHost:
         }
         return sorted(names)
 
-    def sizes(self, path: str) -> t.Dict[str, t.Tuple[int, int]]:
+    def sizes(self, path: str) -> t.Dict[str, Measured]:
         return {
-            one: (len(text), int(self.times.get(one, 0)))
+            one: Measured(len(text), int(self.times.get(one, 0)), one in self.opened)
             for one, text in self.files.items()
             if one.startswith(f"{path}/")
         }

@@ -57,6 +57,7 @@ def whole() -> dict[str, Any]:
     told = {"change": "mig", "host": "ctl-1", "user": "root", "begun": "2026-11-23T15:00:00Z"}
     answer["gpu_info"] |= {"change": {**told, "failed": "timed out"}, "missing_gpus": ["0:29:0.0"]}
     answer["parts"][2] |= {"error": {"msg": "no room"}, "blocked_by": ["python (7)"]}
+    answer["parts"][0] |= {"warnings": ["/var/lib/gpu-node/mig.json is not there"]}
     return answer
 
 

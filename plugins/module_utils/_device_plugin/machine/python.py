@@ -98,6 +98,10 @@ class Packages:
         self._added.remember(packages=self._added.record.packages | set(found.new))
         manager.change(change)
 
+    def check(self) -> None:
+        """Read the record of those. NodeError: it is damaged."""
+        _known = self._added.record
+
     def removal(self) -> t.Optional[Removal]:
         """Return what goes of those that were installed, and what stays since others need it; None without any."""
         names = self._added.record.packages

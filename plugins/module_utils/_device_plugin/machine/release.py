@@ -20,7 +20,8 @@ from ..._base.boot import PROGRAM
 from ..._base.errors import InputError, NodeError
 from ..._base.space import ENVIRONMENT
 from ..._base.text import json_data
-from ..._machine.host import Host
+from ..._base.text.shown import counted
+from ..._machine.host import Host, Measured
 from ..._machine.room import Room
 from ..failures import UNTRUSTED, is_full, of_pip
 
@@ -179,7 +180,14 @@ def damage(host: Host, release: str) -> str:
     found = _measured(host, release)
     if not isinstance(made, dict) or made.get("python") != found["python"]:
         return f"it was made for another Python than {found['python'] or 'there is'}"
-    return "" if made == found else "its files are others than it was made of"
+    if made == found:
+        return ""
+    opened = sorted(path for path, one in _sizes(host, release).items() if one.is_open)
+    if opened:
+        return (
+            f"not only root can write to {counted(len(opened), 'file')} of it, such as {opened[0]}"
+        )
+    return "its files are others than it was made of"
 
 
 @contextlib.contextmanager
@@ -201,9 +209,13 @@ def replacing(host: Host, release: str) -> t.Iterator[None]:
     host.remove(aside)
 
 
+def _sizes(host: Host, release: str) -> t.Dict[str, Measured]:
+    return {**host.sizes(f"{release}/lib"), **host.sizes(f"{release}/bin")}
+
+
 def _measured(host: Host, release: str) -> t.Dict[str, str]:
-    sizes = {**host.sizes(f"{release}/lib"), **host.sizes(f"{release}/bin")}
-    lines = "".join(f"{path}\0{size} {at}\n" for path, (size, at) in sorted(sizes.items()))
+    sizes = sorted(_sizes(host, release).items())
+    lines = "".join(f"{path}\0{one.size} {one.at}{' open' * one.is_open}\n" for path, one in sizes)
     lines += host.read(f"{release}/{SETTINGS}") or ""
     digest = hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
     return {"python": host.leads_to(f"{release}/{INTERPRETER}"), "files": digest}

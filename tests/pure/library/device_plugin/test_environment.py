@@ -14,6 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import release
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.python import (
+    RECORD,
     SAY,
     wheels,
 )
@@ -59,6 +60,10 @@ def added(machine: AgentHost) -> None:
     machine.files[f"{LIBRARY}.1"] = ""
 
 
+def opened(machine: AgentHost) -> None:
+    machine.opened.add(LIBRARY)
+
+
 def no_environment(machine: AgentHost) -> None:
     del machine.files[f"{RELEASE}/pyvenv.cfg"]
 
@@ -86,6 +91,7 @@ def torn(machine: AgentHost) -> None:
         (cut_off, "its files are others than it was made of"),
         (edited, "its files are others than it was made of"),
         (added, "its files are others than it was made of"),
+        (opened, f"not only root can write to 1 file of it, such as {LIBRARY}"),
         (no_environment, "its files are others than it was made of"),
         (upgraded, "it was made for another Python than /usr/bin/python3.14"),
         (without_python, "it was made for another Python than there is"),
@@ -102,6 +108,13 @@ def test_what_is_damaged_is_made_anew(drift: t.Callable[[AgentHost], None], word
     assert damage(machine) == ""
     assert machine.pid == made + 1
     assert machine.listdir(f"{PREFIX}/releases") == ["r1"]
+
+
+def test_a_torn_record_of_its_packages_is_refused_before_anything_changes() -> None:
+    machine = deployed()
+    machine.files[RECORD] = '{"packages": ["python3-v'
+    with pytest.raises(NodeError, match=f"{RECORD} is damaged: .*remove the file"):
+        deploy(machine, "r1")
 
 
 def test_what_can_not_be_made_anew_stays_as_it_was() -> None:

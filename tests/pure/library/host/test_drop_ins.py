@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._machine import own_files
+from ansible_collections.gpu.node.plugins.module_utils._machine import drop_ins
 from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import OwnFiles
 
 from tests.fakes.library.fakes import FakeHost
@@ -28,10 +28,13 @@ TEXT = (REPOSITORY / "files/gpu_plugin/systemd/gpu-device-plugin.service").read_
         ("[Service]\nCPUQuota=20%\nLimitNOFILE=65536\n", []),
         ("[Service]\n# ProtectSystem=no\n; ProtectSystem=no\nProtectSystem=strict\n", []),
         ("[Unit]\nProtectSystem=no\n", []),  # systemd knows no such setting there
+        ("[Unit]\nConditionPathExists=/srv\n", ["ConditionPathExists"]),
+        ("[Service]\nPrivateDevices=yes\nUser=nobody\n", ["PrivateDevices", "User"]),
+        ("[Service]\nPrivateDevices=no\nUser=root\nIOWeight=50\n", []),
         ("", []),
     ],
 )
-@pytest.mark.parametrize("folder", own_files.FOLDERS)
+@pytest.mark.parametrize("folder", drop_ins.FOLDERS)
 def test_what_weakens_or_replaces_is_named(folder: str, text: str, names: list[str]) -> None:
     drop_in = f"{folder}/gpu-device-plugin.service.d/mine.conf"
     host = FakeHost({UNIT: TEXT, drop_in: text})
@@ -48,3 +51,37 @@ def test_what_is_no_unit_and_no_drop_in_is_not_read() -> None:
     host = FakeHost({**files, "/etc/gpu-node/config.yaml.d/a.conf": "[Service]\nType=simple\n"})
     modes = {UNIT: 0o644, "/etc/gpu-node/config.yaml": 0o644}
     assert OwnFiles(host, modes).overruled() == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "folder", ["gpu-device-plugin.service", "gpu-device-.service", "gpu-.service", "service"]
+)
+def test_a_drop_in_of_several_units_is_named_once_with_all_of_ours(folder: str) -> None:
+    labels = "/etc/systemd/system/gpu-node-labels.service"
+    text = "[Service]\nProtectSystem=no\n"
+    drop_in = f"/usr/lib/systemd/system/{folder}.d/mine.conf"
+    host = FakeHost({UNIT: TEXT, labels: TEXT, drop_in: text})
+    (said,) = OwnFiles(host, {UNIT: 0o644, labels: 0o644}).overruled()  # type: ignore[arg-type]
+    assert said.startswith(f"{drop_in} overrules what gpu-device-plugin.service ")
+    assert ("gpu-node-labels.service" in said) == (folder in ("gpu-.service", "service"))
+
+
+@pytest.mark.parametrize("folder", drop_ins.FOLDERS)
+def test_of_drop_ins_with_one_name_the_first_counts(folder: str) -> None:
+    weak = {
+        f"{one}/gpu-.service.d/mine.conf": "[Service]\nProtectSystem=no\n"
+        for one in drop_ins.FOLDERS[drop_ins.FOLDERS.index(folder) :]
+    }
+    host = FakeHost({UNIT: TEXT, **weak})
+    (said,) = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
+    assert said.startswith(f"{folder}/gpu-.service.d/mine.conf ")
+    host.files[f"{folder}/gpu-.service.d/mine.conf"] = ""  # as of a link to /dev/null
+    assert OwnFiles(host, {UNIT: 0o644}).overruled() == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("folder", drop_ins.CONTROL)
+def test_a_unit_in_the_place_of_ours_is_named(folder: str) -> None:
+    other = f"{folder}/gpu-device-plugin.service"
+    host = FakeHost({UNIT: TEXT, other: TEXT})
+    (said,) = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
+    assert said.startswith(f"systemd reads {other} in the place of {UNIT}. Next step: remove it")

@@ -8,14 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
     MODPROBE_FILE,
+)
+from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import (
+    RECORDS,
+    OwnFiles,
 )
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import dressed
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import UNIT_FILE
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import DROP_IN
 
+from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, node
 from tests.fakes.library.runtime_host import CRIO, RuntimeHost
 from tests.fakes.packages.driver_runs import capability
@@ -70,3 +77,55 @@ def test_the_record_of_the_toolkit_and_of_dcgm() -> None:
         host.files[path] = "# Written by gpu.node\n"
         (text,) = told(module, host, **{f"{module}_state": "absent"})
         assert text.startswith(f"{FOLDER}/{module}.json is not there, and {path} shows")
+
+
+class Kept:
+    """Writes its record in its first step, and removes it in its last."""
+
+    name = "kept"
+    record = f"{FOLDER}/kept.json"
+
+    def __init__(self, host: Any) -> None:
+        self.host = host
+
+    def observe(self) -> None:
+        return None
+
+    def plan(self, _state: None) -> Plan:
+        return Plan()
+
+    def own(self, _state: None) -> OwnFiles:
+        return OwnFiles(self.host, record=self.record)
+
+    def result(self, _state: None, _plan: Plan) -> dict[str, Any]:
+        return {}
+
+    def apply(self, step: Step) -> None:
+        if step.action == "add":
+            self.host.write(self.record, "{}")
+        if step.action == "remove":
+            self.host.remove(self.record)
+        if step.params.get("fails"):
+            raise NodeError("the disk is gone")
+
+
+def test_a_record_is_missed_from_the_step_on_that_wrote_it_until_the_one_that_removes_it() -> None:
+    host = FakeHost()
+    one = dressed(Kept(host))
+
+    def warned() -> bool:
+        return any("is not there" in text for text in one.plan(None).warnings)
+
+    assert not warned()
+    with pytest.raises(NodeError):
+        one.apply(Step("add", "add a package", {"fails": True}))
+    assert host.files[RECORDS] == f"{Kept.record}\n"
+    del host.files[Kept.record]
+    assert warned()
+    one.apply(Step("look", "do something else"))
+    assert warned()
+    one.apply(Step("add", "add a package"))
+    assert not warned()
+    one.apply(Step("remove", "remove the package"))
+    assert not warned()
+    assert RECORDS not in host.files

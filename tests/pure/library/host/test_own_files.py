@@ -14,7 +14,9 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._machine import host as api
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host, Status
-from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import OwnFiles
+from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import RECORDS, OwnFiles
+
+from tests.fakes.library.fakes import FakeHost
 
 HOST = Host()
 THERE: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -136,3 +138,80 @@ def test_a_file_that_was_replaced_keeps_its_attributes(path: Path) -> None:
         pytest.skip("this file system has no attributes of users")
     HOST.write(str(path), "new")
     assert os.getxattr(path, "user.note") == b"kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "ids", "is_open"),
+    [
+        ("lib/a.py", 0o644, (0, 0), False),
+        ("lib/a.py", 0o664, (0, 0), False),
+        ("lib/a.py", 0o646, (0, 0), True),
+        ("lib/a.py", 0o664, (0, 1000), True),
+        ("lib/a.py", 0o644, (1000, 0), True),
+        ("lib", 0o755, (0, 0), False),
+        ("lib", 0o757, (0, 0), True),
+        ("lib/__pycache__", 0o777, (0, 0), True),
+        ("lib/link", 0o777, (0, 0), False),
+    ],
+)
+def test_what_not_only_root_can_write_to_is_seen(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    mode: int,
+    ids: tuple[int, int],
+    is_open: bool,
+) -> None:
+    (tmp_path / "lib/__pycache__").mkdir(parents=True)
+    (tmp_path / "lib/__pycache__/a.pyc").touch()
+    (tmp_path / "lib/a.py").write_text("text")
+    (tmp_path / "lib/link").symlink_to("a.py")
+
+    def status(path: str) -> os.stat_result:
+        found = list(os.stat(path, follow_symlinks=False))
+        here = path == str(tmp_path / name)
+        if here:
+            found[stat.ST_MODE] = stat.S_IFMT(found[stat.ST_MODE]) | mode
+        found[stat.ST_UID], found[stat.ST_GID] = ids if here else (0, 0)
+        return os.stat_result(found)
+
+    monkeypatch.setattr(api.os, "lstat", status)
+    found = HOST.sizes(str(tmp_path / "lib"))
+    files = {str(tmp_path / "lib" / one) for one in ("a.py", "link")}
+    opened = {str(tmp_path / name)} if is_open else set()
+    assert found.keys() == files | opened
+    assert {path for path, one in found.items() if one.is_open} == opened
+    assert found[str(tmp_path / "lib/a.py")].size == 4
+
+
+def test_a_record_that_an_earlier_run_has_kept_is_missed() -> None:
+    host = FakeHost()
+    files = OwnFiles(host, record="/var/lib/gpu-node/mig.json")  # type: ignore[arg-type]
+    files.note(was_there=False)
+    assert (files.forgotten(), host.files) == ((), {})
+
+    host.files[files.record] = "{}"
+    files.note(was_there=False)
+    assert files.forgotten() == ()
+    del host.files[files.record]
+    (said,) = files.forgotten()
+    assert said.startswith(f"{files.record} is not there, and {RECORDS} shows that an earlier run ")
+
+    other = files._replace(record="/var/lib/gpu-node/settings.json")
+    assert other.forgotten() == ()
+    files.note(was_there=False)  # a change meanwhile forgets nothing
+    assert files.forgotten() == (said,)
+
+
+def test_a_record_that_was_removed_is_not_missed() -> None:
+    host = FakeHost()
+    files = OwnFiles(host, record="/var/lib/gpu-node/mig.json")  # type: ignore[arg-type]
+    other = files._replace(record="/var/lib/gpu-node/settings.json")
+    for one in (files, other):
+        host.files[one.record] = "{}"
+        one.note(was_there=False)
+    for one in (files, other):
+        del host.files[one.record]
+        one.note(was_there=True)
+        assert one.forgotten() == ()
+    assert host.files == {}

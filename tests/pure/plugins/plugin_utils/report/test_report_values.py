@@ -237,6 +237,16 @@ def test_a_gpu_that_is_gone_is_drift() -> None:
     assert "0000:29:00.0, which was there at the last bring-up" in drift["steps"][0]
 
 
+def test_what_a_look_warns_of_is_told_once_and_is_no_drift() -> None:
+    answer = fleets.answer(gpus())
+    text = "/dev/nvidia0 has mode 0600 and owner 0:0, not 0666 and 0:0"
+    for part in answer["parts"]:
+        part["warnings"] = [text]
+    found = report({"n": answer, "good": fleets.answer(gpus())})
+    assert [one["warnings"] for one in found["nodes"]] == [[text], []]
+    assert found["totals"]["drifted"] == 0
+
+
 def test_each_hosts_variables_are_read_once() -> None:
     reads: list[str] = []
 

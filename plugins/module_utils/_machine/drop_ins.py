@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Drop-ins of our units: what they add is a user's choice, what they set again may be what keeps a unit safe."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from .host import Host
+
+UNITS = "/etc/systemd/system"
+# What stands before a unit of ours, and is read in its place.
+CONTROL = ("/etc/systemd/system.control", "/run/systemd/system.control")
+# Of drop-ins with one name the first counts (systemd.unit(5)).
+FOLDERS = (
+    *CONTROL,
+    UNITS,
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+)
+# What a drop-in adds to, or has as much of as the node can bear.
+FREE = frozenset(
+    {
+        *("After", "Before", "Description", "Documentation", "Environment", "EnvironmentFile"),
+        *("MemoryMax", "OOMScoreAdjust", "RestartSec", "TasksMax", "Wants"),
+    }
+)
+# What keeps a unit from its work that does not set it itself: it is passed over, is not root, or sees no GPU.
+HINDERS = frozenset(
+    {
+        *("DevicePolicy", "DynamicUser", "ExecCondition", "PrivateDevices"),
+        *("RootDirectory", "RootImage", "User"),
+    }
+)
+OFF = ("", "no", "false", "off", "0", "auto", "root")
+
+
+def warnings(host: Host, units: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return what to say of drop-ins that set again what our units set, and of units in the place of ours."""
+    found: t.Dict[str, t.Tuple[t.List[str], t.List[str]]] = {}
+    said = []
+    for path in units:
+        unit, ours = posixpath.basename(path), host.read(path) or ""
+        others = (f"{folder}/{unit}" for folder in CONTROL)
+        said += [_instead(one, unit) for one in others if host.exists(one)]
+        for drop_in in drop_ins(host, unit):
+            for name in replaced(ours, host.read(drop_in) or ""):
+                names, of = found.setdefault(drop_in, ([], []))
+                names += [] if name in names else [name]
+                of += [] if unit in of else [unit]
+    return (*said, *(_warning(path, *both) for path, both in found.items()))
+
+
+def drop_ins(host: Host, unit: str) -> t.List[str]:
+    """Return the drop-ins that systemd reads for a unit: its own, those of a part of its name, those of its type."""
+    stem, dot, kind = unit.rpartition(".")
+    words = stem.split("-")
+    names = [unit, *("-".join(words[:at]) + f"-{dot}{kind}" for at in range(len(words) - 1, 0, -1))]
+    found: t.Dict[str, str] = {}
+    for folder in FOLDERS:
+        for name in (*names, kind):
+            place = f"{folder}/{name}.d"
+            for one in host.listdir(place):
+                if one.endswith(".conf"):
+                    found.setdefault(one, f"{place}/{one}")
+    return list(found.values())
+
+
+def settings(text: str) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield the settings of a unit file in their order, each under its section's name and its own."""
+    section = ""
+    for line in text.replace("\\\n", " ").splitlines():
+        word = line.strip()
+        if word.startswith("["):
+            section = word
+        elif "=" in word and not word.startswith(("#", ";")):
+            name, _is, value = word.partition("=")
+            yield f"{section}{name.strip()}", value.strip()
+
+
+def replaced(unit: str, drop_in: str) -> t.List[str]:
+    """Return the settings of a unit that a drop-in sets otherwise, but for those that are free."""
+    ours: t.Dict[str, t.List[str]] = {}
+    for name, value in settings(unit):
+        ours.setdefault(name, []).append(value)
+    found = []
+    for name, value in settings(drop_in):
+        word = name.rpartition("]")[2]
+        against = value not in ours[name] if name in ours else _hinders(word, value)
+        if against and word not in FREE:
+            found.append(word)
+    return list(dict.fromkeys(found))
+
+
+def _hinders(name: str, value: str) -> bool:
+    hindering = name in HINDERS or name.startswith(("Condition", "Assert"))
+    return hindering and value.lower() not in OFF
+
+
+def _warning(path: str, names: t.Sequence[str], units: t.Sequence[str]) -> str:
+    which = " ".join(units)
+    need = "needs" if len(units) == 1 else "need"
+    return (
+        f"{path} overrules what {' and '.join(units)} {need}, or what protects the node from it: {', '.join(names)}. "
+        f"Next step: remove that from it, then run systemctl daemon-reload and systemctl restart {which}; other "
+        "settings may stay"
+    )
+
+
+def _instead(path: str, unit: str) -> str:
+    return (
+        f"systemd reads {path} in the place of {UNITS}/{unit}. Next step: remove it, then run systemctl daemon-reload "
+        f"and systemctl restart {unit}"
+    )
