@@ -21,7 +21,8 @@ description:
     setting any more, or with O(state=absent).
   - NVML does not tell whether clocks are locked. They count as locked as they were last, until the driver is loaded
     again, the GPU is reset, or the clock that it runs at is beyond the lock.
-  - A reboot, another load of the driver, and a reset of the GPU lose everything but ECC. Run the module again then.
+  - A reboot, another load of the driver, and a reset of the GPU lose everything but ECC. With O(boot)
+    C(gpu-settings.service) sets the GPUs again then; without it, run the module again.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml

@@ -118,6 +118,15 @@ def test_what_was_changed_by_hand_stays_and_what_a_reset_has_lost_comes_back(nod
     assert node.again() == (0, "")
 
 
+def test_a_reset_shows_by_the_energy_at_the_last_start(node: Node) -> None:
+    node.again()
+    node.sim.ctl("energy", gpu="0", seconds=100_000)
+    node.again()
+    node.sim.ctl("reset", gpu="0")
+    node.sim.ctl("energy", gpu="0", seconds=50_000)
+    assert (node.again()[0], node.has()) == (0, [SET] * 2)
+
+
 def test_another_load_of_the_driver_and_a_start_of_the_persistence_daemon_count_as_events(
     node: Node,
 ) -> None:

@@ -82,6 +82,7 @@ def _round_of(
     for error in state.broken:
         logs.warning(f"left alone, since it does not answer: {error}")
     due: dict[str, GpuState] = {}
+    calm = []  # what they have used by now shows a reset sooner
     for one in state.gpus:
         what = state.marks[one.gpu.uuid].since(seen.get(one.gpu.uuid))
         if what and one.aside:
@@ -89,9 +90,11 @@ def _round_of(
         elif what:
             logs.info(f"{one.named}: {what}")
             due[one.gpu.uuid] = one
+        else:
+            calm.append(one.gpu.uuid)
     fit = [uuid for uuid, one in due.items() if _set(capability, one, rules, state, going)]
     kept = {uuid: mark for uuid, mark in seen.items() if uuid not in due}
-    marks = {**kept, **{uuid: state.marks[uuid] for uuid in fit}}
+    marks = {**kept, **{uuid: state.marks[uuid] for uuid in (*calm, *fit)}}
     if marks != seen:
         capability.note(marks)
     if len(fit) < len(due):
