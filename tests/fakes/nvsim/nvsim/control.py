@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from . import params
 from .api.events import XID
 from .api.faults import RECOVERIES, can_ask
 from .engine import Engine, Event, Fault, Lie, Process
@@ -64,7 +65,9 @@ def status(engine: Engine, _request: Request, _pid: int) -> Any:
 def load(engine: Engine, request: Request, _pid: int) -> None:
     """Load the driver; one that is loaded stays, as with modprobe."""
     if engine.store.driver is None:
-        engine.store.load_driver(request["version"], request["flavour"])
+        options = request.get("options") or {}
+        params.shown(options)
+        engine.store.load_driver(request["version"], request["flavour"], options)
     engine.render()
 
 
@@ -84,8 +87,19 @@ def reload(engine: Engine, request: Request, pid: int) -> None:
         raise ValueError("the driver is not loaded")
     unload(engine, request, pid)
     engine.store.load_driver(
-        request.get("version") or driver.version, request.get("flavour") or driver.flavour
+        request.get("version") or driver.version,
+        request.get("flavour") or driver.flavour,
+        driver.options,
     )
+    engine.render()
+
+
+def option(engine: Engine, request: Request, _pid: int) -> None:
+    """Let the loaded driver have been given an option, as by somebody who loaded it by hand."""
+    if engine.store.driver is None:
+        raise ValueError("the driver is not loaded")
+    engine.store.driver.options[request["name"]] = request["value"]
+    engine.store.save()
     engine.render()
 
 
@@ -337,6 +351,7 @@ VERBS: dict[str, Verb] = {
     "load": load,
     "unload": unload,
     "reload": reload,
+    "option": option,
     "reboot": reboot,
     "xid": xid,
     "lose": lose,

@@ -70,6 +70,9 @@ def parser() -> argparse.ArgumentParser:
         verb = verbs.add_parser(name)
         verb.add_argument("--version", required=name == "load")
         verb.add_argument("--flavour", choices=["open", "proprietary"])
+    option = verbs.add_parser("option", help="let the loaded driver have been given an option")
+    option.add_argument("name")
+    option.add_argument("value")
     for name in ("restore", "reset", "die"):
         verbs.add_parser(name).add_argument("gpu")
     verbs.choices["die"].add_argument("--at", choices=["once", "reset"], default="once")

@@ -148,9 +148,9 @@ class Engine:
             gpu = by_uuid.get(board.uuid)
             gis = gpu.driver.gis if gpu else []
             gpus.append(KernelGpu.of(board, [(gi.id, [ci.id for ci in gi.cis]) for gi in gis]))
-        return KernelView(
-            driver.version if driver else None, driver.flavour if driver else "", tuple(gpus)
-        )
+        if driver is None:
+            return KernelView(None, "", tuple(gpus))
+        return KernelView(driver.version, driver.flavour, tuple(gpus), driver.options)
 
     def reset(self, gpu: Gpu) -> None:
         """Reset a GPU: instances go, MIG mode that was pending comes into force. One that died stays lost.

@@ -11,10 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .params import shown
 
 if TYPE_CHECKING:
     from .state import BoardGpu
@@ -72,6 +74,7 @@ class KernelView:
     driver_version: str | None
     flavour: str
     gpus: tuple[KernelGpu, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def gi_minor(gpu: int, gi: int) -> int:
@@ -115,10 +118,7 @@ def _pci(view: KernelView) -> Iterator[tuple[str, str]]:
 def _proc(view: KernelView) -> Iterator[tuple[str, str]]:
     line = f"{FLAVOURS[view.flavour]}  {view.driver_version}  Release Build  (nvsim)"
     yield "nvidia/version", f"NVRM version: {line}\nGCC version:  gcc version 14.2.0\n"
-    yield (
-        "nvidia/params",
-        "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n",
-    )
+    yield "nvidia/params", shown(view.options)
     yield "nvidia/capabilities/mig/config", _capability(1)
     yield "nvidia/capabilities/mig/monitor", _capability(2)
     minors = ["config 1", "monitor 2"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ class Driver:
     version: str
     flavour: str
     gpus: dict[str, DriverGpu] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
 
 
 class Gpu:
@@ -172,9 +174,11 @@ class Store:
         else:
             write_json(self.driver_path, asdict(self.driver))
 
-    def load_driver(self, version: str, flavour: str) -> None:
+    def load_driver(
+        self, version: str, flavour: str, options: Mapping[str, str] | None = None
+    ) -> None:
         """Load the driver: MIG mode comes from the InfoROM where the architecture keeps it there."""
-        self.driver = Driver(version, flavour)
+        self.driver = Driver(version, flavour, options=dict(options or {}))
         for one in self.on_bus():
             mode = one.mig_mode if product(one.product).mig_mode_in_inforom else 0
             self.driver.gpus[one.uuid] = DriverGpu(

@@ -50,8 +50,32 @@ def modprobe(words: list[str]) -> int:
         return 1
     if "nvidia-uvm" in names:
         Path("/", UVM_LOADED).touch()
-    Client().ask("load", version=found[0], flavour=found[1])
+    try:
+        Client().ask("load", version=found[0], flavour=found[1], options=configured())
+    except ValueError:
+        print(f"modprobe: ERROR: could not insert '{names[0]}': Invalid argument", file=sys.stderr)
+        return 1
     return 0
+
+
+def configured() -> dict[str, str]:
+    """Return the options that the genuine modprobe gives the driver: of several values the last one counts."""
+    done = subprocess.run(
+        ["modprobe", "-c"],
+        executable="/usr/sbin/modprobe.distrib",
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    words = [line.split()[1:] for line in lines if line.startswith("options ")]
+    pairs = (
+        one.partition("=")
+        for of in words
+        if of[0] in ("nvidia", "nvidia_current")
+        for one in of[1:]
+    )
+    return {name: value.strip('"') for name, _is, value in pairs}
 
 
 def rmmod(words: list[str]) -> int:
