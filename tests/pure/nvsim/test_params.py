@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.known import TABLE
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.values import alike
-from nvsim.params import shown
+from nvsim.node.params import shown
 
 
 def test_a_driver_of_580_shows_the_options_of_580_with_their_defaults() -> None:

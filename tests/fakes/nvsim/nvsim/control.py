@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from . import params
 from .api.events import XID
 from .api.faults import RECOVERIES, can_ask
 from .engine import Engine, Event, Fault, Lie, Process
 from .kernel import ci_minor, gi_minor
+from .node import params
 
 Request = dict[str, Any]
 Verb = Callable[[Engine, Request, int], Any]

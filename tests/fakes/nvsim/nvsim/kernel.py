@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .params import shown
+from .node.params import shown
 
 if TYPE_CHECKING:
     from .state import BoardGpu
