@@ -63,6 +63,7 @@ def _there(base: Path, name: str) -> Path | None:
         "usr/sbin",
         "usr/libexec",
         "usr/i686-linux-gnu",
+        "bin",
     ):
         for path in base.glob(f"root/{folder}/**/{name}"):
             if path.is_file():
