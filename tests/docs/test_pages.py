@@ -18,7 +18,7 @@ from tests.docs.tables import claims, commands, examples, pages
 
 LONGEST = 150  # lines of a page for users: one task
 HEADLESS = re.compile(r"^\|[ |]*\|\n\|[ :|-]+\|\n(.*)$", re.MULTILINE)
-# What one looks up rather than reads: a map of pages, and all variables.
+# What one looks up rather than reads: a map of pages, all variables, all options of modules.
 TABLES = ("docs/index.md",)
 LISTS = ("docs/variables.md", "docs/reference/module-options.md")
 # Folders of pages that are not for users, and may be as long as they have to.

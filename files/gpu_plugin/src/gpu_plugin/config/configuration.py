@@ -202,7 +202,7 @@ class Config:
     nvml_timeout: float | None = Key(
         "gpuNode.nvmlTimeout",
         f"{HUNG:g}s",
-        "how long the driver may go without any answer for a GPU before that is Unhealthy; infinite: for ever",
+        "how long the driver may go without any answer for a GPU before that is Unhealthy; infinite: forever",
         variables=("GPU_PLUGIN_NVML_TIMEOUT",),
         may_be_whole=True,
         read=interval,
