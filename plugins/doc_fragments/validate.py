@@ -64,6 +64,12 @@ options:
         begun on the node and has not ended, a check fails.
     type: str
     default: ""
+  set_aside_may_be_missing:
+    description:
+      - Whether a GPU in quarantine that does not answer, or is not on the PCI bus any more, is a warning. A repair
+        proves the other GPUs of the node so. Without it, a check fails.
+    type: bool
+    default: false
   fail:
     description: Whether the module fails if a check fails. With V(false), RV(failed_checks) names the checks.
     type: bool

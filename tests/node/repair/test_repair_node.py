@@ -41,34 +41,81 @@ def test_a_gpu_comes_back_and_a_lost_one_stays_set_aside(
     )
     node.run(CTL, "xid", "0", "95")
     node.run(CTL, "lose", "0", "--how", "reset_required")
+    node.run(CTL, "lose", "1")  # of which no reset can help, and nobody has allowed a reboot
     checked = node.play(REPAIR, cmdline="--check", **evidence)
     assert checked.ok, checked.message()
     assert set_aside(node) == []
 
+    # The one is proved without the other.
     repaired = node.play(REPAIR, **evidence)
     assert repaired.ok, repaired.message()
-    assert (cases(node)[first]["stage"], set_aside(node)) == ("released", [])
-    assert [one["result"] for one in cases(node)[first]["attempts"]] == ["done"]
-    assert list((tmp_path / "evidence").rglob(f"*{first}*.tar.gz"))
-    eventually(lambda: node.allocatable().get("gpu"), 2)
+    found = cases(node)
+    assert (found[first]["stage"], set_aside(node)) == ("released", [second])
+    assert [one["result"] for one in found[first]["attempts"]] == ["done"]
+    assert (found[second]["verdict"], found[second]["attempts"]) == ("reboot", [])
+    for uuid in (first, second):
+        assert list((tmp_path / "evidence").rglob(f"*{uuid}*.tar.gz"))
+    eventually(lambda: node.allocatable().get("gpu"), 1)
+    assert "1 of 2 GPUs on the PCI bus answer" in node.play("gpu.node.validate").message()
 
     again = node.play(REPAIR, **evidence)
     assert again.ok, again.message()
     assert again.changed() == []
-
-    # XID 79: no reset can help, and nobody has allowed a reboot.
-    node.run(CTL, "lose", "1")
-    for _run in range(2):
-        waits = node.play(REPAIR, **evidence)
-        assert waits.ok, waits.message()
-        assert (cases(node)[second]["verdict"], cases(node)[second]["attempts"]) == ("reboot", [])
-        assert set_aside(node) == [second]
-    eventually(lambda: node.allocatable().get("gpu"), 1)
-    assert "1 of 2 GPUs on the PCI bus answer" in node.play("gpu.node.validate").message()
+    assert set_aside(node) == [second]
 
     # Somebody reboots it.
     node.reboot()
     back = node.play(REPAIR, **evidence)
     assert back.ok, back.message()
     assert (cases(node)[second]["stage"], set_aside(node)) == ("released", [])
+    eventually(lambda: node.allocatable().get("gpu"), 2)
+
+
+# A node that is rebooted, and of which nothing is heard any more.
+AWAY = """\
+#!/bin/sh
+systemctl stop ssh.socket ssh.service
+for one in /proc/[0-9]*; do
+  case $(cat $one/comm) in sshd*) kill -9 ${one#/proc/} ;; esac
+done
+"""
+GONE = """\
+mv /usr/sbin/shutdown /usr/sbin/shutdown.kept
+printf %s "$1" >/usr/sbin/shutdown
+chmod 755 /usr/sbin/shutdown
+"""
+BACK = "mv /usr/sbin/shutdown.kept /usr/sbin/shutdown"
+
+
+def test_a_node_that_does_not_come_back_from_its_reboot_is_finished_by_the_next_run(
+    brought_up: Callable[..., Node], tmp_path: Any
+) -> None:
+    given = {
+        "repair_evidence_folder": str(tmp_path / "evidence"),
+        "repair_bug_report": "never",
+        "repair_reboot": "when_needed",
+    }
+    node = brought_up("away", "h100-80", 2)
+    second = node.run("nvidia-smi", "-L").splitlines()[1].split("UUID: ")[1].rstrip(")")
+    node.run(CTL, "lose", "1")
+    node.run("sh", "-ec", GONE, "sh", AWAY)
+    away = node.play(REPAIR, gpu_nodes_reboot_timeout=10, **given)
+    assert not away.ok
+    assert "Next step" in away.message()
+    case = cases(node)[second]
+    assert (case["stage"], set_aside(node)) == ("reset", [second])
+    assert [(one["action"], one["result"]) for one in case["attempts"]] == [("reboot", "")]
+    assert case["evidence"]
+
+    node.run("sh", "-ec", BACK)
+    node.reboot()
+    back = node.play(REPAIR, **given)
+    assert back.ok, back.message()
+    case = cases(node)[second]
+    assert (case["stage"], set_aside(node)) == ("released", [])
+    assert len(case["attempts"]) == 1
+    assert json.loads(node.run("cat", CASES))["lease"] is None
+    assert (
+        node.run("sh", "-c", "test -e /var/lib/gpu-node/in-service || echo gone").strip() == "gone"
+    )
     eventually(lambda: node.allocatable().get("gpu"), 2)

@@ -73,6 +73,7 @@ class ValidateCapability:
             params["require_kubelet"],
             params["allocation"],
             params["change"],
+            params["set_aside_may_be_missing"],
         )
 
     def observe(self) -> State:

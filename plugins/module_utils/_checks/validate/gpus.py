@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._base.gpu import Gpu
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.quarantine import EMPTY, Quarantine
 from .check import FAILED as FAILED_CHECK
-from .check import MOST, Check, because, few, judged, skipped
+from .check import MOST, WARNING, Check, because, few, judged, skipped
 
 GPUS, QUARANTINE, MIG, MIG_BOOT = "GPUs", "quarantine", "MIG", "MIG at boot"
 FAILED = "failed"
@@ -61,6 +62,25 @@ class SetAside(t.NamedTuple):
 
 
 NOTHING_ASIDE = SetAside()
+
+
+def without(
+    found: Check, aside: Quarantine, there: t.Sequence[Gpu], recorded: Gpus, wanted: int
+) -> Check:
+    """Return the check of the count, as a warning where it holds without what is set aside and does not answer.
+
+    ``there`` are the GPUs that answer.
+    """
+    answering = {one.pci_bus_id for one in there}
+    gone = {one.pci for one in aside.gpus.values()} - answering
+    gone &= {*recorded.there, *recorded.known}
+    if found.holds or not gone:
+        return found
+    left = [[one for one in each if one not in gone] for each in (recorded.known, recorded.there)]
+    rest = Gpus(*map(tuple, left), recorded.meant)
+    others = max(0, wanted - len(gone)) if wanted >= 0 else -1
+    holds = count(len(rest.there), len(there), others, (), rest).holds
+    return found._replace(state=WARNING) if holds else found
 
 
 def quarantine(aside: SetAside) -> t.List[Check]:

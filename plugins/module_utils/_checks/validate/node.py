@@ -35,7 +35,7 @@ class Wanted(t.NamedTuple):
     """What a node must have: GPUs, a driver, and those parts; a kubelet where it is required.
 
     ``allocation`` is who is to give out its GPUs, empty where nobody has said; ``change`` the change in service that
-    this is a part of, if it is.
+    this is a part of, if it is. ``aside_may_be_missing`` tells whether a GPU in quarantine need not answer.
     """
 
     gpu_count: int = -1
@@ -45,6 +45,7 @@ class Wanted(t.NamedTuple):
     kubelet: bool = False
     allocation: str = ""
     change: str = ""
+    aside_may_be_missing: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +117,9 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     daemon, kubelet = node.daemon, plugin.Kubelet(node.kubelet, wanted.kubelet)
     lost = (node.lost_gpus, node.recorded)
     count = gpus.count(node.pci_gpus, len(node.gpus), wanted.gpu_count, *lost)
+    if wanted.aside_may_be_missing:
+        aside = node.aside.found
+        count = gpus.without(count, aside, node.gpus, node.recorded, wanted.gpu_count)
     boot = (daemon.mig_boot_state, daemon.mig_boot_problems)
     mig = [gpus.layout(node.layout, unread), gpus.at_boot(*boot)]
     tried = node.containers.items()

@@ -40,6 +40,7 @@ SPEC: t.Dict[str, t.Any] = {
         },
         "require_kubelet": {"type": "bool", "default": False},
         "change": {"type": "str", "default": ""},
+        "set_aside_may_be_missing": {"type": "bool", "default": False},
         "fail": {"type": "bool", "default": True},
     },
 }

@@ -9,6 +9,8 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import SetAside
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import Node, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._node.gpu_record import Gpus
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
     OPERATOR,
     Quarantine,
@@ -16,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
     data_of,
 )
 
-from tests.fakes.library.nodes_to_validate import failures, node, resource, told
+from tests.fakes.library.nodes_to_validate import PLAIN, failures, node, resource, told
 
 ASIDE = Quarantined(OPERATOR, "XID 79 twice", "OPS-1", 1_800_000_000.0)
 SAID = "in quarantine since 2027-01-15T08:00:00Z by an operator: XID 79 twice (ticket OPS-1)"
@@ -95,3 +97,43 @@ def test_what_is_elsewhere_by_now_is_a_warning_with_its_next_step() -> None:
 def test_a_file_that_is_damaged_fails() -> None:
     one = node(aside=SetAside(problem="the file is damaged: x. Next step: restore it"))
     assert failures(one)["quarantine"] == "the file is damaged: x -> restore it"
+
+
+HERE, GONE = "0000:01:00.0", "0000:02:00.0"
+LOST = Quarantine({"GPU-2": ASIDE._replace(pci=GONE)})
+PROOF = Wanted(aside_may_be_missing=True)
+
+
+def lost(*on_bus: str, known: t.Sequence[str] = (HERE, GONE), **more: t.Any) -> Node:
+    """Return a node of which the first GPU alone answers."""
+    found = Gpus(tuple(known), on_bus, more.pop("meant", -1))
+    aside = SetAside(more.pop("aside", LOST))
+    return node(gpus=(PLAIN,), mig_uuids=(), pci_gpus=len(on_bus), recorded=found, aside=aside)
+
+
+@pytest.mark.parametrize("on_bus", [(HERE, GONE), (HERE,)])
+def test_a_gpu_that_is_set_aside_and_missing_fails_a_validation_and_no_proof_of_the_others(
+    on_bus: tuple[str, ...],
+) -> None:
+    one = lost(*on_bus)
+    missing = (
+        f"{GONE} is not on its PCI bus" if len(on_bus) < 2 else "1 of 2 GPUs on the PCI bus answer"
+    )
+    assert missing in failures(one)["GPUs"]
+    assert "GPUs" not in failures(one, PROOF)
+    assert missing in told(one, "warning", PROOF)["GPUs"]
+    assert "GPUs" not in failures(one, PROOF._replace(gpu_count=2))
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (lost(HERE, GONE, aside=Quarantine()), PROOF),
+        (lost(HERE, GONE, "0000:03:00.0", known=(HERE, GONE)), PROOF),
+        (lost(HERE, GONE, known=(HERE, GONE, "0000:03:00.0")), PROOF),
+        (lost(HERE, GONE), PROOF._replace(gpu_count=3)),
+        (lost(HERE, "0000:03:00.0", known=()), PROOF._replace(gpu_count=2)),
+    ],
+)
+def test_another_gpu_that_is_missing_fails_the_proof(one: Node, wanted: Wanted) -> None:
+    assert "GPUs" in failures(one, wanted)
