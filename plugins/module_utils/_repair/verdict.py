@@ -13,7 +13,7 @@ import typing as t
 from . import findings, rules
 from .actions import WIDE, Action
 from .state import GpuVerdict, ObservedGpu, ObservedNode, Reason, Verdict, Virtual
-from .xids.table import Table, parse
+from .xids.table import KNOWN, Table
 
 WINDOW = 24 * 3600.0  # seconds in which a fault that is back is the same one
 LADDER = (Action.REBOOT, Action.REPLACE)  # after the first attempt, and after each later one
@@ -24,7 +24,7 @@ def decide(
     node: ObservedNode,
     gpus: t.Sequence[ObservedGpu],
     now: float,
-    table: t.Optional[Table] = None,
+    table: Table = KNOWN,
     window: float = WINDOW,
 ) -> Verdict:
     """Return the verdict. ``now`` is in seconds since 1970, as the times of what was observed; ``window`` in seconds.
@@ -32,7 +32,6 @@ def decide(
     The table is the collection's own where none is given. Each of a GPU's reasons asks for no more than its action; the
     node's action is of what concerns more than one GPU.
     """
-    table = parse() if table is None else table
     gpus_found = [_gpu(node, one, table, (now, window)) for one in gpus]
     wide = [
         Reason(reason.action, f"GPU {verdict.uuid}: {reason.text}")
@@ -44,9 +43,9 @@ def decide(
     return Verdict(_strongest(ordered), ordered, tuple(one for one, _spent in gpus_found))
 
 
-def asked(node: ObservedNode, gpu: ObservedGpu, table: t.Optional[Table] = None) -> GpuVerdict:
+def asked(node: ObservedNode, gpu: ObservedGpu, table: Table = KNOWN) -> GpuVerdict:
     """Return what the signs of a GPU ask for by themselves, whatever the machine allows and whatever was tried."""
-    ordered = _ordered(findings.of_gpu(gpu, node, parse() if table is None else table))
+    ordered = _ordered(findings.of_gpu(gpu, node, table))
     return GpuVerdict(gpu.uuid, _strongest(ordered), ordered)
 
 

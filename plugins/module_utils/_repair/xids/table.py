@@ -83,3 +83,6 @@ def _action(key: str, value: t.Any) -> Action:
     if found is None:
         raise InputError.of(key, value, f"one of {', '.join(NAMES)}")
     return found
+
+
+KNOWN = parse()  # the collection's own, read once: a device plugin asks by it at each look

@@ -29,6 +29,7 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import (
     asked,
     decide,
 )
+from ansible_collections.gpu.node.plugins.module_utils._repair.xids import table
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import parse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -345,3 +346,14 @@ def test_the_order_of_what_was_heard_changes_nothing(
     random.shuffle(attempts)
     mixed = dataclasses.replace(one, xids=tuple(xids), attempts=tuple(attempts))
     assert verdict(mixed, node=node) == verdict(one, node=node)
+
+
+def test_a_verdict_reads_no_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device plugin asks at each look, for each GPU."""
+
+    def chosen(*_args: object) -> None:
+        pytest.fail("the table is read again")
+
+    monkeypatch.setattr(table, "chosen", chosen)
+    assert asked(ObservedNode(), ObservedGpu("", xids=(Xid(79),))).action is Action.REBOOT
+    assert decide(ObservedNode(), [ObservedGpu("")], 0.0).action is Action.NONE

@@ -12,9 +12,8 @@ from typing import Final
 from .._shared._base.gpu import FaultSigns
 from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
 from .._shared._repair.verdict import asked
-from .._shared._repair.xids.table import parse
+from .._shared._repair.xids.table import KNOWN
 
-KNOWN: Final = parse()
 NOT_CORRECTED: Final = 48
 ROW_NOT_REPLACED: Final = 64
 CONTAINED: Final = 94
@@ -57,7 +56,7 @@ def effect(
     heeded = overrides.heeds(xid.number)
     signs = SPEAKS if speaks and not heeded else SILENT
     gpu = ObservedGpu("", signs=signs, xids=(xid,))
-    reason = asked(ObservedNode(branch), gpu, KNOWN).reasons[0]
+    reason = asked(ObservedNode(branch), gpu).reasons[0]
     if overrides.ignores(xid.number):
         return Effect.IGNORE, reason
     if reason.action.fences:
