@@ -15,7 +15,7 @@ from .._node.quarantine import OPERATOR, REPAIR
 from . import case as kept
 from .actions import Action
 from .case import Boot, Case, Cases
-from .state import GpuVerdict, ObservedGpu, ObservedNode, Verdict
+from .state import Answer, GpuVerdict, ObservedGpu, ObservedNode, Verdict
 
 DONE = "done"  # what comes of an attempt that has done what it was made for
 NEVER, WHEN_NEEDED = REBOOTS = ("never", "when_needed")
@@ -126,7 +126,18 @@ def todo(seen: Observation, verdict: Verdict, reboot: str) -> t.Tuple[Todo, ...]
         case = seen.cases.gpus.get(one.uuid)
         case = case if case and case.is_open else None
         found.append(Todo(one, judged, *_next(one, judged, case, reboot), case=case))
-    return tuple(found)
+    lost = [one.uuid for one in seen.gpus if one.observed.answer is Answer.LOST]
+    return _kept_by(lost, found) if lost else tuple(found)
+
+
+def _kept_by(lost: t.Sequence[str], found: t.Sequence[Todo]) -> t.Tuple[Todo, ...]:
+    """Return it with no reset, as nvidia-smi makes none on a node with a GPU that is lost; a reboot is one of all."""
+    if any(one.next is Next.REBOOT for one in found):
+        return tuple(found)
+    told = f"nvidia-smi resets no GPU of a node while one is lost ({', '.join(lost)}): {REBOOT_IT}"
+    return tuple(
+        one._replace(next=Next.WAIT, step=told) if one.next is Next.RESET else one for one in found
+    )
 
 
 def _as_node(judged: GpuVerdict, verdict: Verdict) -> GpuVerdict:
@@ -148,7 +159,8 @@ def _next(one: Seen, judged: GpuVerdict, case: t.Optional[Case], reboot: str) ->
         return (Next.WAIT, BY_HAND) if action.fences or case else (Next.NOTHING, "")
     if not action.fences:
         again = case is not None or one.fenced_by == REPAIR
-        told = "restart what uses it" if action is Action.RESTART_APPLICATION else ""
+        restarts = action is Action.RESTART_APPLICATION
+        told = "restart what uses it" if restarts else WAITS.get(action, "")
         return (Next.PROVE, "it is proved and given back") if again else (Next.NOTHING, told)
     if action is Action.DRAIN_THEN_RESET and one.pods:
         return Next.WAIT, f"it is reset by the run after {', '.join(one.pods)} has ended"
@@ -160,11 +172,12 @@ def _next(one: Seen, judged: GpuVerdict, case: t.Optional[Case], reboot: str) ->
 
 
 BY_HAND = "an operator has set it aside: gpu.node.release gives it back"
+REBOOT_IT = (
+    "reboot the node with gpu.node.reboot -e gpu_nodes_reboot=always, or allow it with"
+    " -e repair_reboot=when_needed, and run gpu.node.repair again"
+)
 WAITS: t.Mapping[Action, str] = {
-    Action.REBOOT: (
-        "no reset can help: reboot the node with gpu.node.reboot -e gpu_nodes_reboot=always, or allow it with"
-        " -e repair_reboot=when_needed, and run gpu.node.repair again"
-    ),
+    Action.REBOOT: f"no reset can help: {REBOOT_IT}",
     Action.RECOVER_FABRIC: (
         "recover the fabric or IMEX domain that it belongs to, which is more than this node, and run gpu.node.repair"
         " again"

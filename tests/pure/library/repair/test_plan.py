@@ -98,6 +98,24 @@ def test_a_reset_of_all_for_a_switch_is_of_every_gpu() -> None:
     assert (said.reset, said.fence, said.together) == ((A, B), (A, B), True)
 
 
+def test_no_gpu_is_reset_while_another_is_lost_as_nvidia_smi_refuses_that() -> None:
+    lost, sick = Seen(gpu(answer=Answer.LOST)), Seen(gpu(B, 1))
+    _lost, waits = found(lost, sick)
+    assert waits.next is Next.WAIT
+    assert "while one is lost (GPU-a): reboot the node" in waits.step
+    assert work(lost, sick) == Work(Next.WAIT, cases=(A, B), new=(A, B), fence=(A, B))
+    aside = Seen(gpu(answer=Answer.LOST), fenced_by=OPERATOR)
+    assert work(aside, sick, reboot=WHEN_NEEDED).reset == ()
+    assert work(Seen(gpu(present=False)), sick).reset == (B,)
+
+
+def test_a_gpu_whose_fabric_is_sick_stays_in_service_and_a_person_is_told() -> None:
+    (one,) = found(Seen(gpu(recovery=5)))
+    assert one.next is Next.NOTHING
+    assert "recover the fabric or IMEX domain" in one.step
+    assert work(Seen(gpu(recovery=5))) == Work()
+
+
 def test_a_reboot_is_made_only_where_it_is_allowed() -> None:
     lost = Seen(gpu(answer=Answer.LOST))
     (waits,) = found(lost)
