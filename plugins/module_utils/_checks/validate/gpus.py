@@ -76,10 +76,12 @@ def without(
     gone &= {*recorded.there, *recorded.known}
     if found.holds or not gone:
         return found
-    left = [[one for one in each if one not in gone] for each in (recorded.known, recorded.there)]
-    rest = Gpus(*map(tuple, left), recorded.meant)
+    known, on_bus = (
+        tuple(one for one in each if one not in gone) for each in (recorded.known, recorded.there)
+    )
+    rest = Gpus(known, on_bus, recorded.meant)
     others = max(0, wanted - len(gone)) if wanted >= 0 else -1
-    holds = count(len(rest.there), len(there), others, (), rest).holds
+    holds = count(len(on_bus), len(there), others, (), rest).holds
     return found._replace(state=WARNING) if holds else found
 
 
