@@ -23,7 +23,7 @@ from . import boot as cdi_boot
 from . import specification
 from .capabilities import CAPABILITIES, DEFAULT, chosen
 from .generated import GENERATORS, NVIDIA_CTK, differences
-from .machine.driver_files import DriverFiles
+from .machine.driver_files import SPEC_FOLDERS, DriverFiles
 from .machine.specify import Wanted, lost_files, specify
 
 LOCK_SECONDS = 60
@@ -160,7 +160,8 @@ class CdiCapability:
         """Return what is root's alone."""
         kept = boot.files(cdi_boot.BOOT) if self._keeps else ()
         paths = (self._path, *kept) if self._present else ()
-        return OwnFiles(self._host, dict.fromkeys(paths, 0o644))
+        shared = SPEC_FOLDERS if self._present else ()
+        return OwnFiles(self._host, dict.fromkeys(paths, 0o644), shared=shared)
 
     def apply(self, step: Step) -> None:
         """Carry out a step."""

@@ -38,10 +38,11 @@ from .registration import KUBELET
 from .resources import count
 from .state import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
 
+STATE = "/var/lib/gpu-device-plugin"
 # What the daemon keeps for the next process of its own.
 KEPT = (
     *(f"/run/gpu-node/{name}" for name in ("health.json", "health.clear", "time_slices.json")),
-    "/var/lib/gpu-device-plugin",
+    STATE,
 )
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", "k8s.device-plugin.nvidia.com-"
 FEATURES = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
@@ -192,7 +193,9 @@ class DevicePluginCapability:
         release = self._release(state.current)
         started = self._desired.state == "started"
         modes = dict.fromkeys((*state.files, RECORD) if started else [RECORD], 0o644)
+        modes[STATE] = 0o700
         folders = [self._prefix, f"{self._prefix}/releases", release, f"{release}/bin"]
+        folders += [posixpath.dirname(STATUS), STATE]
         folders += [posixpath.dirname(CONFIG), CONFIGS] if started else []
         modes[f"{release}/bin/gpu-plugin"] = 0o755
         return OwnFiles(self._host, modes, tuple(folders), RECORD)

@@ -15,6 +15,7 @@ from .._node.users import holders
 from . import branches
 from .branches import NO_VERSION, Version
 from .family import Choice
+from .kernel.modules import NO_SOURCES
 from .module_options import in_force
 from .module_options.record import as_options
 from .names import PLACE
@@ -176,6 +177,16 @@ def warnings(
         f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
         for one in observed.dkms
         if one.state == "failed" and not installing
+    ]
+    found += [
+        f"DKMS has no sources of {one.module} {one.version} any more: no kernel that comes gets the driver. Next step: "
+        "reinstall the package that they are of"
+        for one in observed.dkms
+        if one.state == NO_SOURCES and not installing
+    ]
+    found += [
+        f"{path} keeps the driver from being loaded ({line}): after a boot no GPU works. Next step: take that out"
+        for path, line in observed.modules.kept_away.items()
     ]
     found += wins(observed, desired)
     if observed.gpus and not installing:

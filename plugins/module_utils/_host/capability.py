@@ -108,7 +108,7 @@ class HostCapability:
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""
         files = (PATH, DROP_IN, *on_node.files(boot.BOOT), *memlock.PATHS)
-        return OwnFiles(self._host, dict.fromkeys(files, 0o644))
+        return OwnFiles(self._host, dict.fromkeys(files, 0o644), record=PATH)
 
     def apply(self, step: Step) -> None:
         """Carry out one step. What is added, and was before, is written down first."""

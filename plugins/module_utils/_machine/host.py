@@ -48,6 +48,12 @@ class Status(t.NamedTuple):
     device: int = 0
     gid: int = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Tell whether not only root, and root's group, can write to it. Links have no mode of their own."""
+        others = self.mode & stat.S_IWOTH or (self.gid and self.mode & stat.S_IWGRP)
+        return bool(self.uid or (others and not stat.S_ISLNK(self.mode)))
+
 
 class Measured(t.NamedTuple):
     """A file's size in bytes, when it was changed in whole seconds, and whether not only root can write to it."""
@@ -200,7 +206,7 @@ class Host:
             folders[:] = [one for one in folders if one != "__pycache__"]
         for place in places:
             with contextlib.suppress(FileNotFoundError):
-                if _is_open(os.lstat(place)):
+                if _status(os.lstat(place)).is_open:
                     found[place] = Measured(0, 0, True)
         return found
 
@@ -231,18 +237,16 @@ class Host:
     def status(self, path: str) -> t.Optional[Status]:
         """Return mode, owner and inode of what a path leads to, or None where that is nothing."""
         try:
-            found = os.stat(path)
+            return _status(os.stat(path))
         except OSError:
             return None
-        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
 
     def itself(self, path: str) -> t.Optional[Status]:
         """Return the same of what is there itself, which may be a link."""
         try:
-            found = os.lstat(path)
+            return _status(os.lstat(path))
         except OSError:
             return None
-        return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""
@@ -344,13 +348,11 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
 
 
 def _measured(found: os.stat_result) -> Measured:
-    return Measured(found.st_size, int(found.st_mtime), _is_open(found))
+    return Measured(found.st_size, int(found.st_mtime), _status(found).is_open)
 
 
-def _is_open(found: os.stat_result) -> bool:
-    """Tell whether not only root, and root's group, can write to something."""
-    others = found.st_mode & stat.S_IWOTH or (found.st_gid and found.st_mode & stat.S_IWGRP)
-    return bool(found.st_uid or (others and not stat.S_ISLNK(found.st_mode)))
+def _status(found: os.stat_result) -> Status:
+    return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
 
 
 def _regular(path: str) -> t.Optional[os.stat_result]:

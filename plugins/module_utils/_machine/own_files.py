@@ -25,7 +25,7 @@ class OwnFiles(t.NamedTuple):
     """The modes of files and folders that a capability keeps on a node; what is not there is not looked at.
 
     ``proof`` are files of which the ``record`` of what was added tells where it is there, ``instead`` what may be done
-    without it.
+    without it. ``shared`` are folders that others have files in too, beside those that ours are in.
     """
 
     host: Host
@@ -34,6 +34,11 @@ class OwnFiles(t.NamedTuple):
     record: str = ""
     proof: t.Tuple[str, ...] = ()
     instead: str = ""
+    shared: t.Tuple[str, ...] = ()
+
+    def warnings(self) -> t.Tuple[str, ...]:
+        """Return what to say of what somebody has done that no run undoes."""
+        return (*self.forgotten(), *self.overruled(), *self.exposed())
 
     def forgotten(self) -> t.Tuple[str, ...]:
         """Return what to say of a record that is gone."""
@@ -59,6 +64,18 @@ class OwnFiles(t.NamedTuple):
             self.host.write(RECORDS, "".join(f"{one}\n" for one in sorted(wanted)), mode=0o644)
         elif not wanted:
             self.host.remove(RECORDS)
+
+    def exposed(self) -> t.Tuple[str, ...]:
+        """Return what to say of folders of others in which not only root can put another file in the place of ours."""
+        folders = (*map(posixpath.dirname, self.modes), *self.shared)
+        others = (path for path in dict.fromkeys(folders) if path not in self.folders)
+        pairs = ((path, self.host.status(path)) for path in others)
+        return tuple(
+            f"not only root can write to {path}, and whoever can is root soon. Next step: chown root:root {path} && "
+            f"chmod 0755 {path}"
+            for path, one in pairs
+            if one is not None and one.is_open
+        )
 
     def overruled(self) -> t.Tuple[str, ...]:
         """Return what to say of drop-ins that set again what our units set."""

@@ -65,7 +65,7 @@ class Dressed(t.Generic[S]):
         found = self._capability.plan(state)
         self._files = self._own(state)
         steps = (*self._files.steps(), *found.steps)
-        warnings = (*found.warnings, *self._files.forgotten(), *self._files.overruled())
+        warnings = (*found.warnings, *self._files.warnings())
         return dataclasses.replace(found, steps=steps, warnings=warnings)
 
     def apply(self, step: Step) -> None:

@@ -13,6 +13,7 @@ import re
 import typing as t
 
 from ..._base.boot import BEFORE, SANDBOX, unit_file
+from ..._base.gpu import CAPS_FOLDER
 from ..._base.steps import Step
 
 UNIT = "gpu-device-nodes.service"
@@ -130,7 +131,7 @@ class Access(t.NamedTuple):
 
 
 class Differing(t.NamedTuple):
-    """A device node to which somebody has given another mode or owner than the driver's options say."""
+    """A device node to which somebody has given another mode or owner than the driver says."""
 
     path: str
     has: Access
@@ -158,6 +159,7 @@ class DeviceNodes(t.NamedTuple):
 
 
 NOTHING_MISSING = DeviceNodes()
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
 # Those of which the options tell; each capability of MIG has its own.
 OF_OPTIONS = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset)")
 SAY_SO = (
@@ -175,10 +177,28 @@ def meant(params: str) -> t.Optional[Access]:
     return Access(*(int(found[name]) for name in names))
 
 
+def meant_of(capability: str) -> t.Tuple[str, t.Optional[Access]]:
+    """Return the node of one of MIG's capabilities by the driver's file, and what that says, None where nothing."""
+    found = dict(re.findall(r"^(\w+): (\d+)$", capability, re.M))
+    if found.get("DeviceFileModify") != "1" or not {"DeviceFileMinor", "DeviceFileMode"} <= set(
+        found
+    ):
+        return "", None
+    access = Access(int(found["DeviceFileMode"]), 0, 0)
+    return f"{CAPS_FOLDER}/nvidia-cap{found['DeviceFileMinor']}", access
+
+
 def way_back(nodes: t.Sequence[Differing]) -> str:
     """Return the next step for nodes that are not as meant, of which there is one at least."""
-    paths, access = " ".join(one.path for one in nodes), nodes[0].meant
-    return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}, {SAY_SO}"
+    alike: t.Dict[Access, t.List[str]] = {}
+    for one in nodes:
+        alike.setdefault(one.meant, []).append(one.path)
+    words = " && ".join(_given(access, " ".join(paths)) for access, paths in alike.items())
+    return f"{words}, {SAY_SO}" if any(OF_OPTIONS.fullmatch(one.path) for one in nodes) else words
+
+
+def _given(access: Access, paths: str) -> str:
+    return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
 
 
 def warnings(found: DeviceNodes) -> t.Tuple[str, ...]:

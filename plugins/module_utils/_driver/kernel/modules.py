@@ -21,10 +21,11 @@ DRIVER = re.compile(rf"^(?:\S+/)?{KO}:", re.M)
 IN_INITRAMFS = re.compile(rf"/(?:{KO}|nouveau\.ko(?:\.\w+)?|modprobe\.d/gpu-node\.conf)\s*$", re.M)
 TAIL_LINES = 20
 TAIL_WIDTH = 300
+NO_SOURCES = "without sources"
 
 
 class Dkms(t.NamedTuple):
-    """What DKMS has for a kernel; ``state`` is installed, built or failed."""
+    """What DKMS has for a kernel; ``state`` is installed, built or failed, or without sources, and so for none."""
 
     module: str
     version: str
@@ -48,7 +49,8 @@ class Modules:
     modules have. ``kernels`` are those that can be booted, ``bare`` those of them that have no module of the driver.
     ``overruled`` are options that something else sets otherwise, which wins at the next load. ``itself`` are options
     that are not known here and that the modules say that they have, with their versions. ``present`` are the modules of
-    the driver that are loaded.
+    the driver that are loaded. ``kept_away`` are files, or the kernel's command line, and what in them keeps the driver
+    from being loaded.
     """
 
     own: t.Optional[str] = None
@@ -63,6 +65,7 @@ class Modules:
     overruled: t.Mapping[str, Other] = dataclasses.field(default_factory=dict)
     itself: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     present: t.Tuple[str, ...] = ()
+    kept_away: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def render(options: Options, *, nouveau: bool, current: bool) -> str:
@@ -103,6 +106,24 @@ def blacklists_on_command_line(text: str) -> bool:
     """Tell whether the kernel's command line keeps nouveau from being loaded."""
     found = re.findall(r"(?:^|\s)(?:modprobe\.blacklist|module_blacklist)=(\S+)", text)
     return any("nouveau" in names.split(",") for names in found)
+
+
+def keeps_away(text: str) -> str:
+    """Return the line of a modprobe file by which the driver is not loaded, also where it is asked for by its name."""
+    match = re.search(
+        r"^[^\S\n]*(install[^\S\n]+nvidia\S*[^\S\n]+(?:/usr)?(?:/bin/)?(?:false|true))\b",
+        text,
+        re.M,
+    )
+    return match[1] if match else ""
+
+
+def keeps_away_on_command_line(text: str) -> str:
+    """Return what of the kernel's command line does so."""
+    for match in re.finditer(r"(?:^|\s)(module_blacklist=(\S+))", text):
+        if any(one.startswith("nvidia") for one in match[2].split(",")):
+            return match[1]
+    return ""
 
 
 def failed_kernel(log: str) -> str:

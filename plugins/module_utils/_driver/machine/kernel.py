@@ -44,6 +44,9 @@ def dkms(host: Host) -> t.Tuple[Dkms, ...]:
                 continue
             base = f"{folder}/{version}"
             built = set()
+            sources = host.readlink(f"{base}/source")
+            if sources is not None and not host.exists(sources):
+                found.append(Dkms(module, version, "", driver_kernel.NO_SOURCES))
             for kernel in host.listdir(base):
                 for machine in host.listdir(f"{base}/{kernel}"):
                     if host.listdir(f"{base}/{kernel}/{machine}/module"):
@@ -103,6 +106,14 @@ def modules(
         ),
         overruled=in_force.overruled(options, counted, command_line),
         itself=_itself(host, options, loaded),
+        kept_away={
+            path: line
+            for path, line in (
+                *((path, driver_kernel.keeps_away(text)) for path, text in counted.items()),
+                ("/proc/cmdline", driver_kernel.keeps_away_on_command_line(command_line)),
+            )
+            if line
+        },
         present=tuple(one for one in MODULES if host.exists(f"/sys/module/{one}")),
     )
 

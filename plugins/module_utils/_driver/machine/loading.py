@@ -15,6 +15,7 @@ from ..._machine.host import Host, properties
 from ..._machine.units import systemctl
 from ..._node.machine.facts import bridges, loaded_driver, pci_devices
 from ..kernel.device_nodes import (
+    CAPABILITIES,
     FILES,
     LINK,
     OF_OPTIONS,
@@ -25,6 +26,7 @@ from ..kernel.device_nodes import (
     DeviceNodes,
     Differing,
     meant,
+    meant_of,
 )
 from ..kernel.modules import has_driver
 from ..module_options.declared import MODULES
@@ -48,18 +50,18 @@ PREBUILT = (
 
 
 def differing(host: Host) -> t.Tuple[Differing, ...]:
-    """Return the device nodes that have another mode or owner than the loaded driver's options say."""
-    wanted = meant(host.read(PARAMS) or "")
-    if wanted is None:
-        return ()
+    """Return the device nodes that have another mode or owner than the loaded driver says: its options, and MIG's."""
+    usual = meant(host.read(PARAMS) or "")
     paths = [f"/dev/{name}" for name in host.listdir("/dev")]
-    found = ((path, host.status(path)) for path in paths if OF_OPTIONS.fullmatch(path))
+    wanted = [(path, usual) for path in paths if OF_OPTIONS.fullmatch(path)]
+    wanted += [meant_of(host.read(path) or "") for path in sorted(host.sizes(CAPABILITIES))]
+    found = ((path, access, host.status(path)) for path, access in wanted if access is not None)
     nodes = (
-        Differing(path, Access(stat.S_IMODE(one.mode), one.uid, one.gid), wanted)
-        for path, one in found
+        Differing(path, Access(stat.S_IMODE(one.mode), one.uid, one.gid), access)
+        for path, access, one in found
         if one is not None and stat.S_ISCHR(one.mode)
     )
-    return tuple(one for one in nodes if one.has != wanted)
+    return tuple(one for one in nodes if one.has != one.meant)
 
 
 class Loading(Part):

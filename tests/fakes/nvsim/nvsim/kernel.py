@@ -119,7 +119,7 @@ def _proc(view: KernelView) -> Iterator[tuple[str, str]]:
     line = f"{FLAVOURS[view.flavour]}  {view.driver_version}  Release Build  (nvsim)"
     yield "nvidia/version", f"NVRM version: {line}\nGCC version:  gcc version 14.2.0\n"
     yield "nvidia/params", shown(view.options)
-    yield "nvidia/capabilities/mig/config", _capability(1)
+    yield "nvidia/capabilities/mig/config", _capability(1, 0o400)
     yield "nvidia/capabilities/mig/monitor", _capability(2)
     minors = ["config 1", "monitor 2"]
     for gpu in view.gpus:
@@ -143,8 +143,8 @@ def _proc(view: KernelView) -> Iterator[tuple[str, str]]:
     yield "nvidia-caps/mig-minors", "\n".join(minors) + "\n"
 
 
-def _capability(minor: int) -> str:
-    return f"DeviceFileMinor: {minor}\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
+def _capability(minor: int, mode: int = 0o444) -> str:
+    return f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n"
 
 
 def _devices(view: KernelView) -> Iterator[tuple[str, tuple[int, int, int]]]:

@@ -74,6 +74,29 @@ def test_what_is_left_to_others_and_what_is_no_device_node_is_not_looked_at() ->
     assert told(plain) == []
 
 
+def test_nodes_of_migs_capabilities_are_as_the_driver_says_of_each() -> None:
+    machine = host()
+    folder = "/proc/driver/nvidia/capabilities"
+    for path, minor, mode, modify in (
+        ("mig/config", 1, 0o400, 1),
+        ("gpu0/mig/gi1/access", 12, 0o444, 1),
+        ("gpu0/mig/gi2/access", 21, 0o444, 0),
+    ):
+        text = f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: {modify}\n"
+        machine.files[f"{folder}/{path}"] = text
+        give(machine, f"nvidia-caps/nvidia-cap{minor}", 0o400)
+    machine.files[f"{folder}/gpu0/mig/gi3/access"] = "torn"
+    give(machine, "nvidiactl", 0o600)
+    found = differing(machine)  # type: ignore[arg-type]
+    caps = "/dev/nvidia-caps/nvidia-cap12"
+    assert [one.path for one in found] == ["/dev/nvidiactl", caps]
+    assert device_nodes.way_back(found) == (
+        "chown 0:0 /dev/nvidiactl && chmod 0666 /dev/nvidiactl && "
+        f"chown 0:0 {caps} && chmod 0444 {caps}, {device_nodes.SAY_SO}"
+    )
+    assert device_nodes.way_back(found[1:]) == f"chown 0:0 {caps} && chmod 0444 {caps}"
+
+
 def test_a_run_warns_and_changes_nothing() -> None:
     machine = host()
     give(machine, "nvidia0", 0o600)

@@ -15,12 +15,15 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import (
     HEADER,
+    NO_SOURCES,
     NOUVEAU,
     Dkms,
     Modules,
     blacklists,
     blacklists_on_command_line,
     failed_kernel,
+    keeps_away,
+    keeps_away_on_command_line,
     render,
     tail,
 )
@@ -250,6 +253,46 @@ def test_failed_build_is_a_warning_of_every_later_run() -> None:
         "DKMS could not build nvidia-current 550.163.01 for the kernel 6.12.9: see /log"
     )
     assert "log" not in built.describe()
+
+
+def test_what_the_next_boot_and_the_next_kernel_would_lack_is_told() -> None:
+    gone = Dkms("nvidia-current", "550.163.01", "", NO_SOURCES)
+    away = Modules(kept_away={"/etc/modprobe.d/local.conf": "install nvidia /bin/false"})
+    assert planned(converged(dkms=(gone,), modules=away)).warnings == (
+        "DKMS has no sources of nvidia-current 550.163.01 any more: no kernel that comes gets the driver. Next step: "
+        "reinstall the package that they are of",
+        "/etc/modprobe.d/local.conf keeps the driver from being loaded (install nvidia /bin/false): after a boot no "
+        "GPU works. Next step: take that out",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("install nvidia /bin/false\n", "install nvidia /bin/false"),
+        (
+            "# no GPUs\n install nvidia-uvm  /usr/bin/true # here\n",
+            "install nvidia-uvm  /usr/bin/true",
+        ),
+        ("install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\n", ""),
+        ("install nouveau /bin/false\nblacklist nvidia\n", ""),  # by its name it is loaded
+        ("# install nvidia /bin/false\n", ""),
+    ],
+)
+def test_a_modprobe_file_keeps_the_driver_from_being_loaded(text: str, line: str) -> None:
+    assert keeps_away(text) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("quiet module_blacklist=nouveau,nvidia splash\n", "module_blacklist=nouveau,nvidia"),
+        ("module_blacklist=nouveau module_blacklist=nvidia_uvm", "module_blacklist=nvidia_uvm"),
+        ("modprobe.blacklist=nvidia module_blacklist=nouveau", ""),
+    ],
+)
+def test_the_command_line_keeps_the_driver_from_being_loaded(text: str, words: str) -> None:
+    assert keeps_away_on_command_line(text) == words
 
 
 def test_absent_takes_the_modprobe_file_back() -> None:

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import NO_SOURCES
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine import initramfs, kernel
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel import (
     building,
@@ -90,6 +91,7 @@ def test_state_of_dkms_is_read_for_each_kernel(host: FakeHost) -> None:
         host.files[f"{base}/{one}/x86_64/module/nvidia-current.ko.xz"] = ""
     host.links[f"{DKMS}/kernel-6.11.0-x86_64"] = "550.163.01/6.11.0/x86_64"
     host.links[f"{base}/source"] = "/usr/src/nvidia-current-open-550.163.01"
+    host.files["/usr/src/nvidia-current-open-550.163.01/dkms.conf"] = ""
     host.files["/var/lib/dkms/zfs/2.1/6.11.0/x86_64/module/zfs.ko"] = ""
     found = dkms(failed(host))
     states = {one.kernel: one.state for one in found}
@@ -97,6 +99,27 @@ def test_state_of_dkms_is_read_for_each_kernel(host: FakeHost) -> None:
     assert {one.module for one in found} == {"nvidia-current-open"}
     host.files[f"{base}/6.12.1/x86_64/module/nvidia-current.ko.xz"] = ""
     assert "failed" not in {one.state for one in dkms(host)}
+
+
+def test_sources_that_are_gone_are_known_by_where_dkms_looks_for_them(host: FakeHost) -> None:
+    sources = "/usr/src/nvidia-current-open-550.163.01"
+    host.links[f"{DKMS}/550.163.01/source"] = sources
+    host.files[f"{sources}/dkms.conf"] = ""
+    assert NO_SOURCES not in {one.state for one in dkms(host)}
+    host.remove(f"{sources}/dkms.conf")
+    assert NO_SOURCES in {one.state for one in dkms(host)}
+
+
+def test_what_keeps_the_driver_away_is_read_where_it_is_in_force(host: FakeHost) -> None:
+    line = "install nvidia /bin/false"
+    host.files["/usr/lib/modprobe.d/local.conf"] = f"{line}\n"
+    host.files["/proc/cmdline"] = "module_blacklist=nvidia\n"
+    assert modules(host, (), added=False).kept_away == {
+        "/usr/lib/modprobe.d/local.conf": line,
+        "/proc/cmdline": "module_blacklist=nvidia",
+    }
+    host.files |= {"/etc/modprobe.d/local.conf": "", "/proc/cmdline": ""}
+    assert modules(host, (), added=False).kept_away == {}
 
 
 # --- the list of modules, options, and the initramfs ---

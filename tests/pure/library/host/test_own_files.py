@@ -184,6 +184,19 @@ def test_what_not_only_root_can_write_to_is_seen(
     assert found[str(tmp_path / "lib/a.py")].size == 4
 
 
+@pytest.mark.parametrize("folder", ["/etc/systemd/system", "/etc/gpu-node", "/run/cdi"])
+def test_a_folder_of_others_that_not_only_root_can_write_to_is_named(folder: str) -> None:
+    host = FakeHost({f"{folder}/other": ""})
+    modes = {"/etc/systemd/system/a.service": 0o644, "/etc/gpu-node/a": 0o644}
+    files = OwnFiles(host, modes, shared=("/run/cdi",))  # type: ignore[arg-type]
+    assert files.warnings() == ()
+    host.statuses[folder] = Status(stat.S_IFDIR | 0o777, 0)
+    (said,) = files.warnings()
+    assert said.startswith(f"not only root can write to {folder}, and whoever can is root soon. ")
+    assert said.endswith(f"chown root:root {folder} && chmod 0755 {folder}")
+    assert files._replace(folders=(folder,)).exposed() == ()  # of ours: a step gives it back
+
+
 def test_a_record_that_an_earlier_run_has_kept_is_missed() -> None:
     host = FakeHost()
     files = OwnFiles(host, record="/var/lib/gpu-node/mig.json")  # type: ignore[arg-type]
