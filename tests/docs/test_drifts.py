@@ -17,5 +17,6 @@ def test_the_table_of_drifts_is_fresh() -> None:
 def test_each_drift_is_named_and_who_does_not_mend_it_says_how_it_is_undone() -> None:
     every = [one for of in yaml.safe_load(drifts.DATA.read_text()).values() for one in of]
     assert len(every) > 100
-    assert [one["what"] for one in every if ("named" in one) == (one.get("who") == "itself")] == []
-    assert [one["what"] for one in every if ("back" in one) != (one.get("who") == "you")] == []
+    silent, undone = ("itself", "nobody"), ("you", "nobody")
+    assert [one["what"] for one in every if ("named" in one) == (one.get("who") in silent)] == []
+    assert [one["what"] for one in every if ("back" in one) != (one.get("who") in undone)] == []

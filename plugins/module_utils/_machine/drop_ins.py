@@ -101,12 +101,11 @@ def _hinders(name: str, value: str) -> bool:
 
 
 def _warning(path: str, names: t.Sequence[str], units: t.Sequence[str]) -> str:
-    which = " ".join(units)
-    need = "needs" if len(units) == 1 else "need"
+    unit = units[0] if len(units) == 1 else f"each of {', '.join(units)}"
     return (
-        f"{path} overrules what {' and '.join(units)} {need}, or what protects the node from it: {', '.join(names)}. "
-        f"Next step: remove that from it, then run systemctl daemon-reload and systemctl restart {which}; other "
-        "settings may stay"
+        f"{path} overrules what {unit} needs, or what protects the node from it: {', '.join(names)}. Next step: remove "
+        f"that from it, then run systemctl daemon-reload and systemctl restart {' '.join(units)}; other settings may "
+        "stay"
     )
 
 

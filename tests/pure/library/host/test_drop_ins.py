@@ -62,8 +62,11 @@ def test_a_drop_in_of_several_units_is_named_once_with_all_of_ours(folder: str) 
     drop_in = f"/usr/lib/systemd/system/{folder}.d/mine.conf"
     host = FakeHost({UNIT: TEXT, labels: TEXT, drop_in: text})
     (said,) = OwnFiles(host, {UNIT: 0o644, labels: 0o644}).overruled()  # type: ignore[arg-type]
-    assert said.startswith(f"{drop_in} overrules what gpu-device-plugin.service ")
-    assert ("gpu-node-labels.service" in said) == (folder in ("gpu-.service", "service"))
+    both = folder in ("gpu-.service", "service")
+    units = ["gpu-device-plugin.service", *(["gpu-node-labels.service"] if both else [])]
+    which = f"each of {', '.join(units)}" if both else units[0]
+    assert said.startswith(f"{drop_in} overrules what {which} needs, or ")
+    assert f"systemctl restart {' '.join(units)}; " in said
 
 
 @pytest.mark.parametrize("folder", drop_ins.FOLDERS)
