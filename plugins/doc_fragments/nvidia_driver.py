@@ -268,7 +268,7 @@ options:
         driver with its name before a dot, such as C(nvidia_drm.modeset).
       - A value that an option does not take is refused before anything changes, as a module with one is not loaded. So
         is an option that the release of the driver does not have, which the kernel would ignore. What is known is from
-        the releases of branches 515 to 595, and from C(modinfo) of modules on the node. An option of a later branch
+        the releases of branches 515 to 595, and from C(modinfo) of modules on the node. An option of a later release
         that is not known is a warning.
       - They go to C(/etc/modprobe.d/gpu-node.conf), with the blacklist of nouveau where something would load it. The
         initramfs of each kernel is rebuilt then that has the driver, nouveau, or this file.

@@ -69,7 +69,7 @@ def _versions(trait: Trait) -> str:
 def options() -> str:
     """Return a table for each module in Markdown."""
     found = [
-        f"As of {known_options.READ}, of all releases of the branches {known_options.OLDEST} to {known_options.NEWEST}."
+        f"As of {known_options.READ}, of the releases of each branch up to {', '.join(known_options.LAST.values())}."
     ]
     for module, source in known_options.SOURCES.items():
         files = ", ".join(f"[{one.partition('kernel-open/')[2]}]({one})" for one in source.split())

@@ -11,7 +11,7 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..branches import Version
-from .known import NEWEST, OLDEST, TABLE, Option
+from .known import LAST, NEWEST, OLDEST, TABLE, Option
 from .values import ANY
 
 MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
@@ -95,24 +95,24 @@ def called(name: str) -> str:
 
 def _unknown(name: str, value: str, version: Version) -> t.List[str]:
     """Return what to tell of an option that may not be there, nothing where it is."""
-    known, number = TABLE.get(name), int(version.branch or 0)
-    judged = int(OLDEST) <= number <= int(NEWEST)
+    known = TABLE.get(name)
+    read = version.branch in LAST and version.numbers <= Version(LAST[version.branch]).numbers
     if known is not None:
-        if judged and not covers(known.branches, version):
+        if read and not covers(known.branches, version):
             expected = f"an option that the driver {version} has: this one is in {in_words(known.branches)}"
             hint = "leave it out for this node, or ask for another version"
             raise _refusal(name, value, expected, hint)
         return []
     near = difflib.get_close_matches(name, TABLE, 1)
     meant = f"did you mean {called(near[0])}?" if near else "no other name is near"
-    if number and not judged:
+    if version and not read:
         return [
-            f"{KEY}.{called(name)}: the options of branch {version.branch} are not known here, and {OLDEST} to "
-            f"{NEWEST} have none of that name: {meant} A module ignores an option that it does not have"
+            f"{KEY}.{called(name)}: the options of {version} are not known here, and {OLDEST} to {NEWEST} have none of "
+            f"that name: {meant} A module ignores an option that it does not have"
         ]
     module = name.partition(".")[0]
     expected = f"an option of {module} in {OLDEST} to {NEWEST}; {meant}"
-    hint = f"correct the name; where a later driver has it, set version to a branch after {NEWEST}"
+    hint = f"correct the name; where a later driver has it, set version to that release, or to a branch after {NEWEST}"
     raise _refusal(name, value, expected, hint)
 
 

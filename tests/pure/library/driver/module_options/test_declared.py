@@ -157,8 +157,8 @@ def test_an_option_that_the_module_on_the_node_has_is_taken_for_that_version() -
     )
 
 
-@pytest.mark.parametrize("version", ["615", "615.71.09", "470.256.02"])
-def test_of_a_branch_that_was_not_read_an_unknown_option_is_a_warning(version: str) -> None:
+@pytest.mark.parametrize("version", ["615", "615.71.09", "470.256.02", "580.178.04"])
+def test_of_a_release_that_was_not_read_an_unknown_option_is_a_warning(version: str) -> None:
     (words,) = told("NVreg_CreateImexChanel0", version=version)
     assert "did you mean NVreg_CreateImexChannel0?" in words
     assert told("NVreg_CreateImexChannel0", version=version) == ()
