@@ -40,6 +40,10 @@ def parse(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
         if name in found:
             raise InputError.of(KEY, key, f"{name} once only")
         found[name] = text
+    numa = "nvidia.NVreg_EnableUserNUMAManagement"
+    if found.get("nvidia.NVreg_CoherentGPUMemoryMode") == "driver" and found.get(numa, "0") != "0":
+        expected = "0, to which NVreg_CoherentGPUMemoryMode=driver sets it"
+        raise InputError.of(f"{KEY}.{called(numa)}", found[numa], expected)
     return tuple(sorted(found.items()))
 
 

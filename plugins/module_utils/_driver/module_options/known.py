@@ -218,9 +218,16 @@ UVM: t.Dict[str, Option] = {
     ),
     "channel_pushbuffer_loc": Option(LOCATION, "auto", "where commands for the GPU are"),
     "conf_computing_channel_iv_rotation_limit": Option(
-        numbers(0, 1 << 32), "2147483648", "when keys change in confidential computing", "550-"
+        numbers(2342, 0xFFFFFFFE),
+        "2147483648",
+        "when keys change in confidential computing",
+        "550-",
     ),
-    "cpu_chunk_allocation_sizes": Option(MASK, "", "sizes of pages of system memory"),
+    "cpu_chunk_allocation_sizes": Option(
+        choice("0x1000", "0x11000", "0x201000", "0x211000", "0x10000", "0x210000"),
+        "",
+        "sizes of pages of system memory, the machine's own among them",
+    ),
     "debug_enable_push_acquire_info": Option(FLAG, "0", "for debugging"),
     "debug_enable_push_desc": Option(FLAG, "0", "for debugging"),
     "debug_prints": Option(FLAG, "0", "log more"),

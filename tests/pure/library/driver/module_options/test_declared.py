@@ -70,6 +70,12 @@ def test_options_are_named_as_users_know_them() -> None:
         ({"NVreg_RegistryDwordsPerDevice": "RMFoo=1"}, "behind the address of a GPU"),
         ({"NVreg_TemporaryFilePath": "tmp"}, "an absolute path"),
         ({"nvidia_uvm.uvm_perf_access_counter_threshold": 0}, "a number of 1 to 65535"),
+        # What the driver would set otherwise by itself, so that no load would ever bring it into force.
+        ({"nvidia_uvm.uvm_cpu_chunk_allocation_sizes": "0x3000"}, "one of 0x1000"),
+        (
+            {"NVreg_CoherentGPUMemoryMode": "driver", "NVreg_EnableUserNUMAManagement": 1},
+            r"NVreg_EnableUserNUMAManagement: '1' is not valid: expected 0, to which",
+        ),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(given: dict[str, Any], words: str) -> None:
