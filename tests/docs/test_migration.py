@@ -45,7 +45,7 @@ def test_there_is_a_page_for_each_tool() -> None:
 
 def wrong(page: str) -> Iterator[str]:
     """Yield what is wrong with a page of migration."""
-    recorded, text = tables.recorded(page), (tables.FOLDER / f"{page}.md").read_text()
+    recorded, text = tables.recorded(page), tables.text(page)
     yield from (f"{name} is not mapped" for name in tables.mapped(page)[1])
     taken = [name for row in rows(page) for name in row.taken]
     names = sum(map(len, recorded["names"].values()))
@@ -68,7 +68,7 @@ def wrong(page: str) -> Iterator[str]:
     yield from (f"{one} is not on it" for one in upstream(page) if f"`{one}`" not in text)
     if not text.split("\n")[2].startswith("Task: "):
         yield "it does not begin with a task"
-    wanted = ("\n## Example\n", "\n## Commands\n", "\n## The way back\n", "```yaml", "```console")
+    wanted = ("\n## Commands\n", "\n## The way back\n", "```yaml", "```console")
     yield from (f"it lacks {one!r}" for one in wanted if one not in text)
     if "pods" not in text.partition("## The way back")[0]:
         yield "it does not say what becomes of pods that run"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tables of docs/migration: each variable of another tool, and what becomes of it here.
+"""The tables of docs/migration/tables: each variable of another tool, and what becomes of it here.
 
 A row names theirs, as they are or by a pattern, and has one of ``to`` (names of ours), ``not_needed`` and
 ``not_there`` (the reason). A row takes what no row before it has taken.
@@ -22,6 +22,7 @@ from tests.support.paths import REPOSITORY
 
 DATA = Path(__file__).resolve().parent / "migration"
 FOLDER = REPOSITORY / "docs/migration"
+TABLES = FOLDER / "tables"
 MARKS = ("<!-- table: written by make docs-tables -->", "<!-- table: end -->")
 VERDICTS = ("to", "not_needed", "not_there")
 MOST_IN_A_CELL = 6
@@ -82,7 +83,7 @@ def fits(name: str, pattern: str) -> bool:
 
 
 def table(page: str) -> str:
-    """Return the tables of a page in Markdown."""
+    """Return the tables of a page in Markdown. Their links are told from the folder above theirs."""
     facts = recorded(page)
     lines = [
         f"Read at {said(page)['repository']} {facts['release']}, commit `{facts['commit'][:12]}`."
@@ -91,7 +92,7 @@ def table(page: str) -> str:
         lines += ["", f"### {title}", "", "| There | Here |", "| --- | --- |"]
         lines += [f"| {row.theirs()} | {row.here()} |" for row in rows]
         lines += list(_expanded(rows))
-    return "\n".join(lines)
+    return re.sub(r"\]\((?!https?:)", "](../", "\n".join(lines))
 
 
 def _expanded(rows: list[Row]) -> Iterator[str]:
@@ -104,20 +105,24 @@ def _expanded(rows: list[Row]) -> Iterator[str]:
 
 def shown(page: str) -> str:
     """Return the tables that a page has. ValueError: its marks are gone."""
-    text = (FOLDER / f"{page}.md").read_text()
+    text = (TABLES / f"{page}.md").read_text()
     return text[text.index(MARKS[0]) + len(MARKS[0]) : text.index(MARKS[1])].strip()
 
 
+def text(page: str) -> str:
+    """Return what a page and that of its table say, the table last."""
+    return "".join((folder / f"{page}.md").read_text() for folder in (FOLDER, TABLES))
+
+
 def words(page: str) -> set[str]:
-    """Return what a page writes as code outside of its table and its examples."""
-    text = (FOLDER / f"{page}.md").read_text()
-    prose = re.sub(r"^```.*?^```$", "", text.split(MARKS[0])[0], flags=re.M | re.S)
+    """Return what a page and that of its table write as code outside of the table and of examples."""
+    prose = re.sub(r"^```.*?^```$", "", text(page).split(MARKS[0])[0], flags=re.M | re.S)
     return set(re.findall(r"`([^`\n]+)`", prose))
 
 
 def write(page: str) -> None:
     """Write the tables on a page."""
-    path = FOLDER / f"{page}.md"
+    path = TABLES / f"{page}.md"
     head, rest = path.read_text().split(MARKS[0])
     path.write_text(f"{head}{MARKS[0]}\n\n{table(page)}\n\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
 
