@@ -28,8 +28,8 @@ VENDOR = re.compile(r"^(?:vendor_id|CPU implementer)\s*:\s*(\S+)", re.M)
 LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]+(.*)$", re.M)
 GRUBBY = re.compile(r'^args="(.*)"$', re.M)
 ENTRY = re.compile(r"^options[ \t]+(.*)$", re.M)
-# What a boot loader adds by itself: kernel-install leaves it out too.
-LOADERS_OWN = ("BOOT_IMAGE=", "initrd=")
+# What a boot loader and kernel-install add by themselves.
+LOADERS_OWN = ("BOOT_IMAGE=", "initrd=", "systemd.machine_id=")
 
 
 def processor(cpuinfo: str) -> str:

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The kernel command line as the genuine update-grub and kernel-install write it from what the module gives them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.host.booted_root import BootedRoot
+from tests.fakes.host.host_nodes import run
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture(params=[False, True], ids=["grub", "systemd-boot"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> BootedRoot:
+    return BootedRoot(tmp_path, systemd_boot=request.param)
+
+
+def test_the_entries_have_it_until_it_is_given_back(machine: BootedRoot) -> None:
+    machine.boot()
+    first = machine.next()
+    assert first[0][:3] == ["root=/dev/sda1", "ro", "quiet"]
+    assert "iommu" not in str(first)
+    done = run(machine, iommu="pt")
+    assert done["reboot_required"]
+    assert sorted(machine.next()[0]) == sorted([*first[0], "intel_iommu=on", "iommu=pt"])
+    assert all(one[0] == "root=/dev/sda1" and "iommu=pt" in one for one in machine.next())
+    again = run(machine, iommu="pt")
+    assert (again["changed"], again["reboot_required"]) == (False, True)
+    assert "machine_id" not in (machine.read("/etc/kernel/cmdline") or "")  # an image is many machines
+    machine.boot()
+    booted = run(machine, iommu="pt")
+    assert (booted["changed"], booted["reboot_required"]) == (False, False)
+    run(machine, iommu="off")
+    assert sorted(machine.next()[0]) == sorted([*first[0], "intel_iommu=off"])
+    run(machine, state="absent")
+    assert machine.next() == first
+    assert not run(machine, state="absent")["changed"]
+
+
+def test_what_somebody_has_written_for_grub_stays(tmp_path: Path) -> None:
+    machine = BootedRoot(tmp_path)
+    machine.put("etc/default/grub.d/50-cloud.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0"\n')
+    run(machine, iommu="pt")
+    assert machine.next()[0][-3:] == ["console=ttyS0", "intel_iommu=on", "iommu=pt"]
