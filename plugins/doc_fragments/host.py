@@ -37,7 +37,7 @@ options:
     default: unmanaged
   hugepages:
     description:
-      - How many huge pages there are to be, by their size such as V(2M) or V(1G). Sizes that are not named are left
+      - How many huge pages the kernel reserves, by their size such as V(2M) or V(1G). Sizes that are not named are left
         alone.
     type: dict
     default: {}
@@ -56,8 +56,8 @@ options:
     default: unmanaged
   memlock:
     description:
-      - How much memory processes may lock, V(unlimited) or a number of GiB such as V(64G), for what container runtimes,
-        Slurm and sshd start. It holds from the next start of each of these services on, which RV(restart_required)
+      - How much memory a process may lock that a container runtime, Slurm, or sshd starts - V(unlimited), or a number
+        of GiB such as V(64G). It holds from the next start of each of these services on, which RV(restart_required)
         names.
     type: str
     default: unmanaged

@@ -12,14 +12,14 @@ short_description: Set what GPUs want of their host
 version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
-  - Sets what GPUs want of their host beside the driver. What no option asks for is left alone.
+  - Sets what GPUs want of their host besides the driver. What no option asks for is left alone.
   - What is added, and what there was before, is kept in C(/var/lib/gpu-node/host.json), and comes back where an option
     no longer asks for it, or with O(state=absent).
   - The kernel command line is written as its boot loader wants it - by a drop-in of GRUB and C(update-grub) on Debian
     and Ubuntu, by C(grubby) in the RHEL family, by C(pbl) on SUSE, by C(/etc/kernel/cmdline) and C(kernel-install) for
     systemd-boot. It is added to, never replaced. A node that boots some other way is refused, unless it was booted
     with what is asked for.
-  - ACS, huge pages, governor and NUMA balancing hold at once. C(gpu-host.service) sets them again at each boot.
+  - ACS, huge pages, governor, and NUMA balancing hold at once. C(gpu-host.service) sets them again at each boot.
   - Nothing is rebooted. RV(reboot_required) tells that a reboot is needed, and the playbook C(gpu.node.reboot) takes it
     up.
 extends_documentation_fragment:
@@ -39,7 +39,7 @@ EXAMPLES = r"""
     acs: disabled
     hugepages: {2M: 4096}
 
-- name: Let programs of containers, jobs and sessions register all memory with NICs
+- name: Let programs of containers, jobs, and sessions register all memory with NICs
   gpu.node.host:
     memlock: unlimited
 
@@ -78,7 +78,7 @@ steps:
   type: list
   elements: dict
 restart_required:
-  description: The services whose processes have a lower O(memlock) than they will have from their next start on.
+  description: The services that still run with a lower limit than O(memlock), which they get at their next start.
   returned: success
   type: list
   elements: str

@@ -29,7 +29,7 @@ KEPT = CACHE / "mutation.json"
 TREE = CACHE / "mutation/tree"
 PAGE = DOCS / "evidence/mutation.md"
 MARKS = ("<!-- guards: written by make mutation -->\n", "<!-- guards: end -->")
-SHARED = ("venv", "zypper", "dnf5", "environments", "wheelhouse")
+SHARED = ("venv", "zypper", "dnf5", "grub", "environments", "wheelhouse")
 NAMED = 3  # tests of a guard on the page
 Guard = dict[str, Any]
 

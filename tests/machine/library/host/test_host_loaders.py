@@ -9,9 +9,11 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.fakes.host.booted_root import BootedRoot
 from tests.fakes.host.host_nodes import run
+from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -32,7 +34,9 @@ def test_the_entries_have_it_until_it_is_given_back(machine: BootedRoot) -> None
     assert all(one[0] == "root=/dev/sda1" and "iommu=pt" in one for one in machine.next())
     again = run(machine, iommu="pt")
     assert (again["changed"], again["reboot_required"]) == (False, True)
-    assert "machine_id" not in (machine.read("/etc/kernel/cmdline") or "")  # an image is many machines
+    assert "machine_id" not in (
+        machine.read("/etc/kernel/cmdline") or ""
+    )  # an image is many machines
     machine.boot()
     booted = run(machine, iommu="pt")
     assert (booted["changed"], booted["reboot_required"]) == (False, False)
@@ -48,3 +52,21 @@ def test_what_somebody_has_written_for_grub_stays(tmp_path: Path) -> None:
     machine.put("etc/default/grub.d/50-cloud.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0"\n')
     run(machine, iommu="pt")
     assert machine.next()[0][-3:] == ["console=ttyS0", "intel_iommu=on", "iommu=pt"]
+
+
+def test_the_playbook_reboots_a_node_that_waits_and_no_other(tmp_path: Path) -> None:
+    machine = BootedRoot(tmp_path)
+    tasks = yaml.safe_load((REPOSITORY / "playbooks/tasks/reboot/plan.yml").read_text())
+    question = tasks[0]["vars"]["__reboot_question"]
+
+    def reasons() -> list[str]:
+        lines = machine.inside("/bin/sh", "-c", question).out.splitlines()
+        return [one for one in lines if one.startswith("iommu")]
+
+    assert reasons() == []
+    run(machine, iommu="pt")
+    assert reasons() == ["iommu: the kernel was booted without intel_iommu=on iommu=pt"]
+    machine.boot()
+    assert reasons() == []
+    run(machine, state="absent")
+    assert reasons() == ["iommu: the kernel was booted with intel_iommu=on iommu=pt"]
