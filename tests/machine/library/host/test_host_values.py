@@ -81,6 +81,15 @@ def test_what_nothing_asks_for_any_more_becomes_what_it_was(tree: HostTree) -> N
     assert "acs_off" not in (tree.read(boot.CONFIG) or "").splitlines()
 
 
+def test_what_there_was_first_comes_back_after_a_hand_has_changed_it(tree: HostTree) -> None:
+    run(tree, **ALL)
+    tree.put(GOVERNOR.format(0), "powersave\n")
+    drifted = run(tree, **ALL)
+    assert "governor: performance in place of powersave" in drifted["steps"][0]["summary"]
+    run(tree, state="absent")
+    assert has(tree)[1] == "schedutil"
+
+
 def test_acs_stays_on_a_host_that_hands_devices_to_guests(tree: HostTree) -> None:
     run(tree, **ALL)
     tree.lose()
