@@ -15,6 +15,9 @@ ASKED = {"host_memlock": "unlimited", "host_acs": "disabled"}
 UNITS = ("containerd.service", "gpu-host.service")
 
 
+LOW = "/usr/lib/systemd/system/containerd.service.d/low.conf"
+
+
 def limit(node: Node) -> str:
     """Return how much memory containers may lock."""
     pid = node.run("systemctl", "show", "--property=MainPID", "--value", UNITS[0]).strip()
@@ -25,7 +28,12 @@ def test_host_settings_hold_after_a_reboot_and_go_with_a_teardown(
     brought_up: Callable[..., Node],
 ) -> None:
     node = brought_up("host", "h100-80", 1)
+    text = "[Service]\\nLimitMEMLOCK=8388608\\n"  # a container may have no limit at all
+    node.run("sh", "-c", f"mkdir -p $(dirname {LOW}) && printf '{text}' > {LOW}")
+    node.run("systemctl", "daemon-reload")
+    node.run("systemctl", "restart", UNITS[0])
     before = limit(node)
+    assert before == "8388608"
     refused = node.play(host_iommu="pt")
     assert not refused.ok
     assert "none of update-grub, grubby, pbl and systemd-boot" in refused.message()
