@@ -60,6 +60,8 @@ def wrong_form(name: str, text: str) -> Iterator[str]:
     """Yield what keeps a page for users from being the page of one task."""
     yield from [] if name in TABLES else wrong_beginning(text)
     yield from [] if name.startswith(LISTS) else wrong_length(text)
+    if name not in TABLES and not re.search(r"^## See also\n\n- ", text, re.MULTILINE):
+        yield "it does not say at its end what to see also"
 
 
 def wrong_beginning(text: str) -> Iterator[str]:
