@@ -18,7 +18,7 @@ DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 
 
 class Unit(t.NamedTuple):
-    """A unit that must start at boot and, where ``runs`` says so, be active; and how systemd has it."""
+    """A unit that must start at boot, not have failed and, where ``runs`` says so, be active; as systemd has it."""
 
     name: str
     enabled: str
@@ -28,7 +28,7 @@ class Unit(t.NamedTuple):
     @property
     def fault(self) -> str:
         """Return what is wrong with it, empty where nothing is."""
-        if self.runs and self.active != "active":
+        if self.active == "failed" or (self.runs and self.active != "active"):
             return f"{self.name} is {self.active or 'not there'}"
         on = self.enabled in ("enabled", "enabled-runtime", "static", "alias", "indirect")
         state = f"{self.enabled or 'not there'}: it does not start at boot"

@@ -224,11 +224,14 @@ def test_each_fault_that_the_daemon_tells(said: dict[str, t.Any], name: str, tex
                 "units": (
                     Unit("gpu-cdi.path", "enabled", "inactive"),
                     Unit("a.service", "disabled", "active"),
+                    Unit("gpu-settings.service", "enabled", "failed", runs=False),
+                    Unit("gpu-mig.service", "enabled", "inactive", runs=False),
                 )
             },
             "services",
-            "gpu-cdi.path is inactive; a.service is disabled: it does not start at boot -> "
-            "systemctl enable --now gpu-cdi.path a.service, or see journalctl -u",
+            "gpu-cdi.path is inactive; a.service is disabled: it does not start at boot; "
+            "gpu-settings.service is failed -> "
+            "systemctl enable --now gpu-cdi.path a.service gpu-settings.service, or see journalctl -u",
         ),
     ],
 )

@@ -41,7 +41,7 @@ FABRIC_PROGRAM = "nv-fabricmanager"
 VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
 SECONDS = 5.0
 # Of a part, the file that shows that it is there, and the units that it has started; those that end when they are done
-# are to be enabled alone.
+# are to be enabled, and not to have failed.
 PARTS: t.Mapping[str, t.Tuple[str, t.Mapping[str, bool]]] = {
     "runtime": (RUNTIME, {}),
     "mig": (mig_boot.CONFIG, {MIG_UNIT: False}),
