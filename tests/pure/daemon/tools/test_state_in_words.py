@@ -34,3 +34,11 @@ def test_what_is_to_be_done_about_a_gpu_is_a_line() -> None:
 
 def test_a_state_of_an_earlier_release_has_no_verdicts() -> None:
     assert describe(STATE).splitlines()[2:] == []
+
+
+def test_a_setting_that_has_drifted_is_a_line_and_one_that_has_not_is_none() -> None:
+    one = {"uuid": "GPU-1", "index": "1", "setting": "power_limit", "declared": "550 W"}
+    settings = [{**one, "now": "500 W", "drifted": True}, {**one, "now": "550 W", "drifted": False}]
+    assert describe({**STATE, "settings": settings}).splitlines()[2:] == [
+        "GPU 1 (GPU-1): power_limit is 500 W, and declared is 550 W"
+    ]
