@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The messages that the page about troubleshooting quotes, and the texts that the code has."""
+"""The messages that pages quote of what can go wrong, and the texts that the code has."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tests.support.paths import REPOSITORY, SOURCES
 
 ROOT = REPOSITORY
 PAGE = ROOT / "docs/troubleshooting.md"
+PAGES = [one for one in sorted((ROOT / "docs").rglob("*.md")) if "evidence" not in one.parts]
+WRONG = "\n## What can go wrong\n"
 CODE = (ROOT / "plugins", *SOURCES)
 TASKS = (ROOT / "roles", ROOT / "playbooks")
 # What Kubernetes, container runtimes, shells and Ansible say; nothing of the collection has it.
@@ -25,11 +27,19 @@ OTHERS = {
     "CreateContainerError",
     "nvidia-smi: command not found",
 }
+# What Slurm says, on its own page.
+SLURM = {
+    "Couldn't find the specified plugin name for gpu/nvml",
+    "gres/gpu count reported lower than configured (3 < 4)",
+    "Prolog error",
+    "Job prolog failed",
+}
 
 
 def quoted() -> list[str]:
-    """Return what the first cells of the page's tables quote, but for names, states and options."""
-    rows = re.findall(r"^\| (.+?) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+    """Return what the first cells of the tables quote, but for names, states and options."""
+    text = "".join([PAGE.read_text(), *(one.read_text().partition(WRONG)[2] for one in PAGES)])
+    rows = re.findall(r"^\| (.+?) \| .* \|$", text, re.MULTILINE)
     spans = [span for row in rows for span in re.findall(r"`([^`]+)`", row)]
     return [one for one in spans if " " in one.strip(". ")]
 
