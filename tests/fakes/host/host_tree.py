@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
+from tests.fakes.host.host_nodes import Killed
 from tests.fakes.played.rooted import Rooted
 
 GPU, NIC, DISK = ("0x10de", "0x030200"), ("0x15b3", "0x020700"), ("0x144d", "0x010802")
@@ -38,9 +39,9 @@ class HostTree(Rooted):
     """A bare machine with a GPU and a NIC below a switch, and a disk beside it."""
 
     def __init__(self, root: Path, control: int = 0x1D) -> None:
+        self.until, self.changes = -1, 0  # it is killed before this change
         super().__init__(root, "ID=debian\n", "6.12.1", "0x2330")
         self.remove("/sys/bus/pci/devices/0000:18:00.0")
-        self.units_there: dict[str, str] = {}
         for path, ids in PLACES.items():
             parts = path.split("/")
             for number in range(2, len(parts)):
@@ -79,10 +80,25 @@ class HostTree(Rooted):
                 found[path.name] = struct.unpack_from("<H", config, 0x14E)[0]
         return found
 
+    def _change(self) -> None:
+        if self.changes == self.until:
+            raise Killed
+        self.changes += 1
+
+    def write(self, path: str, text: str, **values: t.Any) -> t.Any:
+        self._change()
+        return super().write(path, text, **values)
+
+    def remove(self, path: str) -> bool:
+        self._change()
+        return super().remove(path)
+
     def run(self, argv: t.Sequence[str], **values: t.Any) -> Completed:
         words = [
             self.at(one) if one.startswith(("/sys", "/proc")) else one for one in map(str, argv)
         ]
+        if {"put", "acs_set", "daemon-reload", "enable", "disable"} & set(words):
+            self._change()
         if words[:2] == ["/bin/sh", "-c"]:
             return Host.run(self, words, env={"GPU_NODE_ROOT": str(self.root)})
         return super().run(argv, **values)

@@ -20,7 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host.state import PATH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.host.host_nodes import run
+from tests.fakes.host.host_nodes import Killed, run
 from tests.fakes.host.host_tree import ABOVE, HostTree, capabilities
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -30,6 +30,7 @@ ALL = {
     "governor": "performance",
     "numa_balancing": "disabled",
 }
+SOME = {"acs": "disabled", "governor": "performance"}
 GOVERNOR = "sys/devices/system/cpu/cpufreq/policy{}/scaling_governor"
 NUMBER = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
@@ -88,6 +89,34 @@ def test_what_there_was_first_comes_back_after_a_hand_has_changed_it(tree: HostT
     assert "governor: performance in place of powersave" in drifted["steps"][0]["summary"]
     run(tree, state="absent")
     assert has(tree)[1] == "schedutil"
+
+
+@pytest.mark.parametrize(
+    "params", [SOME, pytest.param({"state": "absent"}, marks=pytest.mark.long)]
+)
+def test_what_a_killed_run_has_left_is_finished_by_the_next(
+    tmp_path: Path, params: dict[str, Any]
+) -> None:
+    for at in range(40):
+        tree = HostTree(tmp_path / str(at))
+        first = has(tree)
+        if params != SOME:
+            run(tree, **SOME)
+        tree.until, tree.changes = at, 0
+        ended = True
+        try:
+            run(tree, **params)
+        except Killed:
+            ended = False
+        tree.until = -1
+        run(tree, **params)
+        assert not run(tree, **params)["changed"]
+        assert has(tree) == (({0}, "performance", *first[2:]) if params == SOME else first)
+        run(tree, state="absent")
+        assert has(tree) == first
+        if ended:
+            return
+    raise AssertionError("it never ended")
 
 
 def test_acs_stays_on_a_host_that_hands_devices_to_guests(tree: HostTree) -> None:
