@@ -59,7 +59,7 @@ class Grub(Loader):
 class Grubby(Loader):
     """Any loader of the RHEL family, for the kernels that there are and those to come."""
 
-    name = "grubby"
+    name = "GRUB (grubby)"
     replaces = True
 
     def words(self) -> t.Optional[Words]:
