@@ -13,6 +13,7 @@ from .command_line import AGAINST_PT, OFF, PT, Words, edited, lacking, same_keys
 from .state import CommandLine, Iommu
 
 UNKNOWN = "unknown"
+NO_IOMMU = "host: there is no IOMMU, so nothing is translated: the firmware has it off, or this is a virtual machine"
 WRITE, NOTE = "command_line", "note_reboot"
 
 
@@ -21,6 +22,8 @@ def plan(now: Iommu, kept: CommandLine, mode: str, asked: Words, guests: t.Seque
 
     NodeError: it can't be carried out. ``guests`` are those that have devices, or might.
     """
+    if mode and now.none and not kept.added:
+        return Plan(before={}, after={}, warnings=(NO_IOMMU,))
     theirs = edited(edited(now.written, (), kept.added), kept.replaced, ())
     added = lacking(theirs, asked)
     change = set(added) != set(kept.added) or bool(lacking(now.written, asked))
@@ -107,10 +110,7 @@ def _warnings(now: Iommu, kept: CommandLine, mode: str, asked: Words) -> t.Itera
                 "booted without it. Next step: see what boots this node, by cat /proc/cmdline"
             )
     elif mode == PT and now.in_force == OFF:
-        yield (
-            "host: the kernel has no IOMMU, so nothing is translated: the firmware has it switched off, or this is a "
-            "virtual machine"
-        )
+        yield NO_IOMMU
     elif now.in_force not in (mode, UNKNOWN):
         yield (
             f"host: the kernel was booted with {' '.join(asked)}, and the IOMMU of the GPUs is {now.in_force}. "

@@ -48,7 +48,8 @@ class Iommu(t.NamedTuple):
     """What the kernel is booted with, and will be.
 
     ``loader`` is the boot loader's name, empty where it is not known and then ``why``; ``replaces`` tells that it has
-    one word of a name only. ``in_force`` is pt, on, off or unknown. ``noted`` is what was said of a reboot to come.
+    one word of a name only. ``in_force`` is pt, on, off or unknown. ``noted`` is what was said of a reboot to come,
+    ``none`` that the firmware tells of no IOMMU.
     """
 
     loader: str = ""
@@ -59,6 +60,7 @@ class Iommu(t.NamedTuple):
     in_force: str = ""
     noted: Words = ()
     boot: str = ""
+    none: bool = False
 
 
 def dump(kept: Kept) -> str:

@@ -19,6 +19,8 @@ from ..memlock import PATHS, UNITS, Service, limit, running
 from ..state import Iommu
 from .loaders import Loader, find
 
+ACPI = "/sys/firmware/acpi/tables"
+IOMMU_TABLES = ("DMAR", "IVRS", "IORT")  # of Intel, AMD and Arm
 GROUPS = "/sys/kernel/iommu_groups"
 NOTED = "/run/gpu-node/reboot-required"
 VFIO = "/sys/bus/pci/drivers/vfio-pci"
@@ -38,11 +40,13 @@ def iommu(host: Host) -> t.Tuple[t.Optional[Loader], Iommu]:
 
 def booted(host: Host) -> Iommu:
     """Return what the kernel is booted with."""
+    tables = set(host.listdir(ACPI))
     return Iommu(
         running=tuple((host.read("/proc/cmdline") or "").split()),
         in_force=_in_force(host),
         noted=tuple((host.read(NOTED) or "").splitlines()),
         boot=(host.read(BOOT_ID) or "").strip(),
+        none=bool(tables) and not tables.intersection(IOMMU_TABLES),
     )
 
 

@@ -235,7 +235,20 @@ def test_an_iommu_that_the_firmware_has_switched_off_is_told() -> None:
     host.remove("/sys/kernel/iommu_groups")
     done = run(host, iommu="pt")
     assert not done["reboot_required"]
-    assert "the firmware has it switched off" in done["warnings"][0]
+    assert "the firmware has it off" in done["warnings"][0]
+
+
+@pytest.mark.parametrize("mode", ["pt", "off"])
+def test_a_machine_whose_firmware_tells_of_none_is_not_rebooted_for_it(mode: str) -> None:
+    host = GrubHost()
+    host.files["/sys/firmware/acpi/tables/FACP"] = ""
+    done = run(host, iommu=mode)
+    assert (done["changed"], done["reboot_required"]) == (False, False)
+    assert "there is no IOMMU" in done["warnings"][0]
+    host.files["/sys/firmware/acpi/tables/DMAR"] = ""
+    assert run(host, iommu=mode)["reboot_required"]
+    del host.files["/sys/firmware/acpi/tables/DMAR"]
+    assert run(host, state="absent")["changed"]
 
 
 def test_a_group_that_translates_all_the_same_is_told() -> None:
