@@ -160,6 +160,21 @@ def test_a_node_that_another_change_has_is_left_alone(scene: MakeScene) -> None:
     assert ended(nodes, "n2")
 
 
+def test_a_fault_that_comes_in_a_roll_out_is_repaired_by_the_run_after_it(scene: MakeScene) -> None:
+    nodes = scene("n1", "n2")
+    nodes.become("n1", fails={"validate": "1 of 2 GPUs on the PCI bus answer"})
+    nodes.write(nvidia_driver_version="580", repair_max_unavailable=2)
+    upgrade = nodes.play("upgrade_driver")
+    assert upgrade.status == 2, upgrade.text
+    assert "1 of 2 GPUs on the PCI bus answer. The node stays out of service" in upgrade.text
+    assert nodes.marker("n1").exists()
+    sick(nodes, fails={})
+    run = nodes.play("repair")
+    assert run.status == 0, run.text
+    assert ended(nodes)
+    assert nodes.node("n1")["nvidia_driver"] == "580"
+
+
 def test_no_more_nodes_are_in_repair_than_the_limit_allows(scene: MakeScene) -> None:
     nodes = scene("n1", "n2", "n3")
     for name in nodes.names:
