@@ -26,8 +26,13 @@ KIND: dict[str, Any] = {
     "device_plugin_sharing": SHARED,
     "nvidia_driver_module_options": {"NVreg_EnableGpuFirmware": 1},
     "settings_rules": [
-        {"match": {"index": 0}, "compute_mode": "default", "ecc": True, "gpu_clocks": 1200},
-        {"persistence": True, "power_limit": "80%", "accounting": True},
+        {"persistence": True, "power_limit": "80%", "ecc": True},
+        {
+            "match": {"index": 0},  # the other is in MIG mode
+            "accounting": True,
+            "compute_mode": "default",
+            "gpu_clocks": 1200,
+        },
     ],
 }
 # What of a part is known only once those before it are as declared.
