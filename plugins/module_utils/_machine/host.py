@@ -348,7 +348,10 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
 
 
 def _measured(found: os.stat_result) -> Measured:
-    return Measured(found.st_size, int(found.st_mtime), _status(found).is_open)
+    # Of thousands of files few are asked twice.
+    suspect = found.st_uid or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    is_open = bool(suspect) and _status(found).is_open
+    return Measured(found.st_size, int(found.st_mtime), is_open)
 
 
 def _status(found: os.stat_result) -> Status:
