@@ -60,10 +60,13 @@ def test_slurm_takes_what_the_page_has_and_keeps_a_job_to_its_gpu(
 ) -> None:
     node = brought_up("gres", "h100-80", 4)
     node.run("sh", "-c", PREPARE)
-    files = written(node.name)
+    host = node.run(
+        "hostname"
+    ).strip()  # slurmd knows itself by it, and a snapshot has that of its first node
+    files = written(host)
     detected, explicit = (text for path, text in files if path.endswith("gres.conf"))
     for path, text in files:
-        more = CLUSTER.format(name=node.name) if path.endswith("slurm.conf") else ""
+        more = CLUSTER.format(name=host) if path.endswith("slurm.conf") else ""
         put(node, path, more + text)
     node.run("chmod", "0755", "/etc/slurm/prolog")
 
@@ -88,4 +91,4 @@ def test_slurm_takes_what_the_page_has_and_keeps_a_job_to_its_gpu(
     aside = node.play("gpu.node.quarantine", quarantine_gpus=[3], quarantine_reason="fan")
     assert aside.ok, aside.message()
     node.run("sbatch", "--gres=gpu:1", "--output=/dev/null", "--wrap=true")
-    eventually(lambda: "Prolog" in node.run("scontrol", "show", "node", node.name), True)
+    eventually(lambda: "Prolog" in node.run("scontrol", "show", "node", host), True)
