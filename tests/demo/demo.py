@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from tests.demo import tour
 from tests.support.paths import REPOSITORY
 
 GPUNODE = REPOSITORY / "tests/fakes/node/gpunode"
-NODE = "demo"
 
 # What half of the GPUs are cut into; the other half stays whole.
 LAYOUTS = {
@@ -37,98 +37,98 @@ def say(text: str) -> None:
     print(f"\n{BOLD}== {text}{PLAIN}", flush=True)
 
 
-def on_node(*words: str) -> str:
+def on_node(folder: Path, *words: str) -> str:
     """Run a command on the node and return what it prints."""
-    done = subprocess.run(
-        [GPUNODE, "exec", NODE, "--", *words], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([folder / "node", *words], check=True, capture_output=True, text=True)
     return done.stdout
 
 
-def inventory(folder: Path, product: str, gpus: int) -> Path:
-    """Write an inventory for the node, with the layout that fits its GPUs."""
+def inventory(folder: Path, node: str, product: str, gpus: int) -> None:
+    """Write an inventory for the node, with the layouts that fit its GPUs."""
     hosts = subprocess.run(
-        [GPUNODE, "inventory", NODE], check=True, capture_output=True, text=True
+        [GPUNODE, "inventory", node], check=True, capture_output=True, text=True
     ).stdout
     variables: dict[str, object] = {"gpu_nodes_require_gpu": True}
     if wheelhouse := os.environ.get("WHEELHOUSE"):
         variables["device_plugin_wheelhouse"] = wheelhouse
     if layout := LAYOUTS.get(product):
-        first = gpus // 2
-        specs = [{"devices": list(range(first, gpus)), "mig-enabled": True, "mig-devices": layout}]
-        if first:
-            whole = {"devices": list(range(first)), "mig-enabled": False, "mig-devices": {}}
-            specs.insert(0, whole)
-        variables["mig_config"] = {"version": "v1", "mig-configs": {"half": specs}}
+        whole, cut = list(range(gpus // 2)), list(range(gpus // 2, gpus))
+        parts = {"mig-enabled": True, "mig-devices": layout}
+        half = [{"devices": cut, **parts}]
+        if whole:
+            half.insert(0, {"devices": whole, "mig-enabled": False, "mig-devices": {}})
+        layouts = {"half": half, "each": [{"devices": "all", **parts}]}
+        variables |= {
+            "mig_config": {"version": "v1", "mig-configs": layouts},
+            "mig_selected": "half",
+        }
     (folder / "hosts.yml").write_text(hosts)
     (folder / "group_vars").mkdir()
     (folder / "group_vars/gpu_nodes.yml").write_text(json.dumps(variables, indent=2))
-    return folder / "hosts.yml"
 
 
-def play(hosts: Path) -> None:
+def play(folder: Path) -> None:
     """Run the playbook with the readable display."""
-    environment = {
-        **os.environ,
-        "ANSIBLE_STDOUT_CALLBACK": "gpu.node.progress",
-        "ANSIBLE_PIPELINING": "true",
-        "ANSIBLE_HOST_KEY_CHECKING": "false",
-    }
-    command = ["ansible-playbook", "--inventory", hosts, "gpu.node.gpu_nodes"]
     print("$ ansible-playbook gpu_nodes.yml", flush=True)
-    done = subprocess.run(command, env=environment, check=False)
-    if done.returncode:
-        sys.exit(f"demo: the playbook failed; look at the node with: {GPUNODE} ssh {NODE}")
+    if subprocess.run([folder / "play", "gpu.node.gpu_nodes"], check=False).returncode:
+        sys.exit(f"demo: the playbook failed; look at the node with: {folder / 'node'} journalctl")
 
 
-def ask_for_a_pod() -> None:
+def ask_for_a_pod(folder: Path) -> None:
     """Ask the stand-in kubelet for a pod on a MIG slice, or on a GPU where there is none."""
-    resources = json.loads(on_node("standin-kubelet", "resources", "--json"))
+    resources = json.loads(on_node(folder, "standin-kubelet", "resources", "--json"))
     slices = sorted(name for name in resources if "/mig-" in name)
     wanted = slices[0] if slices else "nvidia.com/gpu"
     say(f"A pod asks the kubelet for {wanted}: 1")
-    print(on_node("standin-kubelet", "admit", "training-0", "--request", f"{wanted}=1").rstrip())
+    admit = ("standin-kubelet", "admit", "training-0", "--request", f"{wanted}=1")
+    print(on_node(folder, *admit).rstrip())
 
 
-def show(product: str, gpus: int) -> None:
-    """Print what the node has become."""
+def show(folder: Path, product: str, gpus: int) -> None:
+    """Print what the node has become, and what to try on it."""
     say("The node")
-    print(on_node("nvidia-smi", "-L").rstrip())
+    print(on_node(folder, "nvidia-smi", "-L").rstrip())
     print()
-    print(on_node("standin-kubelet", "resources").rstrip())
+    print(on_node(folder, "standin-kubelet", "resources").rstrip())
     say("The same on a real machine")
     print(
         "  1. ansible-galaxy collection install gpu-node-*.tar.gz\n"
         "  2. an inventory with your machines in the group gpu_nodes\n"
         "  3. ansible-playbook -i inventory.yml gpu.node.gpu_nodes --check --diff   (what would happen)\n"
-        "  4. ansible-playbook -i inventory.yml gpu.node.gpu_nodes\n"
-        f"\nThis node ({gpus} x {product}) stays up: {GPUNODE.relative_to(REPOSITORY)} ssh {NODE}."
-        " `make clean` removes it."
+        "  4. ansible-playbook -i inventory.yml gpu.node.gpu_nodes"
     )
+    say(f"Try on this one ({gpus} x {product}), which stays: cd {os.path.relpath(folder)}")
+    for title, command in tour.stops(mig=product in LAYOUTS and gpus > 1):
+        print(f"  {title:16}  {command}")
+    print("\n  ./node bash is a shell on it, and `make clean` removes it.")
 
 
 def main() -> None:
     """Run the demo."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--node", default="demo")
+    parser.add_argument("--folder", type=Path, default=REPOSITORY / ".cache/demo")
+    asked = parser.parse_args()
+    folder: Path = asked.folder
     product, gpus = os.environ.get("PRODUCT", "h100-80"), int(os.environ.get("GPUS", "8"))
     started = time.monotonic()
     say(f"A bare Debian machine with {gpus} x {product}, simulated; no driver, no device plugin")
-    subprocess.run([GPUNODE, "down", NODE], check=False, capture_output=True)
+    subprocess.run([GPUNODE, "down", asked.node], check=False, capture_output=True)
     subprocess.run(
-        [GPUNODE, "up", NODE, "--product", product, "--gpus", str(gpus)],
+        [GPUNODE, "up", asked.node, "--product", product, "--gpus", str(gpus)],
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    folder = Path(tempfile.mkdtemp(prefix="gpu-node-demo-"))
-    try:
-        hosts = inventory(folder, product, gpus)
-        say("Bring-up")
-        play(hosts)
-        ask_for_a_pod()
-        say("Again: nothing has drifted, so nothing changes")
-        play(hosts)
-    finally:
-        shutil.rmtree(folder)
-    show(product, gpus)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tour.write(folder, [str(GPUNODE), "exec", asked.node, "--"])
+    inventory(folder, asked.node, product, gpus)
+    say("Bring-up")
+    play(folder)
+    ask_for_a_pod(folder)
+    say("Again: nothing has drifted, so nothing changes")
+    play(folder)
+    show(folder, product, gpus)
     print(f"\nDemo done in {time.monotonic() - started:.0f} s.")
 
 
