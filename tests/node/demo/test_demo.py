@@ -56,7 +56,7 @@ def test_what_the_demo_says_to_try_works_in_its_order(demo: tuple[Path, str]) ->
         done = subprocess.run(
             ["bash", "-c", commands[title]], cwd=folder, check=False, capture_output=True, text=True
         )
-        said = done.stdout + done.stderr
+        said = " ".join((done.stdout + done.stderr).split())
         assert (done.returncode, bool(re.search(wanted, said, re.DOTALL))) == (0, True), (
             title,
             said,
