@@ -121,7 +121,7 @@ class ActionModule(ActionBase):
                 try:
                     values[name] = self._templar.template(given[name])
                 except AnsibleError as error:
-                    refused.append(Problem(name, f"{name}: it cannot be read: {error}"))
+                    refused.append(Problem(name, f"{name}: it can't be read: {error}"))
         return values, refused
 
 

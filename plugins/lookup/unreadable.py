@@ -23,7 +23,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Refuse variables that cannot be read
+- name: Refuse variables that can't be read
   ansible.builtin.assert:
     that: query('gpu.node.unreadable', 'mig_config', 'mig_selected') | length == 0
 """
@@ -48,9 +48,7 @@ class LookupModule(LookupBase):
         """Run the lookup."""
         given = variables or {}
         reasons = {name: self._why(given[name]) for name in map(str, terms) if name in given}
-        return [
-            f"{name}: it cannot be read: {reason}" for name, reason in reasons.items() if reason
-        ]
+        return [f"{name}: it can't be read: {reason}" for name, reason in reasons.items() if reason]
 
     def _why(self, value: t.Any) -> str:
         try:

@@ -21,8 +21,8 @@ def exposed(server: str, *, verifies: bool) -> str:
     how = unchecked if parts.scheme == "https" else "TLS"
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return (
-        f"{address} is asked without {how}, so that whoever is on the way has the kubeconfig's credentials. Next step:"
-        " name an address with https and the certificate-authority of its cluster in the kubeconfig"
+        f"{address} is asked without {how}, so that anyone on the network path gets the kubeconfig's credentials. Next "
+        "step: name an address with https and the certificate-authority of its cluster in the kubeconfig"
     )
 
 

@@ -111,7 +111,7 @@ def no_version(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
     return NoSupport(
         f"the driver {', '.join(versions)} does not run the {architecture} GPU {address}",
         cause=rule(architecture),
-        hint=f"ask for such a branch, as with version {wanted}, from a source that offers it",
+        hint=f"ask for such a branch, as with version {wanted}, from a source that has it",
     )
 
 
@@ -276,11 +276,11 @@ def _to(least: Version, newest: Version, offered: Version) -> str:
         return f"install {least} or later"
     if offered.numbers >= least.numbers:
         return (
-            f"the sources offer {offered} without modules for the running kernel yet: wait for them, or take it with "
+            f"the sources have {offered} without modules for the running kernel yet: wait for them, or take it with "
             f"nvidia_driver_version: '{offered}', whose modules DKMS builds"
         )
     return (
-        f"make a source known that has it, such as NVIDIA's repository, by {NVIDIAS}, as the sources offer {newest} "
+        f"make a source known that has it, such as NVIDIA's repository, by {NVIDIAS}, as the sources have {newest} "
         "at most"
     )
 
@@ -305,7 +305,7 @@ def notes(newer: str, version: str, table: t.Optional[Table], today: datetime.da
     found = []
     if newer:
         found.append(
-            f"the driver {newer} is offered, and {version} is installed; nvidia_driver_update: true brings it"
+            f"the driver {newer} is available, and {version} is installed; nvidia_driver_update: true brings it"
         )
     if table is not None and age(table, today)["old"]:
         found.append(

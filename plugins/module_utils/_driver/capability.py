@@ -277,7 +277,7 @@ class DriverCapability:
         except NodeError as second:
             second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
             raise
-        left = f"{', '.join(sorted(refused))} cannot be installed, and is left out: {words}"
+        left = f"{', '.join(sorted(refused))} can't be installed, and is left out: {words}"
         return replace(found, warnings=(left, *found.warnings))
 
     def _asked(self, found: Plan, *, holds: bool) -> Plan:

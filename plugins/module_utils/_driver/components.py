@@ -127,7 +127,7 @@ def missing(observed: Observed, wanted: t.Iterable[str]) -> t.Optional[NotOffere
             nvidia = f"NVIDIA's repository for {names.title}"
             where = (not dcgm and observed.family.archive) or nvidia
             expected = (
-                f"a component that the node's sources have: no source offers {', '.join(lacking)}"
+                f"a component that the node's sources have: no source has {', '.join(lacking)}"
             )
             error = InputError.of("components", component, f"{expected}, and {where} does")
             return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))

@@ -154,7 +154,7 @@ class Family:
     # --- offered: what stands in the way, what goes along, and what is left ---
 
     def streams(self, observed: Observed, desired: Desired) -> t.List[Step]:
-        """Return the step that has the sources offer the version."""
+        """Return the step that has the sources have the version."""
         return []
 
     def prerequisites(self, observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
@@ -202,7 +202,7 @@ UNKNOWN = Family()
 
 
 def fabric(offered: Offer, wanted: Wanted, otherwise: str = "", of: str = "") -> t.Dict[str, t.Any]:
-    """Return the fabric manager that is offered, and its subnet manager, as fields of Names.
+    """Return the fabric manager that is available, and its subnet manager, as fields of Names.
 
     Its name has changed over the years. ``of`` is the branch where no version is asked for.
     """
@@ -339,7 +339,7 @@ def _common(
     exact = Version.of(wanted) if is_full else wanted
     fitting = [one for one in common if one.fits(exact)]
     if not fitting:
-        expected = f"a version that the sources offer for {', '.join(matched)}: {', '.join(common)}"
+        expected = f"a version that the sources have for {', '.join(matched)}: {', '.join(common)}"
         branches, branch = sorted({one.branch for one in common}), observed.names.branch
         if branch and branch not in branches:
             expected += f"; {branch} has become {', '.join(branches)}"

@@ -104,7 +104,7 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
         return []
     if wanted and not desired.manage_sources:
         raise NodeError(
-            f"the node's package sources do not offer {', '.join(unknown)}",
+            f"the node's package sources do not have {', '.join(unknown)}",
             hint=f"enable the components {', '.join(observed.names.components)}, or set manage_sources to true",
         )
     if wanted is None and own is None and desired.manage_sources:
@@ -121,7 +121,7 @@ def _sources(observed: Observed, desired: Desired, unknown: t.Sequence[str]) -> 
         if observed.names.components:
             enabled = f"the components {', '.join(observed.names.components)} are enabled"
         raise NodeError(
-            f"the package sources offer no {', '.join(unknown)}",
+            f"the package sources have no {', '.join(unknown)}",
             cause=observed.refresh_note or enabled,
             hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
         )
@@ -239,10 +239,10 @@ def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None
     if not knows or not observed.own_kernel or not (desired.load and observed.gpus):
         return
     raise NodeError(
-        f"DKMS cannot build the kernel modules for the running kernel {observed.kernel}: its headers are neither "
+        f"DKMS can't build the kernel modules for the running kernel {observed.kernel}: its headers are neither "
         f"installed nor offered as {headers_package(observed)}",
         cause="the package sources have moved on to newer kernels, or lack the one with the headers",
-        hint="boot a kernel whose headers are offered, make the package known, or have the driver installed and not "
+        hint="boot a kernel whose headers are available, make the package known, or have the driver installed and not "
         "loaded with load: false",
     )
 

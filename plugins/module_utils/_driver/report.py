@@ -170,8 +170,8 @@ def warnings(
     dkms = choice.dkms
     if installing and dkms and not observed.headers and not offered_headers(observed):
         found.append(
-            f"the headers of the running kernel {observed.kernel} are neither installed nor offered as "
-            f"{headers_package(observed)}: DKMS cannot build the modules for this kernel"
+            f"the headers of the running kernel {observed.kernel} are neither installed nor available as "
+            f"{headers_package(observed)}: DKMS can't build the modules for this kernel"
         )
     found += [
         f"DKMS could not build {one.module} {one.version} for the kernel {one.kernel}: see {one.log}"
@@ -208,7 +208,7 @@ def warnings(
         )
     if observed.bridged and observed.names.fabric and not observed.names.subnet:
         found.append(
-            "the NVSwitches are managed through InfiniBand, and the sources offer no nvlsm, without which "
+            "the NVSwitches are managed through InfiniBand, and the sources have no nvlsm, without which "
             "the fabric manager does not start"
         )
     if not observed.gpus:
@@ -222,7 +222,7 @@ def warnings(
         and "blackwell" not in dict(observed.gpus).values()
     ):
         found.append(
-            f"the open kernel modules are offered in version {choice.version} at most, the proprietary "
+            f"the open kernel modules are available in version {choice.version} at most, the proprietary "
             f"ones in {newest}: kernel_modules: proprietary would give the newer driver"
         )
     return tuple(found)

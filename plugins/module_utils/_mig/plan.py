@@ -151,7 +151,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
     if not gpu.mig_capable:
         if enabled:
             hint = "leave it out of the entry's devices"
-            raise NodeError("this GPU cannot be partitioned", hint=hint)
+            raise NodeError("this GPU can't be partitioned", hint=hint)
         return GpuPlan(gpu, (), before, before)
     if gpu.mig_current != enabled and gpu.mig_pending == enabled:
         return _waiting(state, enabled, reset)
@@ -208,7 +208,7 @@ def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
     reason = f"GPU {gpu.index}: MIG mode {_on(enabled)} waits for a reset of the GPU or a reboot"
     if not reset:
         return GpuPlan(gpu, (), before, before, pending=reason)
-    refuse_if_busy("the GPU cannot be reset", state.users)
+    refuse_if_busy("the GPU can't be reset", state.users)
     step = _step("reset_gpu", gpu, f"reset, so that MIG mode turns {_on(enabled)}", IDLE)
     after = picture(gpu, state.profiles, (), enabled=enabled)
     return GpuPlan(gpu, (step,), before, after, pending=reason, more=True)
@@ -230,7 +230,7 @@ def _disable(state: GpuState) -> GpuPlan:
 def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
     gpu = state.gpu
     if gpu.mig_current != on:
-        refuse_if_busy(f"MIG mode cannot be switched {_on(on)}", state.users)
+        refuse_if_busy(f"MIG mode can't be switched {_on(on)}", state.users)
         return (_step("set_mig_mode", gpu, f"switch MIG mode {_on(on)}", IDLE, on=on),)
     if gpu.mig_pending != on:
         summary = f"keep MIG mode {_on(on)}: cancel the change that waits for a reset"

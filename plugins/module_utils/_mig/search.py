@@ -141,7 +141,7 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
     for name in layout:
         if name not in by_name:
             cause = f"it offers {', '.join(sorted(by_name)) or 'none'}"
-            raise NodeError(f"the GPU does not offer the profile {name}", cause=cause)
+            raise NodeError(f"the GPU does not have the profile {name}", cause=cause)
     for name, count in layout.items():
         if count > by_name[name].max_count:
             raise _too_much({name: count}, f"at most {by_name[name].max_count} do", "do")

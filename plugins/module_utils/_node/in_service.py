@@ -60,7 +60,7 @@ class Change(t.NamedTuple):
         """Return what is wrong with a node on which it stands."""
         by = f" by {self.user} on {self.host}, begun {self.begun}" if self.host else ""
         failed = f", and has failed: {self.failed.rstrip(' .')}" if self.failed else ""
-        return f"the node stands in the middle of {self.change or 'a change'}{by}{failed}"
+        return f"the node is in the middle of {self.change or 'a change'}{by}{failed}"
 
     @property
     def way(self) -> str:

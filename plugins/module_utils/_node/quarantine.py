@@ -21,8 +21,8 @@ MOST_GPUS = 128
 OPERATOR, REPAIR = "operator", "repair"
 WORDS: t.Mapping[str, str] = {OPERATOR: "an operator", REPAIR: "gpu.node.repair"}
 DAMAGED = (
-    "restore it from a backup, or move it away and run gpu.node.quarantine again for what is to be set aside; until "
-    "then the services go by what they have read last, which `gpu-plugin status` shows"
+    "restore it from a backup, or move it away and run gpu.node.quarantine again for the GPUs to set aside; until "
+    "then the services keep to what they read last, which `gpu-plugin status` shows"
 )
 FULL = "release those that are not in the node any more (gpu.node.release)"
 

@@ -89,7 +89,7 @@ def _memory(signs: FaultSigns) -> t.Iterator[Reason]:
     if signs.sram_exceeded:
         yield Reason(Action.REPLACE, "its SRAM has more errors than NVIDIA allows")
     if signs.unrepairable:
-        yield Reason(Action.REPLACE, "it has memory that cannot be repaired")
+        yield Reason(Action.REPLACE, "it has memory that can't be repaired")
     if signs.rows and signs.rows.pending:
         # Work is safe until then, new work too: nobody is given the page any more. XID 63, which fences nothing either,
         # tells of the same. A driver with a recovery action asks for the reset by it where less is left than should be.

@@ -225,9 +225,11 @@ class RuntimeCapability:
     def _waiting(self, state: State) -> str:
         unit = state.runtime.unit
         if not state.ended:
-            return f"{unit} has to be restarted before what was set holds. Next step: restart it"
+            return (
+                f"{unit} must be restarted before its settings take effect. Next step: restart it"
+            )
         return (
-            f"{unit} has to be restarted before what was set holds, and that would end "
+            f"{unit} must be restarted before its settings take effect, and that would end "
             f"{listed(state.ended)}. Next step: run again once they have ended, or with restart=always"
             f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
         )

@@ -100,7 +100,7 @@ def _set(text: str, path: Path, value: t.Any) -> str:
             return text[: member.value] + shown + text[member.end :]
         if text[member.value] != "{":
             what = f"{'.'.join(path[: depth + 1])} is not an object"
-            cause = f"{path[-1]} has to be set in it"
+            cause = f"{path[-1]} must be set in it"
             raise NodeError(what, cause=cause, hint="fix the file; it was left as it is")
         at = member.value
     return text

@@ -56,9 +56,7 @@ def value_text(value: t.Any) -> str:
 
 def no_table(path: Path, key: str) -> NodeError:
     """Return the error where a table is needed and something else is there."""
-    return NodeError(
-        f"{'.'.join(path)} is not a table", cause=f"{key} has to be set in it", hint=FIX
-    )
+    return NodeError(f"{'.'.join(path)} is not a table", cause=f"{key} must be set in it", hint=FIX)
 
 
 class _Setting:
@@ -116,7 +114,7 @@ class _Setting:
                 return found
         if path in self._document.kinds:
             raise NodeError(
-                f"{'.'.join(path)} is a table", cause="a value has to be set there", hint=FIX
+                f"{'.'.join(path)} is a table", cause="a value must be set there", hint=FIX
             )
         return None
 

@@ -52,7 +52,7 @@ class Software(t.Generic[S, R]):
     def _manager(self) -> PackageManager:
         if not self._family:
             raise NodeError(
-                f"{self.title} cannot be installed on this system",
+                f"{self.title} can't be installed on this system",
                 cause=f"/etc/os-release names none of {', '.join(distributions.FAMILIES)}",
                 hint=f"install it by other means, or {self.instead}",
             )
@@ -63,7 +63,7 @@ class Software(t.Generic[S, R]):
     ) -> S:
         """Return the packages of some names as they are, with ``more`` of what the node has.
 
-        It is asked what the sources offer where they are to be ``present``, otherwise what a removal comes to.
+        It is asked what the sources have where they are to be ``present``, otherwise what a removal comes to.
         """
         manager, record = self._manager, self._added.record
         packages = manager.packages()

@@ -155,7 +155,7 @@ def test_a_whole_gpu_that_a_pod_has_is_not_partitioned(node: NodeWithPods) -> No
     answer = node.run(config=config(THREE), check=True)
     node.give(answer["gpus"][0]["uuid"], resource="nvidia.com/gpu")
     refused = node.run(config=config(THREE, 0, 1))
-    assert "MIG mode cannot be switched on" in refused["msg"]
+    assert "MIG mode can't be switched on" in refused["msg"]
     assert "pod ml/idle (container main) with nvidia.com/gpu" in refused["blocked_by"][0]
     assert layout(node.sim, 0) == []
 

@@ -100,7 +100,7 @@ def test_labels_are_left_out_alone(one: Scene) -> None:
         ),
         (
             ["driver", "labels"],
-            "gpu_nodes_components: labels is written by the device plugin's role",
+            "gpu_nodes_components: the role device_plugin writes the labels",
         ),
     ],
 )

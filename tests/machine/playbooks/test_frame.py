@@ -98,8 +98,7 @@ def test_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> N
     run = one.play("mig")
     assert run.status == 2
     assert (
-        "mig: n1: nothing was touched: mig: n1: the change cannot be planned: the driver"
-        in run.text
+        "mig: n1: nothing was touched: mig: n1: the change can't be planned: the driver" in run.text
     )
     assert one.log("n1") == ["mig check"]
     assert one.hooks("n1") == []

@@ -72,7 +72,7 @@ def test_a_run_that_comes_while_another_is_in_its_hook_leaves_the_node_to_it(one
     one.write(nvidia_driver_version="580", gpu_nodes_hooks_before=[hook])
     run = one.play(UPGRADE)
     assert run.status == 0, run.text
-    why = "reboot: n1: nothing was touched: the node stands in the middle of upgrade_driver by"
+    why = "reboot: n1: nothing was touched: the node is in the middle of upgrade_driver by"
     assert why in (one.folder / "said").read_text()
     assert one.hooks("n1") == ["2"]
     assert one.node("n1")["nvidia_driver"] == "580"
@@ -109,7 +109,7 @@ def test_a_change_by_another_controller_is_taken_over_once_it_is_over(
         assert untouched(hooked, marker)
     run = hooked.play("mig", **more)
     assert run.status == 0, run.text
-    assert "the node stands in the middle of reboot by" in run.text
+    assert "the node is in the middle of reboot by" in run.text
     assert hooked.hooks("n1") == ["before", "after"]
     assert not hooked.marker("n1").exists()
 

@@ -155,7 +155,7 @@ def test_a_node_that_another_change_has_is_left_alone(scene: MakeScene) -> None:
     before = len(nodes.log("n1"))
     run = nodes.play("repair")
     assert run.status == 0, run.text
-    assert "n1 is not repaired now: the node stands in the middle of upgrade_driver" in run.text
+    assert "n1 is not repaired now: the node is in the middle of upgrade_driver" in run.text
     assert nodes.log("n1")[before:] == ["repair observed"]
     assert ended(nodes, "n2")
 

@@ -55,7 +55,7 @@ def _check_options(check: argparse.ArgumentParser) -> None:
     text = "also check whether this node's devices allow it, and say which wait for pods"
     check.add_argument("--node", action="store_true", help=text)
     _pod_resources(check)
-    text = "where the device plugin keeps what it knows of its devices (default: %(default)s)"
+    text = "where the device plugin keeps the state of its devices (default: %(default)s)"
     check.add_argument(
         "--state-directory", type=Path, default=STATE_DIRECTORY, metavar="DIR", help=text
     )
@@ -164,7 +164,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         type=_socket,
         default=os.environ.get("KUBELET_SOCKET") or KUBELET_SOCKET,
         metavar="SOCKET",
-        help="the kubelet's; the plugin's own are beside it (environment: KUBELET_SOCKET)",
+        help="the kubelet's; the plugin's own are next to it (environment: KUBELET_SOCKET)",
     )
     _files(run, status_file=status.DEFAULT_FILE)
     commands.host_root(run, "/proc, /sys and /dev are")

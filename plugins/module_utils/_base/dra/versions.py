@@ -45,7 +45,7 @@ LEAKS = Trait(
     (1, 36, 3),
 )
 POOL_NAMES = Trait(
-    "counters are kept by the name of the pool alone, so that two drivers' pools of one name share them",
+    "counters are those of a pool's name alone, so that two drivers' pools of one name share them",
     "kubernetes/kubernetes#140504",
 )
 LAST_DISTINCT = Trait(

@@ -218,7 +218,7 @@ def _read(value: t.Any, kind: type) -> t.Any:
 
 
 class Packages:
-    """A node's packages as a capability has observed them, by their names, with what the sources offer of them.
+    """A node's packages as a capability has observed them, by their names, with what the sources have of them.
 
     ``record`` is what earlier runs wrote down of their additions, ``interrupted`` says that a transaction was killed.
     """

@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 18
 PUBLIC_KEY = 6
 BELONGING = (2, 13, 14, 17)  # signatures, user ids, subkeys, pictures
 IGNORED = (10, 12, 21)  # markers, gpg's own notes of trust, padding
-EXPECTED = "an OpenPGP public key, ASCII-armoured or binary, and nothing beside it"
+EXPECTED = "an OpenPGP public key, ASCII-armoured or binary, and nothing else"
 
 
 class PublicKey(t.NamedTuple):

@@ -142,7 +142,7 @@ def _xml(text: str) -> ET.Element:
         return ET.fromstring(text)
     except ET.ParseError as error:
         cause = f"{error}: {text[:200]!r}"
-        raise NodeError("zypper's answer cannot be read", cause=cause) from error
+        raise NodeError("zypper's answer can't be read", cause=cause) from error
 
 
 def parse_search(text: str) -> t.Dict[str, Policy]:

@@ -215,7 +215,7 @@ def _rival(path: str, names: t.Sequence[str], other: str, text: str) -> str:
     theirs, mine = (RANKS.get(posixpath.dirname(one), 2) for one in (other, path))
     known = device_names(text)
     if not known:
-        return f"{other} describes {KIND} too, and its devices cannot be read. Next step: remove it"
+        return f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"
     shared = [one for one in names if one in known]
     if not shared or theirs < mine:
         return ""

@@ -72,7 +72,7 @@ def _check_fits(spec: Spec, gpus: Gpus) -> None:
 
 def _error(spec: Spec, gpu: PciDevice) -> t.Optional[NodeError]:
     if never(gpu.device_id):
-        what = f"this GPU cannot be partitioned ({gpu.address})"
+        what = f"this GPU can't be partitioned ({gpu.address})"
         return InputError.of(f"{spec.key}.mig-enabled", True, f"false, as {what}")
     known = product(gpu.device_id)
     if known is None or any(_has_more(name, known) for name in spec.layout):

@@ -39,7 +39,7 @@ from .machine.gpus import current, layout
 from .node import Node, Wanted, checks, components, idle, settles, summary
 
 PAUSE = 0.5
-SLOW = f"the driver is slow: NVML has not told of the GPUs within {LATE:g} seconds"
+SLOW = f"the driver is slow: NVML has not reported the GPUs within {LATE:g} seconds"
 # The kubelet makes the socket when it starts, and the checkpoint once a device plugin has told it of devices.
 TRACES = (KUBELET, CHECKPOINT)
 

@@ -213,7 +213,7 @@ class ClusterObjectsCapability:
             f"{one} is not rolled out, and nothing has moved for {seconds} seconds",
             cause=cause or "its pods do not say why",
             hint=f"see kubectl --namespace {one.namespace or DEFAULT} describe pods --selector {label}={value},"
-            " correct it and run again: no webhook is asked of what these pods don't answer yet",
+            " correct it and run again: the API server calls no webhook before these pods answer",
         )
 
     def _delete(self, path: str, live: Json) -> None:

@@ -127,7 +127,7 @@ def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
 def with_stream(
     policies: t.Mapping[str, Policy], streams: Streams, stream: str, machine: str
 ) -> t.Dict[str, Policy]:
-    """Return what the sources offer once a stream is enabled: of what any stream has, only its packages."""
+    """Return what the sources have once a stream is enabled: of what any stream has, only its packages."""
     modular = {name for rows in streams.offered.values() for name, _machine, _version in rows}
     found: t.Dict[str, t.Set[str]] = {}
     for name, of, version in streams.offered.get(stream, ()):
@@ -266,7 +266,7 @@ class Rhel(Family):
         if required and not is_precompiled(found.kernel):
             kernels = ", ".join(_kernels(observed.names.precompiled))
             raise NodeError(
-                f"the sources offer no precompiled kernel modules that fit the running kernel {observed.kernel}",
+                f"the sources have no precompiled kernel modules that fit the running kernel {observed.kernel}",
                 cause=f"they have some for the kernels {kernels}"
                 if kernels
                 else "they have none at all",

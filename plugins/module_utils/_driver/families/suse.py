@@ -206,7 +206,7 @@ class Suse(Family):
             boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
             raise NoModules(
                 f"{kernel} {chosen} has no modules for the running kernel {observed.kernel}",
-                cause="the kernel's symbols are others than those it was built with, and the package sources offer no "
+                cause="the kernel's symbols are others than those it was built with, and the package sources have no "
                 "build for them",
                 hint=f"{boot}wait for one, or set load to false",
             )

@@ -301,7 +301,7 @@ class Ubuntu(Family):
         """
         known = observed.names
         if known.branches and known.branch not in known.branches:
-            expected = f"a branch that the sources offer with {kind} kernel modules: "
+            expected = f"a branch that the sources have with {kind} kernel modules: "
             raise family.unknown_version(desired, f"{expected}{', '.join(known.branches)}")
         ready = known.prebuilt.get(kind, "")
         there = observed.versions(ready) and ready not in observed.refused

@@ -83,7 +83,7 @@ def unseen(
     wanted, found = dict(options), []
     for name, value in given.items():
         if name in wanted and name not in loaded:
-            found.append(f"{called(name)} is to be {wanted[name]}")
+            found.append(f"{called(name)} must be {wanted[name]}")
         elif name not in wanted and alike(loaded.get(name, value), value):
             found.append(f"{called(name)} is still {value}, which nothing sets any more")
     return found
@@ -126,7 +126,7 @@ def in_words(
         what, there = f"{called(one)}={wanted[one]}", loaded.get(one, wanted[one])
         if alike(there, wanted[one]):
             found.append(
-                f"{what} won't hold after the next load: {place} sets {value}. Next step: remove it there"
+                f"{what} is lost at the next load: {place} sets {value}. Next step: remove it there"
             )
         else:
             found.append(

@@ -248,7 +248,7 @@ class Apt(PackageManager):
         left = [name for name, package in self.packages().items() if package.broken]
         if left:
             raise NodeError(
-                f"dpkg cannot finish with {', '.join(sorted(left))}",
+                f"dpkg can't finish with {', '.join(sorted(left))}",
                 hint=f"look at what it says: apt-get install --reinstall {' '.join(sorted(left))}",
             )
 

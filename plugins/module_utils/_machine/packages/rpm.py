@@ -180,10 +180,10 @@ class Dnf(Rpm):
         done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
         if done.rc != 0:
             raise NoHold(
-                "dnf cannot lock packages at their version",
+                "dnf can't lock packages at their version",
                 cause=tail(done),
                 hint="install its plugin versionlock (python3-dnf-plugin-versionlock), set prerequisites to install "
-                "where the sources offer it, or set hold to false",
+                "where the sources have it, or set hold to false",
             )
 
     def by_hand(self, change: Change) -> str:

@@ -254,9 +254,7 @@ def no_record(config: t.Optional[str], record: Record) -> t.List[str]:
     """Say that a layout is left which an earlier version has made, which wrote no record."""
     if config is None or record:
         return []
-    text = (
-        "mig: the GPUs are left as they are, since nothing tells of a layout that was there before"
-    )
+    text = "mig: the GPUs are left as they are, since there is no record of an earlier layout"
     return [f"{text}: none was changed, or a version did it that kept no record"]
 
 

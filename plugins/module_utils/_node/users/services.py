@@ -35,7 +35,7 @@ OUR_UNITS = frozenset(
 ) | {OURS}
 PODS = frozenset(one for one in BEFORE.split() if one not in OUR_UNITS)
 NODES_OWN = re.compile(r"(systemd-.*|dbus|dbus-broker|ssh|sshd|NetworkManager)\.service")
-HINT = "start what is stopped of nvidia-dcgm, nvsm and the like by hand, then remove it"
+HINT = "start stopped services such as nvidia-dcgm and nvsm by hand, then remove it"
 
 
 def persistence(uuid: str) -> str:
@@ -90,7 +90,7 @@ def _why_not(unit: str) -> str:
     if unit in PODS:
         return "another service: to stop this one ends no container; drain the node"
     if NODES_OWN.fullmatch(unit):
-        return "another service: without this one the node cannot be reached or does not work"
+        return "another service: without this one the node can't be reached or does not work"
     return ""
 
 

@@ -57,7 +57,7 @@ def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] =
             raise ValueError("an edit would have changed other keys as well")
     except STRANGE as error:
         raise NodeError(
-            "the file is laid out in a way that cannot be edited safely",
+            "the file is laid out in a way that can't be edited safely",
             cause=cut(str(error)),
             hint="write each of its tables once, under a heading of its own; the file was left as it is",
         ) from error

@@ -35,7 +35,7 @@ class DcgmCapability(Software[Observed, Record]):
     instead = "leave dcgm_state out"
     rivals = (
         "DCGM 4 does not go with DCGM 3, whose package is datacenter-gpu-manager",
-        "remove what is in the way yourself: {}",
+        "remove what blocks it yourself: {}",
     )
 
     def __init__(self, host: Host, params: Params, *, check_mode: bool) -> None:

@@ -36,7 +36,7 @@ class _Planner(Planner[Observed, Desired]):
         "release the hold, or ask for the version that is installed",
     )
     not_offered = (
-        "the sources do not offer NAMES in one version",
+        "the sources do not have NAMES in one version",
         "no distribution has DCGM, NVIDIA's repositories do; the lists were refreshed",
         "make the node know NVIDIA's repository, as nvidia_driver_repository does with nvidia_driver_source: "
         "repository, or leave dcgm_state out",
@@ -65,7 +65,7 @@ class _Planner(Planner[Observed, Desired]):
                 return one
         if not versions:
             return None
-        expected = f"a version that the sources offer for {', '.join(names)}: {', '.join(versions)}"
+        expected = f"a version that the sources have for {', '.join(names)}: {', '.join(versions)}"
         raise InputError.of(option, wanted, expected)
 
     def known(self, targets: Targets) -> Way:
@@ -119,7 +119,7 @@ def check(observed: Observed, desired: Desired) -> None:
     if exporter.package not in observed.record.packages:
         raise NodeError(
             f"{VENDOR_UNIT} runs on the node, and this module has not started it",
-            cause=f"{UNIT} would serve the same metrics beside it",
+            cause=f"{UNIT} would serve the same metrics too",
             hint=f"stop it: systemctl disable --now {VENDOR_UNIT}; or leave exporter out",
         )
 

@@ -88,12 +88,12 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
 class _Planner(Planner[Observed, Desired]):
     added, taken = "repository", "the NVIDIA container toolkit is in use"
     on_hold = (
-        "the NVIDIA container toolkit cannot become VERSION: NAMES is on hold",
+        "the NVIDIA container toolkit can't become VERSION: NAMES is on hold",
         "the hold was not set by this module",
         "release it, or ask for the version that is there if it is safe",
     )
     not_offered = (
-        "the sources do not offer NAMES",
+        "the sources do not have NAMES",
         "the package lists were refreshed",
         "set repository to one that has the NVIDIA container toolkit",
     )
@@ -118,12 +118,12 @@ class _Planner(Planner[Observed, Desired]):
         cause = f"they offer {', '.join(offered)}"
         if wanted:
             raise NodeError(
-                f"the sources do not offer the NVIDIA container toolkit {wanted}",
+                f"the sources do not have the NVIDIA container toolkit {wanted}",
                 cause=cause,
                 hint="ask for one of these, or name another repository",
             )
         raise NodeError(
-            "the sources offer no NVIDIA container toolkit that is safe to use",
+            "the sources have no NVIDIA container toolkit that is safe to use",
             cause=f"{cause}, and before {MINIMUM_TEXT} containers could break out through it",
             hint="name a repository that has a later one",
         )
@@ -141,7 +141,7 @@ class _Planner(Planner[Observed, Desired]):
         return [*steps, *self._holds(bool(missing))], self._after(version)
 
     def unknown(self) -> Way:
-        what = self.desired.version or f"the newest that is offered, {MINIMUM_TEXT} at least"
+        what = self.desired.version or f"the newest available one, {MINIMUM_TEXT} at least"
         install = Step("install", f"install {', '.join(self.names)} ({what})")
         hold = self._holds(True) if self.desired.hold else []
         return [*self._vendor(), install, *hold], self._after(what)

@@ -96,4 +96,4 @@ def test_without_its_libraries_it_says_where_they_are(tmp_path: Path) -> None:
     )
     assert found.returncode == 1
     assert "gpu-cluster webhook can't start here: No module named cryptography" in found.stderr
-    assert "install gpu_cluster's requirements.txt beside gpu_plugin's" in found.stderr
+    assert "install gpu_cluster's requirements.txt in addition to gpu_plugin's" in found.stderr

@@ -41,7 +41,7 @@ def test_what_is_newer_is_reported_and_nothing_moves() -> None:
     found = reported(node, version="550", releases=table("550.163.01"))
     assert found["newer_version"] == POINT
     assert found["notes"] == [
-        f"the driver {POINT} is offered, and 550.163.01 is installed; nvidia_driver_update: "
+        f"the driver {POINT} is available, and 550.163.01 is installed; nvidia_driver_update: "
         "true brings it"
     ]
     assert reported(node, version="550.163.01")["newer_version"] == POINT
@@ -72,7 +72,7 @@ def test_update_that_stays_below_is_warned_of_in_its_preview() -> None:
     found = planned(node, version="550", update=True, releases=table("550.999"))
     (warning,) = found.warnings
     assert warning.startswith(f"the driver {POINT} is below 550.999")
-    assert warning.endswith(f"as the sources offer {POINT} at most")
+    assert warning.endswith(f"as the sources have {POINT} at most")
 
 
 def test_removal_says_nothing_of_releases() -> None:

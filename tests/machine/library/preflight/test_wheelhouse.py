@@ -56,7 +56,7 @@ def test_what_a_wheelhouse_does_not_bring_is_said(
     monkeypatch.setattr(node, "ENVIRONMENT", str(tmp_path))
     found = node.warnings(machine, {**values, "device_plugin_python": sys.executable}, PLUGIN)
     assert len(found) == said
-    assert all("apt will install python3-venv" in one for one in found)
+    assert all("apt installs python3-venv" in one for one in found)
     # Once the environment is there, nothing more is taken from anywhere.
     (tmp_path / "current").mkdir()
     (tmp_path / "current/.complete").touch()

@@ -56,8 +56,8 @@ def vaulted(tmp_path: Path) -> Path:
 def test_a_vault_without_its_password_names_the_variables(vaulted: Path) -> None:
     said = play(vaulted)
     assert "variables: node: " in said
-    assert "mig_selected: it cannot be read: " in said
-    assert "gpu_nodes_context: it cannot be read: " in said
+    assert "mig_selected: it can't be read: " in said
+    assert "gpu_nodes_context: it can't be read: " in said
     assert "Next step: give the vault's password, with --ask-vault-pass or" in said
     assert READ not in said
 
@@ -70,7 +70,7 @@ def test_a_vault_with_its_password_is_read(vaulted: Path) -> None:
 
 def test_what_refers_to_nothing_is_named(tmp_path: Path) -> None:
     said = play(tmp_path, "--extra-vars", "cdi_path={{ nowhere }}")
-    assert "variables: node: cdi_path: it cannot be read: " in said
+    assert "variables: node: cdi_path: it can't be read: " in said
     assert "'nowhere' is undefined" in said
     assert READ not in said
 

@@ -142,7 +142,7 @@ def test_more_devices_than_the_kubelet_can_be_told_of_are_named() -> None:
     config = parse("sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4096}]}}")
     many = inventory(*(view(number) for number in range(13)))
     assert decide(many, {}, config).crowded == (
-        "nvidia.com/gpu would have 53248 devices, and the kubelet can be told of 50000"
+        "nvidia.com/gpu would have 53248 devices, and the kubelet takes at most 50000"
     )
     assert decide(inventory(*many.gpus[:12]), {}, config).crowded == ""
 

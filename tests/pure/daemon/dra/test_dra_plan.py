@@ -114,7 +114,7 @@ def test_a_device_that_must_not_be_given_is_refused() -> None:
         (
             Result("r", "n", "gpu-0-share", consumed=SHARE, admin=True),
             (),
-            "gpu-0-share is not given with adminAccess: whole GPUs and MIG devices that stand are",
+            "gpu-0-share is not given with adminAccess: adminAccess is for whole GPUs and for MIG devices that exist",
         ),
         (
             Result("r", "n", "gpu-0", parameters={"priority": 1}),

@@ -271,7 +271,7 @@ def test_a_file_that_can_not_be_used_is_left_aside_with_a_word(
 ) -> None:
     (node.folder / "health.json").write_text(TORN[name])
     node.start()
-    assert "what was known of the GPUs' health is lost" in capsys.readouterr().err
+    assert "what was known about the GPUs' health is lost" in capsys.readouterr().err
     node.health.xid("GPU-0", 48)
     assert not node.fit()
     node.start()

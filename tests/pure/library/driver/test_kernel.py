@@ -203,7 +203,7 @@ def test_options_that_the_loaded_modules_do_not_show_are_remembered_until_the_ne
     record = converged().record
     fresh = converged(modules=Modules(present=("nvidia",)), load="boot/7")
     found = planned(fresh, module_options=UNSEEN)
-    words = "the modules were loaded with other options: NVreg_EnableNonblockingOpen is to be 0"
+    words = "the modules were loaded with other options: NVreg_EnableNonblockingOpen must be 0"
     assert found.reboot_required == (words,)
     assert found.steps[0].params["pending"] == ("boot/7 nvidia.NVreg_EnableNonblockingOpen=",)
     pending = frozenset(found.steps[0].params["pending"])

@@ -53,7 +53,7 @@ def test_a_run_goes_on_with_what_it_has_begun_itself() -> None:
 
 
 def test_a_run_of_this_controller_is_waited_for_as_long_as_its_process_is_there() -> None:
-    words = "the node stands in the middle of upgrade_driver by root on ctl-1, begun 2026-11-23T15"
+    words = "the node is in the middle of upgrade_driver by root on ctl-1, begun 2026-11-23T15"
     assert why(OTHER, Asked(take_over=True)).startswith(words)
     assert why(OTHER).endswith("goes on as process 71. Next step: wait until it has ended")
     assert why(OTHER, lives=False) == ""

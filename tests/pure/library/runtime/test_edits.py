@@ -163,7 +163,7 @@ def test_damaged_json_names_the_place() -> None:
 
 
 def test_value_in_the_place_of_a_table_is_refused() -> None:
-    with pytest.raises(NodeError, match="features is not an object: cdi has to be set in it"):
+    with pytest.raises(NodeError, match="features is not an object: cdi must be set in it"):
         json_text.edit('{"features": true}', [(("features", "cdi"), True)])
-    with pytest.raises(NodeError, match="a is not a table: b has to be set in it"):
+    with pytest.raises(NodeError, match="a is not a table: b must be set in it"):
         toml.edit("a = 1\n", [(("a", "b"), True)])

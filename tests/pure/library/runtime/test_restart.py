@@ -88,7 +88,7 @@ def test_a_restart_that_is_never_wanted_is_deferred(runtime: str) -> None:
     host = RuntimeHost(files, docker="26.1.5", containerd="1.7.24")
     found = run(host, name=runtime, restart="never")
     assert (found["required"], found["deferred"]) == ([], [f"{runtime}.service"])
-    assert "has to be restarted before what was set holds" in found["warnings"][0]
+    assert "must be restarted before its settings take effect" in found["warnings"][0]
 
 
 @pytest.mark.parametrize("answers", [{}, {(SOCKET, "/info"): []}, {(SOCKET, "/info"): {}}])

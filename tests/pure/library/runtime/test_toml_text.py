@@ -67,12 +67,12 @@ def test_layout_is_edited_and_given_back(layout: str) -> None:
 
 @pytest.mark.parametrize("text", ["[[plugins]]\n", "plugins = 3\n", "plugins = [{}]\n"])
 def test_what_is_no_table_is_named(text: str) -> None:
-    with pytest.raises(NodeError, match="plugins is not a table: enable_cdi has to be set in it"):
+    with pytest.raises(NodeError, match="plugins is not a table: enable_cdi must be set in it"):
         toml.edit(text, CHANGES)
 
 
 def test_table_where_a_value_goes_is_named() -> None:
-    with pytest.raises(NodeError, match="enable_cdi is a table: a value has to be set there"):
+    with pytest.raises(NodeError, match="enable_cdi is a table: a value must be set there"):
         toml.edit(f"[{T}.enable_cdi]\n", CHANGES)
 
 

@@ -141,7 +141,7 @@ def test_a_driver_that_takes_too_long_is_slow_and_labels_are_not_blamed_for_it(
     failed, causes = answer(machine, Slow(PLAIN, PARTED, migs=(PART,)))
     let_go.set()
     assert failed[0] == "driver"
-    assert causes["driver"].startswith("the driver is slow: NVML has not told of the GPUs within")
+    assert causes["driver"].startswith("the driver is slow: NVML has not reported the GPUs within")
     assert {causes[name] for name in ("GPUs", "labels")} == {"the driver is slow"}
 
 

@@ -87,7 +87,7 @@ def test_a_node_as_it_should_be_passes_every_check() -> None:
 @pytest.mark.parametrize("change", [Change("mig", "ctl-1", "root"), Change()])
 def test_a_change_that_was_left_in_the_middle_fails_but_within_it(change: Change) -> None:
     found = failures(node(change=change))
-    assert found["in service"].startswith("the node stands in the middle of ")
+    assert found["in service"].startswith("the node is in the middle of ")
     assert " to its end, which puts the node back" in found["in service"]
     within = checks(node(change=change), Wanted(change="mig"))
     assert [one.name for one in within if not one.holds] == ([] if change.host else ["in service"])

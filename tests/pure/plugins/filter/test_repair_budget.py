@@ -69,9 +69,7 @@ def test_a_node_that_another_change_has_is_left_alone_and_counts() -> None:
     }
     found = chosen(1, a=goes_on, b=SICK)
     assert found["nodes"] == []
-    assert (
-        "a is not repaired now: the node stands in the middle of upgrade_driver" in found["told"][0]
-    )
+    assert "a is not repaired now: the node is in the middle of upgrade_driver" in found["told"][0]
 
 
 def test_a_lease_without_its_marker_is_respected_and_that_of_a_run_that_is_over_is_not() -> None:

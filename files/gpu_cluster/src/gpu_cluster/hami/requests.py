@@ -61,7 +61,7 @@ def read(container: Json, where: str, annotations: Annotations, settings: Settin
         return None
     count, bare = found.count(), found.given == {settings.names.count}
     if count is None or count == 0:
-        ignored = f"{where}: nothing is asked of a GPU, as there is no {settings.names.count}"
+        ignored = f"{where}: it requests no GPU, as there is no {settings.names.count}"
         return Asked(None, untouched=bare, warnings=() if bare else (ignored,))
     request, warnings = _request(found, count, container, where, annotations, settings)
     bound = (

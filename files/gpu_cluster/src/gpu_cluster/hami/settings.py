@@ -36,7 +36,7 @@ WITHOUT_EFFECT: Final = {
     "libCudaLogLevel": "it is a setting of HAMi-core in the container: set its variable LIBCUDA_LOG_LEVEL there",
     "runtimeClassName": "CDI needs no runtime class, and pods keep the one that they name",
     "enableNumaTopology": "the annotation nvidia.com/numa-bind asks for GPUs of one NUMA node",
-    "migProfileAllowlist": "each profile that the driver offers may be used",
+    "migProfileAllowlist": "each profile of the driver may be used",
 }
 
 

@@ -26,7 +26,7 @@ except ImportError as _error:
     raise NodeError(
         "gpu-cluster simulate can't start here",
         cause=str(_error),
-        hint="install gpu_cluster's requirements-simulate.txt beside gpu_plugin's requirements.txt",
+        hint="install gpu_cluster's requirements-simulate.txt in addition to gpu_plugin's requirements.txt",
     ) from _error
 
 MOST_SECONDS: Final = 10  # for all devices, of which thousands take some milliseconds

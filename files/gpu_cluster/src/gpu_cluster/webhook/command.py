@@ -46,24 +46,24 @@ TEXTS: Final = (
     ),
     (
         *("tls-cert-file", "GPU_WEBHOOK_TLS_CERT_FILE", "FILE", ""),
-        "a certificate that somebody else renews, such as cert-manager (default: one of our own)",
+        "a certificate that somebody else renews, such as cert-manager (default: the webhook's own)",
     ),
     ("tls-private-key-file", "GPU_WEBHOOK_TLS_PRIVATE_KEY_FILE", "FILE", "", "its key"),
     (
         *("tls-secret", "GPU_WEBHOOK_TLS_SECRET", "NAME", "gpu-node-webhook-tls"),
-        "the Secret that keeps certificates of our own",
+        "the Secret that keeps the webhook's own certificates",
     ),
     (
         *("webhook-configuration", "GPU_WEBHOOK_CONFIGURATION", "NAME", "gpu-node-webhook"),
-        "the MutatingWebhookConfiguration that gets the path and the CA bundle of our own",
+        "the MutatingWebhookConfiguration that gets the webhook's own path and CA bundle",
     ),
     (
         *("path", "GPU_WEBHOOK_PATH", "PATH", ""),
-        "the path of reviews, where you write it into the configuration (default: one of our own)",
+        "the path of reviews, where you write it into the configuration (default: the webhook's own)",
     ),
     (
         *("path-secret", "GPU_WEBHOOK_PATH_SECRET", "NAME", "gpu-node-webhook-path"),
-        "the Secret that keeps a path of our own",
+        "the Secret that keeps the webhook's own path",
     ),
     ("device-config", "HAMI_DEVICE_CONFIG", "FILE", "", "HAMi's device-config.yaml"),
     ("node-config", "HAMI_NODE_CONFIG", "FILE", "", "HAMi's config.json of nodes"),
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
         raise NodeError(
             "gpu-cluster webhook can't start here",
             cause=str(error),
-            hint="run it from its image, or install gpu_cluster's requirements.txt beside gpu_plugin's",
+            hint="run it from its image, or install gpu_cluster's requirements.txt in addition to gpu_plugin's",
         ) from error
     if (listen := schema.address("--listen", options.listen)) is None:
         expected = "an address, as API servers have to call it"

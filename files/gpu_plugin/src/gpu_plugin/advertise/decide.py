@@ -209,7 +209,7 @@ class Advertised:
         """Which resource has more devices than the kubelet can be told of, empty where none has."""
         return next(
             (
-                f"{name} would have {len(devices)} devices, and the kubelet can be told of {MOST_DEVICES}"
+                f"{name} would have {len(devices)} devices, and the kubelet takes at most {MOST_DEVICES}"
                 for name, devices in self.resources.items()
                 if len(devices) > MOST_DEVICES
             ),

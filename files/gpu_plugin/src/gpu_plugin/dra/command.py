@@ -39,7 +39,7 @@ TEXTS: Final = (
 FILES: Final = (
     ("--checkpoint", names.CHECKPOINT, "what claims hold on this node"),
     ("--status-file", names.STATUS, "where the state of this process is written"),
-    ("--mig-lock", LOCK, "the lock of whoever changes MIG layouts"),
+    ("--mig-lock", LOCK, "the lock that a change of MIG layouts takes"),
 )
 
 

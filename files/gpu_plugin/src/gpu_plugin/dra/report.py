@@ -89,9 +89,7 @@ class Families(Collector):
         ]
         text = "1 for a GPU that somebody has set aside, else 0."
         quarantined = _gauge("gpu_quarantined", text, "uuid", "index")
-        failed = _gauge(
-            "chore_failed", "Whether work beside serving failed the last time.", "chore"
-        )
+        failed = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
         if state:
             for name in STATES:
                 count = sum(one["state"] == name for one in state["claims"])

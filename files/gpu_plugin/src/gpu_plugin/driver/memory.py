@@ -164,7 +164,7 @@ class HealthFile:
                 health.recall(data["health"], generation if same else None)
         except (NodeError, ValueError, KeyError, TypeError) as error:
             logs.warning(
-                "what was known of the GPUs' health is lost",
+                "what was known about the GPUs' health is lost",
                 file=self._file.path,
                 cause=cut(f"{type(error).__name__}: {error}"),
             )
@@ -258,4 +258,4 @@ class ClearRequests:
             if GPU_NAME.fullmatch(name):
                 yield name
             else:
-                logs.warning("not the UUID of a GPU, which was to be cleared", name=shown(name))
+                logs.warning("not the UUID of a GPU to clear", name=shown(name))

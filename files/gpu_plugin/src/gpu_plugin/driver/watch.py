@@ -121,7 +121,7 @@ class GpuWatch:
         self._begun, self._hurry = -math.inf, False
         self._faults: Faults = {}
         self._onsets = Onsets()
-        self._scan = Chore("nvml", "the GPUs can't be looked at, trying again", self._look)
+        self._scan = Chore("nvml", "the GPUs can't be read, trying again", self._look)
         trouble = "not all GPUs can be compared with what is declared of their settings"
         self._compare = Chore("settings", trouble, self._compare_settings)
         trouble = "not all connections of the GPUs are known"
@@ -132,7 +132,7 @@ class GpuWatch:
         self._exchanged = Chore("library", trouble, _check_library)
         self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
         self._file = health_file = HealthFile(folder / FILE, host_root)
-        trouble = "what is known of the GPUs' health can't be kept"
+        trouble = "what is known about the GPUs' health can't be kept"
         self._quarantine = QuarantineWatch(host_root, folder / SET_ASIDE)
         self._keep = Chore("health_file", trouble, self._write)
         trouble = "what an operator wants cleared can't be read"

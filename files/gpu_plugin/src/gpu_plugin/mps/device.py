@@ -59,7 +59,9 @@ class Rollback:
             return self._unnamed()
         if own := clients.own_folder(pid, self._names):
             return pid, own
-        logs.warning("a process that is no control daemon of ours is left alone", pid=pid)
+        logs.warning(
+            "a process that is not one of the collection's control daemons is left alone", pid=pid
+        )
         return 0, ""
 
     def _unnamed(self) -> tuple[int, str]:

@@ -76,9 +76,7 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
     except NvmlError as error:
         unknown = error
     if unknown:
-        logs.warning(
-            "the devices can't be looked at, so what they allow is not known", cause=unknown
-        )
+        logs.warning("the devices can't be read, so what they allow is not known", cause=unknown)
         return []
     if advertised.crowded:
         raise ConfigError(

@@ -57,14 +57,14 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     health = _gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
     registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
     slow = _gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
-    text = "What is to be done about a GPU, from 0 for nothing to 8 for another one in its place."
+    text = "What to do about a GPU, from 0 for nothing to 8 for a replacement."
     actions = _gauge("recovery_action", text, "uuid", "index")
     text = "1 for a GPU that somebody has set aside, else 0."
     quarantined = _gauge("quarantined", text, "uuid", "index")
     text = "1 for a setting of a GPU that is not as declared, else 0."
     drifted = _gauge("setting_drifted", text, "uuid", "index", "setting")
     vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
-    chores = _gauge("chore_failed", "Whether work beside serving failed the last time.", "chore")
+    chores = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
     if state:
         build.add_metric([state["version"]], 1)
         if state["driver_version"]:

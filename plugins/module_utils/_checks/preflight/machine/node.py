@@ -126,7 +126,7 @@ def _package(host: Host, values: Values) -> str:
     if not found or host.run([found, "-c", "import ensurepip, venv"], check=False).rc == 0:
         return ""
     return (
-        f"apt will install {pythons.VENV} for the device plugin's virtual environment: no wheelhouse has it, so the"
+        f"apt installs {pythons.VENV} for the device plugin's virtual environment: no wheelhouse has it, so the"
         " node's package sources or a mirror must"
     )
 

@@ -183,7 +183,10 @@ def test_only_a_control_daemon_of_ours_is_ended(mps: Mps, victim: subprocess.Pop
     mps.run(uuid, *SHARES)
     mps.ready(uuid)
     assert living(victim.pid)
-    assert "a process that is no control daemon of ours is left alone" in mps.log.read_text()
+    assert (
+        "a process that is not one of the collection's control daemons is left alone"
+        in mps.log.read_text()
+    )
 
 
 @pytest.mark.attack("mps-root-of-a-user")

@@ -138,7 +138,7 @@ def test_nodes_in_a_change_are_found_where_there_are_any(report: Open) -> None:
     assert page.run(NAMES) == ["b"]
     click(page, ".open")
     text = page.run("document.querySelector('.details').textContent")
-    assert "the node stands in the middle of mig by root on <b>ctl" in text
+    assert "the node is in the middle of mig by root on <b>ctl" in text
     assert "Next step: run gpu.node.mig to its end" in text
     assert quiet(page)
 

@@ -90,6 +90,4 @@ def test_what_wins_only_at_the_next_load_is_said_so() -> None:
     options = parse({"NVreg_EnableGpuFirmware": 18})
     others = {"nvidia.NVreg_EnableGpuFirmware": Other("0", "the kernel's command line")}
     (words,) = in_words(options, others, LOADED)
-    assert words.startswith(
-        "NVreg_EnableGpuFirmware=18 won't hold after the next load: the kernel's"
-    )
+    assert words.startswith("NVreg_EnableGpuFirmware=18 is lost at the next load: the kernel's")

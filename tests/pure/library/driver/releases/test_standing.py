@@ -150,7 +150,7 @@ def test_there_is_a_warning_exactly_where_the_result_says_so(
         ),
         (
             "580.159.03",
-            r"nvidia_driver_repository: nvidia, as the sources offer 580\.159\.03 at most$",
+            r"nvidia_driver_repository: nvidia, as the sources have 580\.159\.03 at most$",
         ),
         ("", r"Next step: install 580\.178\.04 or later$"),
     ],
@@ -194,7 +194,7 @@ def test_point_release_and_an_old_table_are_notes() -> None:
     assert standing.notes("", "580.178.04", table(), DAY) == []
     newer, old = standing.notes("580.178.04", "580.159.03", table(), later)
     assert newer == (
-        "the driver 580.178.04 is offered, and 580.159.03 is installed; nvidia_driver_update: true "
+        "the driver 580.178.04 is available, and 580.159.03 is installed; nvidia_driver_update: true "
         "brings it"
     )
     assert old.startswith("the table of driver branches and security bulletins is of 2026-11-22")

@@ -137,7 +137,7 @@ def test_a_node_in_the_middle_of_a_change_is_counted_and_says_whose_it_is() -> N
         {
             **told,
             "failed": "timed out",
-            "problem": "the node stands in the middle of mig by root on ctl-1, begun "
+            "problem": "the node is in the middle of mig by root on ctl-1, begun "
             "2026-11-23T15:00:00Z, and has failed: timed out",
             "way": "run gpu.node.mig to its end, which puts the node back",
         },

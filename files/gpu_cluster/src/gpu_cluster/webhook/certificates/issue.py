@@ -90,7 +90,9 @@ def serving(made_by: Pair, names: Sequence[str], now: float) -> Pair:
     except (ValueError, TypeError, IndexError) as error:
         raise NodeError("the authority's key can't be read", cause=str(error)) from error
     if not isinstance(signer_key, ec.EllipticCurvePrivateKey):
-        raise NodeError("the authority's key is none of ours", cause="it is not an EC key")
+        raise NodeError(
+            "the authority's key is not one that the webhook made", cause="it is not an EC key"
+        )
     extensions: list[Extension] = [
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (_usage(signs=False), True),

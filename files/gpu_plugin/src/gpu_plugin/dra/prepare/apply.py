@@ -183,7 +183,7 @@ class Preparer:
                 else:
                     self._done(held)
             if held is None:
-                raise NodeError(f"nothing is known of claim {namespace}/{name}")
+                raise NodeError(f"there is no record of claim {namespace}/{name}")
             return tuple(_given(held, one) for one in held.devices)
 
     def _note(self, claim: Claim, now: Snapshot) -> PreparedClaim:

@@ -68,8 +68,8 @@ class Instances:
             there = _at(nvml, gpu, wanted)
             if there is None and device.admin:
                 raise NodeError(
-                    f"{device.device} does not stand",
-                    cause="with adminAccess nothing is made, and what stands is given",
+                    f"{device.device} does not exist",
+                    cause="a claim with adminAccess gets only MIG devices that exist",
                     hint="select MIG devices that have a uuid in the request",
                 )
             known = wanted.era == self.era()

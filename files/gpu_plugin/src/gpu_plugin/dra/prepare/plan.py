@@ -82,7 +82,7 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Li
     if one.admin and match["share"]:
         raise NodeError(
             f"{one.device} is not given with adminAccess",
-            cause="whole GPUs and MIG devices that stand are",
+            cause="adminAccess is for whole GPUs and for MIG devices that exist",
             hint=f'select device.attributes["{DRIVER}"].type == "gpu" in the request',
         )
     instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None

@@ -161,7 +161,7 @@ class Reporter:
         try:
             found = read(path, (VERSION,)) or {}
         except StateUnusable as error:
-            logs.warning("what was told of the GPUs' health is lost", cause=error)
+            logs.warning("what was reported about the GPUs' health is lost", cause=error)
             return
         if found.get("node") == self._node:
             self._told = events.usable(found.get("told"))
@@ -172,4 +172,4 @@ class Reporter:
         try:
             self._file.write(found)
         except OSError as error:  # it is told all the same, and perhaps again after a restart
-            logs.warning("what was told of the GPUs' health can't be kept", cause=error)
+            logs.warning("what was reported about the GPUs' health can't be kept", cause=error)

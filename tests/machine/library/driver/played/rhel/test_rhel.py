@@ -144,7 +144,7 @@ def test_kernel_whose_headers_are_gone_from_the_sources_is_refused(rhel: Machine
     node.offer("base", kernel(EL9, EL9.newer))
     before = node.installed()
     words = (
-        f"running kernel {KERNEL}: its headers are neither installed nor offered as kernel-devel"
+        f"running kernel {KERNEL}: its headers are neither installed nor available as kernel-devel"
     )
     for check_mode in (True, False):
         with pytest.raises(NodeError, match=words):

@@ -100,7 +100,7 @@ def test_version_without_modules_yet_is_told_with_what_takes_it(ubuntu: Machines
         "bulletins": [{"id": "1", "date": "2026-01-01", "floors": {"580": NEWER}}],
     }
     (warning,) = planned(node, version="580", releases=known).warnings
-    words = f"the sources offer {NEWER} without modules for the running kernel yet: wait for them"
+    words = f"the sources have {NEWER} without modules for the running kernel yet: wait for them"
     assert warning.endswith(
         f"{words}, or take it with nvidia_driver_version: '{NEWER}', whose modules DKMS builds"
     )
