@@ -110,7 +110,8 @@ def _headings(read: Iterable[Text], names: list[str]) -> Iterator[tuple[int, str
 
 def files(rules: dict[str, Any]) -> list[Path]:
     """Return the files that people read."""
-    return sorted({path for one in rules["files"] for path in ROOT.glob(one)})
+    found = {path for one in rules["files"] for path in ROOT.glob(one)}
+    return sorted(one for one in found if not any(each in str(one) for each in rules["not_read"]))
 
 
 def main() -> None:
