@@ -140,7 +140,7 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
     by_name = {one.name: one for one in profiles}
     for name in layout:
         if name not in by_name:
-            cause = f"it offers {', '.join(sorted(by_name)) or 'none'}"
+            cause = f"it has {', '.join(sorted(by_name)) or 'none'}"
             raise NodeError(f"the GPU does not have the profile {name}", cause=cause)
     for name, count in layout.items():
         if count > by_name[name].max_count:

@@ -193,7 +193,7 @@ class RuntimeCapability:
                 before.append(old)
                 after.append(new)
             if one.changed:
-                verb = "note that {} has to be restarted" if self._waits(one) else "restart {}"
+                verb = "note that {} must be restarted" if self._waits(one) else "restart {}"
                 words = f"{verb.format(unit)}: {', '.join(one.changed)} was changed after it had started"
                 steps.append(Step("stale", words, {"unit": unit}, (f"restart:{unit}",)))
             if one.restarts() and not self._waits(one):

@@ -60,7 +60,7 @@ def test_a_node_that_a_run_changes_is_refused_to_others(
     run = hooked.play(playbook, options=options, **TAKE_OVER)
     assert run.status == 2, run.text
     me = this_run("reboot")
-    assert f"stands in the middle of reboot by {me.user} on {me.host}, begun 20" in run.text
+    assert f"is in the middle of reboot by {me.user} on {me.host}, begun 20" in run.text
     assert f"goes on as process {me.pid}. Next step: wait until it has ended" in run.text
     assert untouched(hooked, marker)
 

@@ -40,7 +40,7 @@ class Trait(t.NamedTuple):
 
 LEAKS = Trait(
     "counters of a device that is tried and not taken are not given back while a pod is tried, so that a claim may"
-    " wait for ever although devices are free",
+    " wait forever although devices are free",
     "kubernetes/kubernetes#140663",
     (1, 36, 3),
 )
@@ -65,8 +65,8 @@ TRAITS = (
         (1, 35, 0),
     ),
     Trait(
-        "the feature gates DRAConsumableCapacity, DRAPartitionableDevices, DRADeviceTaints and DRAExtendedResource are"
-        " off by default, and no release has what 1.36.2 mends",
+        "the feature gates DRAConsumableCapacity, DRAPartitionableDevices, DRADeviceTaints, and DRAExtendedResource are"
+        " off by default, and no release has what 1.36.2 fixes",
         "kubernetes/enhancements#5075, kubernetes/enhancements#4815, kubernetes/enhancements#5055,"
         " kubernetes/enhancements#5004",
         (1, 36, 0),

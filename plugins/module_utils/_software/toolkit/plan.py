@@ -115,7 +115,7 @@ class _Planner(Planner[Observed, Desired]):
                 return dict.fromkeys(self.names, version)
         if not offered:
             return None
-        cause = f"they offer {', '.join(offered)}"
+        cause = f"they have {', '.join(offered)}"
         if wanted:
             raise NodeError(
                 f"the sources do not have the NVIDIA container toolkit {wanted}",

@@ -214,7 +214,7 @@ def test_what_the_user_holds_is_not_moved(
 def test_an_unknown_version_names_those_that_are_offered(
     node: ToolkitNode, vendor: Repository
 ) -> None:
-    with pytest.raises(NodeError, match=r"do not offer .* 9\.9\.9: they offer .*1\.19\.1-1"):
+    with pytest.raises(NodeError, match=r"do not offer .* 9\.9\.9: they have .*1\.19\.1-1"):
         converge(node, repository=named(vendor), version="9.9.9")
 
 

@@ -65,7 +65,7 @@ def test_a_vault_without_its_password_names_the_variables(vaulted: Path) -> None
 def test_a_vault_with_its_password_is_read(vaulted: Path) -> None:
     said = play(vaulted, "--vault-password-file", "password")
     assert READ in said
-    assert "it cannot be read" not in said
+    assert "it can't be read" not in said
 
 
 def test_what_refers_to_nothing_is_named(tmp_path: Path) -> None:

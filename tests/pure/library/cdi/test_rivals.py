@@ -60,7 +60,7 @@ def test_the_folder_that_is_read_later_wins(folder: str) -> None:
 
 def test_a_file_whose_devices_cannot_be_read_is_named() -> None:
     (said,) = rivals(OURS, NAMES, {"/etc/cdi/old.yaml": "kind: nvidia.com/gpu\ndevices: &x\n"})
-    assert "/etc/cdi/old.yaml describes nvidia.com/gpu too, and its devices cannot be read" in said
+    assert "/etc/cdi/old.yaml describes nvidia.com/gpu too, and its devices can't be read" in said
 
 
 def test_names_of_devices_are_read_from_any_specification() -> None:

@@ -107,7 +107,7 @@ def test_node_without_any_source_of_its_release() -> None:
 
 def test_mirror_without_the_driver_is_reported_with_what_apt_said() -> None:
     own = render([dataclasses.replace(MAIN, components=COMPONENTS)])
-    with pytest.raises(NodeError, match=r"offer no .*nvidia-smi.*W: no route"):
+    with pytest.raises(NodeError, match=r"have no .*nvidia-smi.*W: no route"):
         actions(fresh(own_sources=own, refreshed=True, refresh_note="W: no route"))
 
 
@@ -305,7 +305,7 @@ def test_open_modules_without_their_firmware_are_told() -> None:
 def test_repositories_without_the_driver_are_told(names: Callable[[Offer, Wanted], Names]) -> None:
     family = names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
     bare = node(names=family, policies={}, refreshed=True, sources=())
-    with pytest.raises(NodeError, match=r"sources offer no .*nvidia.*no enabled repository"):
+    with pytest.raises(NodeError, match=r"sources have no .*nvidia.*no enabled repository"):
         actions(bare, components=family.user_space)
 
 
@@ -326,7 +326,7 @@ def test_missing_headers_are_installed_or_told() -> None:
     with pytest.raises(NodeError, match=r"as linux-headers-6\.12\.1.*load: false"):
         planned(node(headers=False))
     container = planned(node(headers=False, own_kernel=False))
-    assert "linux-headers-6.12.1: DKMS cannot" in container.warnings[0]
+    assert "linux-headers-6.12.1: DKMS can't" in container.warnings[0]
     offered = {**OFFERED, "linux-headers-6.12.1": Policy("6.12.1-1", ("6.12.1-1",))}
     found = planned(node(headers=False, policies=offered))
     assert found.steps[0].params["packages"]["linux-headers-6.12.1"] is None

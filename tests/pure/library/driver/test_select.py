@@ -219,7 +219,7 @@ def test_all_packages_get_one_version_that_is_offered(
     )
     fitting = {one for one in common if one.startswith(wanted.split("-")[0])}
     if not unknown and not fitting:
-        with pytest.raises(NodeError, match=r"in common|expected a version that the sources offer"):
+        with pytest.raises(NodeError, match=r"in common|expected a version that the sources have"):
             choice(observed, version=wanted)
         return
     found = choice(observed, version=wanted)

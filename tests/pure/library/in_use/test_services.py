@@ -35,8 +35,8 @@ HOLD = Step("hold", "hold")
         ("k3s-agent.service", "ends no container"),
         ("containerd.service", "ends no container"),
         ("docker", "ends no container"),
-        ("sshd", "cannot be reached"),
-        ("systemd-udevd.service", "cannot be reached"),
+        ("sshd", "can't be reached"),
+        ("systemd-udevd.service", "can't be reached"),
     ],
 )
 def test_service_that_may_not_be_stopped_is_refused(name: str, words: str) -> None:

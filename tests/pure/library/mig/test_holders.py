@@ -65,10 +65,10 @@ def test_a_whole_gpu_that_a_pod_has_keeps_its_mode() -> None:
     gpu = dataclasses.replace(GPU, mig_current=False, mig_pending=False)
     state = GpuState(gpu, A100, (), (), holders=(Holder(WHO),))
     assert plan_gpu(state, False, {}).steps == ()
-    with pytest.raises(Busy, match=r"cannot be switched on.*pod default/idle"):
+    with pytest.raises(Busy, match=r"can't be switched on.*pod default/idle"):
         plan_gpu(state, True, {"7g.40gb": 1})
     waiting = dataclasses.replace(state, gpu=dataclasses.replace(gpu, mig_pending=True))
-    with pytest.raises(Busy, match="cannot be reset"):
+    with pytest.raises(Busy, match="can't be reset"):
         plan_gpu(waiting, True, {"7g.40gb": 1}, reset=True)
 
 

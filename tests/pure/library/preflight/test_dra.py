@@ -106,7 +106,7 @@ def test_good_values_pass(look: Look, variables: dict[str, Any]) -> None:
     assert look(**variables) == ""
 
 
-WITHOUT_GATES = "DRADeviceTaints and DRAExtendedResource are off by default"
+WITHOUT_GATES = "DRADeviceTaints, and DRAExtendedResource are off by default"
 WITHOUT_MENDS = "kubernetes/kubernetes#139211), and kube-scheduler ends"
 KUBELETS = {
     "Kubernetes v1.33.4\n": ("Kubernetes 1.33.4, ", "resource.k8s.io/v1 is not served"),

@@ -158,7 +158,7 @@ def test_what_is_refused_on_the_bus_the_module_would_refuse(
             [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 1}}],
             "",
             [H100],
-            "does not offer",
+            "does not have",
         ),
     ],
 )

@@ -86,11 +86,11 @@ def test_a_restart_waits_as_after_a_change_of_ours() -> None:
     host = ready()
     host.times[CONFIG] = now()
     host.started(uptime() - 1)
-    noted = f"note that {UNIT} has to be restarted: {CONFIG} was changed after it had started"
+    noted = f"note that {UNIT} must be restarted: {CONFIG} was changed after it had started"
     assert converge(host, restart="never") == [noted]
     plan = planned(host, restart="never")
     assert (plan.steps, plan.restart_required) == ((), ())
-    assert [one for one in plan.warnings if f"{UNIT} has to be restarted" in one]
+    assert [one for one in plan.warnings if f"{UNIT} must be restarted" in one]
 
 
 def test_an_edit_of_ours_that_came_to_nothing_takes_no_restart() -> None:

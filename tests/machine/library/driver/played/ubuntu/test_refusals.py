@@ -72,7 +72,7 @@ def test_complaints_about_the_lists_are_told_where_the_driver_is_not_offered(
     node = ubuntu((archive.DKMS, *archive.kernel(K85)), K85)
     text = node.read("/etc/apt/sources.list") or ""
     node.put("etc/apt/sources.list", f"{text}deb file:/nowhere noble main\n")
-    words = r"sources offer no libnvidia-cfg1-<branch>-server.* Failed to fetch file:/nowhere"
+    words = r"sources have no libnvidia-cfg1-<branch>-server.* Failed to fetch file:/nowhere"
     with pytest.raises(NodeError, match=words):
         converge(node)
 
