@@ -240,7 +240,7 @@ def _check_headers(observed: Observed, desired: Desired, choice: Choice) -> None
         return
     raise NodeError(
         f"DKMS can't build the kernel modules for the running kernel {observed.kernel}: its headers are neither "
-        f"installed nor offered as {headers_package(observed)}",
+        f"installed nor available as {headers_package(observed)}",
         cause="the package sources have moved on to newer kernels, or lack the one with the headers",
         hint="boot a kernel whose headers are available, make the package known, or have the driver installed and not "
         "loaded with load: false",

@@ -95,7 +95,7 @@ def test_dcgm_that_no_source_has_names_the_repository_to_add(make: Make, check_m
         found = one.plan(one.observe())
         assert [step.action for step in found.steps] == ["refresh", "install", "enable"]
         return
-    with pytest.raises(NodeError, match=r"do not offer .*-core") as caught:
+    with pytest.raises(NodeError, match=r"do not have .*-core") as caught:
         converge(node)
     assert "nvidia_driver_repository" in caught.value.hint
     assert node.installed() == {}
