@@ -45,7 +45,7 @@ OUTPUT = {
     ],
     "mps-pods-hang": ["the control daemon does not answer", "its control socket is held by "],
     "driver-stuck": [
-        "the node stands in the middle of ",
+        "the node is in the middle of ",
         "kernel modules are loaded, the packages have the ",
         "it goes on there and puts the node back",
     ],

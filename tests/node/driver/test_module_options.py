@@ -45,7 +45,7 @@ def test_options_are_in_force_after_a_load_and_what_wins_over_them_is_named(
     node.run("sh", "-c", f"echo options nvidia {NAME}=1 > {OTHER}")
     later = play(node, **wanted)
     assert later.changed() == []
-    warned = f"{NAME}=0 won't hold after the next load: {OTHER} sets 1. Next step: remove it there"
+    warned = f"{NAME}=0 is lost at the next load: {OTHER} sets 1. Next step: remove it there"
     assert warned in answer(later)["warnings"]
     node.run("sh", "-c", "systemctl stop nvidia-persistenced; rmmod nvidia; modprobe nvidia")
     assert profiling(node) == "1"
