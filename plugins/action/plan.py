@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import
 
 TREE = "__device_plugin_package"
 PACKAGE = os.path.join(ROOT, "files", "gpu_plugin")
-USERS = frozenset(BY_NAME[ENVIRONMENT].tags)
+USERS = frozenset((*BY_NAME[ENVIRONMENT].tags, "driver"))
 # Whether the tags of the run choose the parts, and whether a node is validated.
 BY_TAGS = "__common_plan_by_tags"
 

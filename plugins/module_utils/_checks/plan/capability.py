@@ -145,7 +145,9 @@ class PlanCapability:
             return None
         if part.name == parts.ENVIRONMENT:
             using = parts.BY_NAME[parts.ENVIRONMENT].tags
-            if not any(made.get(one, {}).get("state") in ("present", *RELEASED) for one in using):
+            # Validation asks the driver by the library that is in it.
+            asked = (*using, "nvidia_driver") if self._params["validate"] else using
+            if not any(made.get(one, {}).get("state") in ("present", *RELEASED) for one in asked):
                 return None
             _refused, found = modules.check(self._host, "device_plugin", self._values)
             return {**found, "state": "installed", "digest": daemon.get("digest")}

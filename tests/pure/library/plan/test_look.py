@@ -143,6 +143,14 @@ def test_only_a_node_that_has_nothing_to_do_is_validated(host: FakeHost) -> None
     assert look(host, ["validate"])["validation"] == {}
 
 
+def test_a_driver_alone_that_is_validated_gets_the_library_that_asks_it(host: FakeHost) -> None:
+    host.commands["apt-cache", "policy"] = POLICY.format("nvidia-smi", "550.163.01-2")
+    validated = look(host, ["driver"], ask_validation=True)
+    assert [one["name"] for one in validated["parts"]] == ["environment", "driver"]
+    alone = look(host, ["driver"])
+    assert [one["name"] for one in alone["parts"]] == ["driver"]
+
+
 def test_what_tags_leave_out_is_not_planned(host: FakeHost) -> None:
     answer = look(host, ["cdi", "device_plugin"], only=["device_plugin"])
     assert [one["name"] for one in answer["parts"]] == ["device_plugin"]
