@@ -15,21 +15,9 @@ import yaml
 
 from tests.docs.tables import pages
 
-# What no text says, as a pattern, and what it says instead. Code, examples and addresses of links are not read.
-INSTEAD = {
-    r"(?<!control )daemons?": "the service by its name: device plugin, DRA driver, dockerd, nvidia-persistenced",
-    r"(?:a|one|each|next|the|two|three) looks?": "check, scan or plan",
-    r"looked at": "checked, read or considered",
-    r"(?:every|each|all|its own|no|which) parts?|parts of a node": "component",
-    r"in the way": "what blocks it",
-    r"offer(?:s|ed|ing)?": "advertise; of package sources: have",
-    r"opinions?": "cached driver queries",
-    r"wish(?:es|ed)?": "request, annotation",
-    r"rooms?": "space",
-    r"and its like": "family",
-    r"anew": "again",
-    r"unfit": "unhealthy",
-}
+# What no text says, and what it says instead, as the prose linter has it. Here pages of evidence are read too.
+RULES = yaml.safe_load((pages.ROOT / "tests/docs/prose/rules.yml").read_text())
+INSTEAD = RULES["instead"]["the field's words"]
 PAGES = [one for one in pages.pages() if one.parent.name != "development"]
 OPTIONS = sorted((pages.ROOT / "options").glob("*.yml"))
 SAID = {"description", "help", "role", "short_description"}
