@@ -18,6 +18,9 @@ RULES = {"settings_rules": [{"persistence": True, "power_limit": "80%", "gpu_clo
 UNITS = "/etc/systemd/system/gpu-settings.*"
 SET, FRESH = ["560.00, 1200, Default"] * 2, ["700.00, 1980, Default"] * 2
 DRIFTED = r'gpu_plugin_setting_drifted\{index="(\d+)",setting="(\w+)",uuid="[^"]+"\} 1\.0'
+METRICS = (
+    "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9402/metrics').read().decode())"
+)
 ASKED = "--query-gpu=power.limit,clocks.current.graphics,compute_mode"
 
 
@@ -28,7 +31,7 @@ def has(node: Node) -> list[str]:
 
 def drifted(node: Node) -> list[str]:
     """Return what the device plugin's metrics say of settings that are not as declared."""
-    text = node.run("curl", "--silent", "--fail", "http://127.0.0.1:9402/metrics")
+    text = node.run("python3", "-c", METRICS)
     return [" ".join(one.groups()) for one in re.finditer(DRIFTED, text)]
 
 
