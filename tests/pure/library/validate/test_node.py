@@ -138,7 +138,7 @@ def test_a_part_that_is_wanted_and_not_there_is_red() -> None:
 def test_all_components_say_nothing_of_this_node() -> None:
     assert components(COMPONENTS) == components([]) == frozenset()
     with pytest.raises(
-        InputError, match="components: 'slurm' is not valid: expected one of driver"
+        InputError, match="components: 'slurm' is not valid: expected one of host, driver"
     ):
         components(["slurm"])
 
