@@ -227,7 +227,9 @@ def test_without_its_library_it_says_what_to_install(
         if name.startswith(("gpu_cluster.placement", "gpu_cluster.simulate")):
             monkeypatch.delitem(sys.modules, name)
     assert cli.main(["simulate", "--help"]) == 1
-    assert "install gpu_cluster's requirements-simulate.txt beside" in capsys.readouterr().err
+    assert (
+        "install gpu_cluster's requirements-simulate.txt in addition to" in capsys.readouterr().err
+    )
 
 
 def test_manifests_from_the_standard_input(
