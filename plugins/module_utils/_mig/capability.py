@@ -47,7 +47,8 @@ ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 class State(t.NamedTuple):
     """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
 
-    ``idle`` are MPS servers without clients, which the GPUs' processes don't have.
+    ``idle`` are MPS servers without clients, which the GPUs' processes don't have. ``aside`` is
+    what those that don't answer are called, where all of them are in quarantine.
     """
 
     boot: Boot
@@ -56,6 +57,7 @@ class State(t.NamedTuple):
     broken: t.Tuple[NvmlError, ...] = ()
     absent: str = ""
     idle: t.Tuple[Server, ...] = ()
+    aside: t.FrozenSet[str] = frozenset()
 
 
 class MigCapability:
@@ -154,7 +156,9 @@ class MigCapability:
         self._states = {one.gpu.uuid: one for one in states}
         self._first = self._first or self._states
         servers = tuple(server for _one, some in split for server in some)
-        return State(units, by_label, states, tuple(broken), idle=servers)
+        aside = mig_nvml.set_aside(self._host, gpus, broken)
+        self._selection = self._selection.without(aside)
+        return State(units, by_label, states, tuple(broken), idle=servers, aside=aside)
 
     def _with_holders(self, state: State) -> State:
         """Return a state with the pods that have something of its GPUs, where that matters.
@@ -263,7 +267,8 @@ class MigCapability:
 
     def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
         """Return the plans, and why some GPUs can't be changed now."""
-        self._selection.check_broken(state.broken)
+        if not state.aside:
+            self._selection.check_broken(state.broken)
         targets = self._selection.targets(state.gpus)
         plans: t.List[GpuPlan] = []
         blocked: t.List[Busy] = []

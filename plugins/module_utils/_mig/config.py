@@ -66,6 +66,11 @@ def _product(name: str) -> str:
     return name.strip().lower().replace("nvidia ", "", 1)
 
 
+def _name(device: Device) -> str:
+    text = str(device).lower()
+    return text if text.startswith("gpu-") else text[-12:]
+
+
 def _is(gpu: Gpu, device: Device) -> bool:
     if isinstance(device, int):
         return device == gpu.index
@@ -269,6 +274,15 @@ class Selection(t.NamedTuple):
             return cls(*select(config, selected))
         check_name(selected)
         return cls(selected, None)
+
+    def without(self, names: t.Collection[str]) -> Selection:
+        """Return the layout without the GPUs of some indices, UUIDs and PCI addresses, all in small letters."""
+
+        def left(devices: t.Optional[t.Tuple[Device, ...]]) -> t.Optional[t.Tuple[Device, ...]]:
+            return devices and tuple(one for one in devices if _name(one) not in names)
+
+        specs = [one._replace(devices=left(one.devices)) for one in self.specs or ()]
+        return self._replace(specs=specs if self.specs is not None else None)
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
         """Return for each GPU that the layout is about, by UUID: MIG on or off, and the counts."""

@@ -63,6 +63,18 @@ def test_lost_gpu_stops_only_a_layout_that_is_about_it(a100: Sim, run_module: Ru
     assert "left alone" in str(done["warnings"])
 
 
+def test_lost_gpu_in_quarantine_keeps_no_layout_from_the_others(a100: Sim, run_module: Run) -> None:
+    run_module(a100, "quarantine", gpus=["0"], reason="XID 79")
+    a100.ctl("lose", gpu="0")
+    done = run_module(a100, "mig", config=config(THREE, 0, 1))
+    assert not done.get("failed"), done
+    assert names(a100) == ["1g.5gb", "1g.5gb", "3g.20gb"]
+    assert "left alone" in str(done["warnings"])
+    assert not run_module(a100, "mig", config=config(THREE, 0, 1))["changed"]
+    a100.ctl("lose", gpu="1")  # which nobody has set aside
+    assert "GPU 1: the GPU has fallen off" in run_module(a100, "mig", config=config(THREE))["msg"]
+
+
 def test_generated_layouts(a100: Sim, run_module: Run) -> None:
     run_module(a100, "mig", selected="all-3g.20gb")
     assert names(a100, 0) == names(a100, 1) == ["3g.20gb", "3g.20gb"]

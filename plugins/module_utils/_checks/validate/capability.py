@@ -135,7 +135,7 @@ class ValidateCapability:
                 mig_uuids=tuple(one.uuid for one in migs),
                 aside=aside,
                 idle=_idle(nvml, _not_aside(found, aside), migs, node.daemon),
-                layout=layout(self._host, nvml, found),
+                layout=layout(self._host, nvml, found, broken),
                 cdi=current(self._host, nvml),
             )
 

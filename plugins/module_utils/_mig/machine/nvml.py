@@ -18,7 +18,9 @@ from ..._base.gpu import IN_USE, RESET_REQUIRED, Gpu, NvmlError
 from ..._base.mig_profile import spread
 from ..._base.steps import Step
 from ..._base.text import json_data
+from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml
+from ..._node.machine.quarantine import QuarantineFile
 from ..config import Selection
 from ..plan import GpuPlan, GpuState, Place, Places, plan_gpu
 
@@ -44,6 +46,21 @@ def read(nvml: Nvml, gpu: Gpu) -> GpuState:
         tuple(nvml.mig_devices(gpu)),
         {one.id: nvml.ci_placements(gpu, one.id) for one in instances},
     )
+
+
+def set_aside(host: Host, gpus: t.Sequence[Gpu], broken: t.Sequence[NvmlError]) -> t.FrozenSet[str]:
+    """Return what GPUs that don't answer are called, where all of them are in quarantine; nothing otherwise.
+
+    NVML tells no more than the index of such a GPU, so it counts how many they are. NodeError: what is in quarantine
+    is not known.
+    """
+    quarantined = QuarantineFile(host).read().gpus if broken else {}
+    there = {one.uuid for one in gpus}
+    silent = {uuid: one.pci for uuid, one in quarantined.items() if uuid not in there}
+    if not broken or len(broken) > len(silent):
+        return frozenset()
+    indices = (str(one.gpu_index) for one in broken)
+    return frozenset((*indices, *map(str.lower, (*silent, *silent.values()))))
 
 
 def planned(
@@ -263,6 +280,10 @@ class Back(t.NamedTuple):
 
     record: Record
     label: str = "as before the first change"
+
+    def without(self, _names: t.Collection[str]) -> Back:
+        """Return the same, as GPUs that don't answer are not among those that change."""
+        return self
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
         """Return what each GPU becomes that was changed, and that nobody else has changed since."""

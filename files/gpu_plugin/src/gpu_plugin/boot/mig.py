@@ -18,7 +18,7 @@ from .._shared._machine.host import Host
 from .._shared._machine.nvml.real import Nvml
 from .._shared._mig import label
 from .._shared._mig.config import Declared, Selection
-from .._shared._mig.machine.nvml import Changes, planned, read
+from .._shared._mig.machine.nvml import Changes, planned, read, set_aside
 from .._shared._mig.plan import GpuState, spare
 from .._shared._node.users.allocated import Devices, claims, holders, parse
 from ..tools import bounded, files, logs
@@ -96,7 +96,10 @@ def _converge(
     nvml: Nvml, selection: Selection, outcome: Outcome, pods: Path, going: StartTimeout
 ) -> None:
     gpus, broken = nvml.gpus()
-    selection.check_broken(broken)
+    aside = set_aside(Host(), gpus, broken)
+    if not aside:
+        selection.check_broken(broken)
+    selection = selection.without(aside)
     changes = Changes(nvml)
     going.renew()
     for uuid in selection.targets([read(nvml, gpu) for gpu in gpus]):

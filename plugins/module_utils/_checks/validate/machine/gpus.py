@@ -11,7 +11,7 @@ import typing as t
 from ...._base.dra.checkpoint import made
 from ...._base.dra.names import CHECKPOINT as CLAIMS
 from ...._base.errors import NodeError
-from ...._base.gpu import Gpu
+from ...._base.gpu import Gpu, NvmlError
 from ...._base.text import json_data
 from ...._cdi import boot as cdi_boot
 from ...._cdi.generated import NVML, differences
@@ -22,13 +22,15 @@ from ...._machine.nvml.real import Nvml, inventory
 from ...._mig import boot as mig_boot
 from ...._mig import label
 from ...._mig.config import Declared, Selection
-from ...._mig.machine.nvml import read
+from ...._mig.machine.nvml import read, set_aside
 from ...._mig.plan import plan_gpu
 from ..cdi import Current
 from ..gpus import Layout
 
 
-def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optional[Layout]:
+def layout(
+    host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu], broken: t.Sequence[NvmlError] = ()
+) -> t.Optional[Layout]:
     """Return how the GPUs differ from the layout that is made at boot, None where none is declared."""
     name = ""
     try:
@@ -37,6 +39,7 @@ def layout(host: Host, nvml: t.Optional[Nvml], gpus: t.Sequence[Gpu]) -> t.Optio
             return None
         chosen = (host.read(label.CHOSEN) or "").strip()
         selection = Declared.load(text, mig_boot.CONFIG).selection(chosen)
+        selection = selection.without(set_aside(host, gpus, broken))
         name = selection.label
         claimed = made(host.read(CLAIMS))
         found = _differing(selection, nvml, gpus, claimed) if nvml else ()
