@@ -23,8 +23,8 @@ from tests.support.paths import COLLECTIONS, REPOSITORY
 
 ROLE = REPOSITORY / "roles/fractions"
 ASSERT, KEEP = "ansible.builtin.assert", "gpu.node.cluster_objects"
-# What a play knows of a host besides, and what an example has from elsewhere.
-NAMES = {"inventory_hostname": "node-1", "ansible_host": "10.0.0.5", "exporter_sha256": "0" * 64}
+# What a play knows of a host besides.
+NAMES = {"inventory_hostname": "node-1", "ansible_host": "10.0.0.5"}
 
 
 def render(found: Sequence[Any], defaults: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
