@@ -65,7 +65,8 @@ def test_each_system_is_named_with_what_it_has_to_have() -> None:
 @pytest.mark.parametrize("kind", ["playbooks", "plugins/modules", "roles"])
 def test_the_page_of_the_contents_lists_what_there_is(kind: str) -> None:
     folder = pages.ROOT / kind
+    table = CONTENTS.partition(f"\n## {folder.name.title()}\n")[2].partition("\n## ")[0]
     there = {one.stem for one in folder.iterdir() if one.suffix in (".yml", ".py")}
     if kind == "roles":
         there = {one.name for one in folder.iterdir()} - {"common", "node_labels"}
-    assert {one for one in there if f"| `gpu.node.{one}` |" not in CONTENTS} == set()
+    assert {one for one in there if f"| `gpu.node.{one}` |" not in table} == set()
