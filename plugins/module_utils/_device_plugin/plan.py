@@ -176,7 +176,7 @@ def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
         summary = f"link {prefix}/bin and the command gpu-plugin to {path}"
         return [] if observed.linked else [Step("links", summary)]
     if observed.current == desired.digest:
-        summary = f"make the device plugin's environment {path} anew: {observed.damage}"
+        summary = f"make the device plugin's environment {path} again: {observed.damage}"
     steps: t.List[Step] = []
     if not observed.python:
         steps += python_steps(observed.missing, desired.python, install=desired.install_python)

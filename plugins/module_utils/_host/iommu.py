@@ -38,10 +38,11 @@ def plan(now: Iommu, kept: CommandLine, mode: str, asked: Words, guests: t.Seque
     if change:
         replaced = same_keys(theirs, added) if now.replaces else ()
         back = tuple(one for one in kept.replaced if one not in replaced)
-        words = [f"add {' '.join((*added, *back))}"] if (*added, *back) else []
+        more = (*added, *back)
+        words = [f"add {' '.join(more)}"] if more else []
         words += [f"remove {' '.join(removed)}"] if removed else []
         line = CommandLine(added, replaced, now.boot if added else "")
-        params = {"kept": line, "add": (*added, *back), "remove": removed}
+        params = {"kept": line, "add": more, "remove": removed}
         summary = f"{' and '.join(words)} in the kernel command line of {now.loader}"
         steps.append(Step(WRITE, summary, params, ("reboot",)))
     if reasons != now.noted:

@@ -76,7 +76,7 @@ def taken(cases: Cases, asked: Asked, now: float, boot: Boot) -> Cases:
     return cases
 
 
-AGAIN = "run gpu.node.repair again, which plans the repair anew"
+AGAIN = "run gpu.node.repair again, which plans the repair again"
 HELD = "wait until it has ended, and run again; a run that was cut off gives the node back after 12 hours or a reboot"
 
 
