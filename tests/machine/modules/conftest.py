@@ -23,20 +23,24 @@ PACKAGE = "ansible_collections.gpu.node.plugins.modules"
 # What is remembered, and the lock, are the test's own.
 BEGIN = f"""\
 import os, runpy, sys
+before = sys.argv.pop(1)
+folder = os.path.dirname(before)
+from {PACKAGE.removesuffix("s")}_utils._node import quarantine
+quarantine.PATH = folder + "/quarantine.json"
+from {PACKAGE.removesuffix("s")}_utils._node.machine import quarantine as locked
+locked.LOCK = folder + "/quarantine.lock"
+from {PACKAGE.removesuffix("s")}_utils._machine import own_files
+own_files.RECORDS = folder + "/records"
 from {PACKAGE.removesuffix("s")}_utils._base.services import mig
 from {PACKAGE.removesuffix("s")}_utils._cdi import capability as cdi
 from {PACKAGE.removesuffix("s")}_utils._mig.machine import nvml
-from {PACKAGE.removesuffix("s")}_utils._node import quarantine
-nvml.BEFORE = sys.argv.pop(1)
-quarantine.PATH = os.path.dirname(nvml.BEFORE) + "/quarantine.json"
-from {PACKAGE.removesuffix("s")}_utils._node.machine import quarantine as locked
-locked.LOCK = os.path.dirname(nvml.BEFORE) + "/quarantine.lock"
+nvml.BEFORE = before
 from {PACKAGE.removesuffix("s")}_utils._node.users.machine import services
-services.RECORD = os.path.dirname(nvml.BEFORE) + "/stopped-services.json"
+services.RECORD = folder + "/stopped-services.json"
 from {PACKAGE.removesuffix("s")}_utils._settings import capability as settings
-settings.PATH = os.path.dirname(nvml.BEFORE) + "/settings.json"
-settings.LOCK = os.path.dirname(nvml.BEFORE) + "/settings.lock"
-mig.LOCK = cdi.LOCK = os.path.dirname(nvml.BEFORE) + "/mig.lock"
+settings.PATH = folder + "/settings.json"
+settings.LOCK = folder + "/settings.lock"
+mig.LOCK = cdi.LOCK = folder + "/mig.lock"
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=False)
 """
 Start = Callable[..., "subprocess.Popen[str]"]

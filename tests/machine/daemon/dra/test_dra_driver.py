@@ -115,7 +115,7 @@ def test_an_administrators_claim_has_the_instance_that_stands_and_makes_none(
     node.start()
     name = "gpu-0-mig-1g10gb-19-3"
     monitor, claim = node.claim("m", name, adminAccess=True), node.claim("part", name)
-    with pytest.raises(DraError, match="with adminAccess nothing is made"):
+    with pytest.raises(DraError, match="a claim with adminAccess gets only MIG devices that exist"):
         node.start_pod(monitor)
     assert node.instances() == []
     node.start_pod(claim)
