@@ -9,7 +9,6 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from .._shared._base.errors import NodeError
 from .._shared._cdi import boot as cdi_boot
 from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._cdi.machine.specify import lost_files, specify
@@ -17,7 +16,7 @@ from .._shared._machine.host import Host
 from .._shared._machine.nvml.real import inventory
 from ..tools import bounded, logs
 from ..tools.start_timeout import StartTimeout
-from .driver import driver, ended
+from .driver import driver, ended, status_of
 
 ROUNDS: Final = 5
 
@@ -30,24 +29,17 @@ def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
     driver may only be about to change.
     """
     with StartTimeout(patience):
-        found = _cdi(config, lock, wait)
+        found = status_of(lambda path: _cdi(path, lock, wait), config)
     return ended(found)
 
 
 def _cdi(config: Path, lock: Path, wait: float) -> int:
-    try:
-        options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
-        # What changes while this runs starts no service a second time.
-        for _round in range(ROUNDS):
-            if not _write(options, lock, wait):
-                return 0
-        logs.warning("the GPUs keep changing; the next change is waited for")
-    except OSError as error:
-        logs.error(f"can't read {config}: {error.strerror}")
-        return 1
-    except NodeError as error:
-        logs.error(str(error))
-        return 1
+    options = cdi_boot.load(bounded.read(config).decode("utf-8", "replace"), str(config))
+    # What changes while this runs starts no service a second time.
+    for _round in range(ROUNDS):
+        if not _write(options, lock, wait):
+            return 0
+    logs.warning("the GPUs keep changing; the next change is waited for")
     return 0
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._machine.host import Completed, Host, properties
 from .._shared._machine.nvml.real import Nvml, open_nvml
@@ -47,6 +49,17 @@ def driver(wait: float, library: str = "") -> Iterator[Nvml]:
                     raise
             time.sleep(POLL_SECONDS)
         yield nvml
+
+
+def status_of(work: Callable[[Path], int], config: Path) -> int:
+    """Return the exit status of work by a configuration: 1 where it fails or nobody can read that, which is logged."""
+    try:
+        return work(config)
+    except OSError as error:
+        logs.error(f"can't read {config}: {error.strerror}")
+    except NodeError as error:
+        logs.error(str(error))
+    return 1
 
 
 def ended(status: int) -> int:

@@ -22,7 +22,7 @@ from .._shared._settings.rules import Rule
 from .._shared._settings.state import GpuState
 from ..tools import bounded, logs
 from ..tools.start_timeout import StartTimeout
-from .driver import Quiet, driver, ended
+from .driver import Quiet, driver, ended, status_of
 
 ROUNDS: Final = 5
 LOCK_SECONDS: Final = 600  # a run of the module on the same node
@@ -43,33 +43,26 @@ def settings(config: Path, wait: float, patience: float) -> int:
     """Set the GPUs again that have lost what they were set to. Returns the exit status: 1 where one could not be.
 
     ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start after this
-    while nothing happens. What somebody has changed since a GPU was set last is left to him.
+    while nothing happens. What somebody has changed since a GPU was set last is left alone.
     """
     with StartTimeout(patience) as going:
-        found = _settings(config, wait, going)
+        found = status_of(lambda path: _settings(path, wait, going), config)
     return ended(found)
 
 
 def _settings(config: Path, wait: float, going: StartTimeout) -> int:
-    try:
-        text = bounded.read(config).decode("utf-8", "replace")
-        written, rules = settings_boot.load(text, str(config))
-        params = {"state": "present", "rules": written, "boot": None, "lock_timeout": LOCK_SECONDS}
-        host = Quiet()
-        with driver(wait), host.lock(MIG_LOCK, timeout=inf):
-            # What happens while this runs starts it no second time.
-            for _round in range(ROUNDS):
-                with contextlib.closing(Again(host, params, check_mode=False)) as capability:
-                    found = _round_of(capability, host, rules, going)
-                if found is not None:
-                    return found
-        logs.warning("the GPUs keep changing; the next start or run sees to it")
-    except OSError as error:
-        logs.error(f"can't read {config}: {error.strerror}")
-        return 1
-    except NodeError as error:
-        logs.error(str(error))
-        return 1
+    text = bounded.read(config).decode("utf-8", "replace")
+    written, rules = settings_boot.load(text, str(config))
+    params = {"state": "present", "rules": written, "boot": None, "lock_timeout": LOCK_SECONDS}
+    host = Quiet()
+    with driver(wait), host.lock(MIG_LOCK, timeout=inf):
+        # What happens while this runs starts it no second time.
+        for _round in range(ROUNDS):
+            with contextlib.closing(Again(host, params, check_mode=False)) as capability:
+                found = _round_of(capability, host, rules, going)
+            if found is not None:
+                return found
+    logs.warning("the GPUs keep changing; the next start or run sees to it")
     return 0
 
 
