@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.tables import messages
 
-OURS = [one for one in messages.quoted() if one not in messages.OTHERS | messages.SLURM]
+OURS = [one for one in messages.quoted() if one not in messages.OTHERS | messages.ELSEWHERE]
 
 
 def test_messages_are_found_in_the_pages() -> None:
@@ -20,8 +20,9 @@ def test_the_messages_of_the_page_are_those_of_the_code() -> None:
     assert {one: lacking for one in OURS if (lacking := messages.missing(one))} == {}
 
 
-def test_what_others_say_is_on_the_page() -> None:
+def test_what_others_say_is_on_their_pages() -> None:
     assert [one for one in messages.OTHERS if one not in messages.PAGE.read_text()] == []
+    assert messages.ELSEWHERE.difference(messages.quoted()) == set()
 
 
 def test_a_message_that_nothing_says_is_seen() -> None:

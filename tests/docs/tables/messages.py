@@ -27,8 +27,8 @@ OTHERS = {
     "CreateContainerError",
     "nvidia-smi: command not found",
 }
-# What Slurm says, on its own page.
-SLURM = {
+# What Slurm, Ansible, Kubernetes, and other programs say, each on the page of its task alone.
+ELSEWHERE = {
     "Couldn't find the specified plugin name for gpu/nvml",
     "gres/gpu count reported lower than configured (3 < 4)",
     "Prolog error",
