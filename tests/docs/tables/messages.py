@@ -33,6 +33,7 @@ ELSEWHERE = {
     "gres/gpu count reported lower than configured (3 < 4)",
     "Prolog error",
     "Job prolog failed",
+    "Key was rejected by service",
 }
 
 
