@@ -34,6 +34,7 @@ ELSEWHERE = {
     "Prolog error",
     "Job prolog failed",
     "Key was rejected by service",
+    "Server is not ready",
 }
 
 
