@@ -34,6 +34,18 @@ ELSEWHERE = {
     "Prolog error",
     "Job prolog failed",
     "Key was rejected by service",
+    "Destination directory ... does not exist",
+    "A worker was found in a dead state",
+    "sorry, you must have a tty to run sudo",
+    "kex_exchange_identification: Connection closed by remote host",
+    "THESE PACKAGES DO NOT MATCH THE HASHES",
+    "Timed out waiting for last boot time check",
+    "Could not load 'gpu.node.progress' callback plugin",
+    "GPU_VM_HOSTS is empty",
+    "Missing sudo password",
+    "No matching distribution found for ...",
+    "error: the path ... does not exist",
+    'pod rejected: RuntimeClass "nvidia" not found',
     "Server is not ready",
 }
 
