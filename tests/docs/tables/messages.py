@@ -17,7 +17,7 @@ PAGE = ROOT / "docs/troubleshooting.md"
 PAGES = [one for one in sorted((ROOT / "docs").rglob("*.md")) if "evidence" not in one.parts]
 WRONG = "\n## What can go wrong\n"
 CODE = (ROOT / "plugins", *SOURCES)
-TASKS = (ROOT / "roles", ROOT / "playbooks")
+TASKS = (ROOT / "roles", ROOT / "playbooks", ROOT / "files/kubernetes")
 # What Kubernetes, container runtimes, shells and Ansible say; nothing of the collection has it.
 OTHERS = {
     "no hosts matched",
@@ -47,6 +47,11 @@ ELSEWHERE = {
     "error: the path ... does not exist",
     'pod rejected: RuntimeClass "nvidia" not found',
     "Server is not ready",
+    "gpu-cluster: command not found",
+    "Insufficient nvidia.com/mig-3g.20gb",
+    "Insufficient nvidia.com/gpumem",
+    "failed calling webhook",
+    "cannot allocate all claims",
 }
 
 
@@ -72,10 +77,10 @@ def constants(tree: ast.AST) -> Iterator[str]:
 
 @functools.cache
 def texts() -> str:
-    """Return all texts of the code, and the roles' and playbooks' files."""
+    """Return all texts of the code, and the files of roles, of playbooks, and of Kubernetes' objects."""
     python = (path for folder in CODE for path in sorted(folder.rglob("*.py")))
     found = [one for path in python for one in constants(ast.parse(path.read_text()))]
-    found += [path.read_text() for folder in TASKS for path in sorted(folder.rglob("*.yml"))]
+    found += [path.read_text() for folder in TASKS for path in sorted(folder.rglob("*.y*ml"))]
     return "\n".join(found)
 
 
