@@ -103,7 +103,7 @@ lint: $(CACHE)/venv.stamp $(LINK) prose ## ruff, mypy, import-linter, ansible-li
 	PYTHONPATH=$(SOURCES):$(COLLECTIONS) $(BIN)/lint-imports
 	HOME=$(CACHE)/home $(BIN)/ansible-lint
 
-prose: ## What pages and options should say in another way, by the rules of tests/docs/prose/rules.yml (FILES="README.md" for some)
+prose: ## What pages, options, and changelog fragments should say in another way, by the rules of tests/docs/prose/rules.yml (FILES="README.md" for some)
 	$$($(PYTHON) tests/environments/environment.py prose)/bin/python -m tests.docs.prose.lint $(FILES)
 
 shim: setup

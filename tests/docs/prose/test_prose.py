@@ -71,7 +71,7 @@ def test_a_heading_is_in_sentence_case(tmp_path: Path) -> None:
     assert findings(tmp_path / "page.md", text) == ["1: sentence case"]
 
 
-def test_a_finding_has_its_line_within_a_paragraph_a_table_and_a_description(
+def test_a_finding_has_its_line_within_a_paragraph_a_table_a_description_and_a_changelog(
     tmp_path: Path,
 ) -> None:
     page = "A line,\nand one that cannot\nbe.\n\n| A |\n| --- |\n| b |\n| it cannot |\n"
@@ -80,6 +80,9 @@ def test_a_finding_has_its_line_within_a_paragraph_a_table_and_a_description(
     assert findings(tmp_path / "options.yml", options) == ["5: plain words"]
     module = f'"""It cannot."""\nX = "cannot"\nDOCUMENTATION = r"""\n{options}"""\n'
     assert findings(tmp_path / "module.py", module) == ["8: plain words"]
+    fragment = tmp_path / "fragments/one.yml"
+    fragment.parent.mkdir()
+    assert findings(fragment, "bugfixes:\n  - Good.\n  - It cannot.\n") == ["3: plain words"]
 
 
 def test_what_people_read_here_has_no_finding() -> None:
