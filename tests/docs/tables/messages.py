@@ -18,6 +18,8 @@ PAGES = [one for one in sorted((ROOT / "docs").rglob("*.md")) if "evidence" not 
 WRONG = "\n## What can go wrong\n"
 CODE = (ROOT / "plugins", *SOURCES)
 TASKS = (ROOT / "roles", ROOT / "playbooks", ROOT / "files/kubernetes")
+# What the demo says before it and of itself, in a clone alone.
+DEMO = (ROOT / "tests/setup-host", ROOT / "tests/demo/demo.py")
 # What Kubernetes, container runtimes, shells and Ansible say; nothing of the collection has it.
 OTHERS = {
     "no hosts matched",
@@ -56,6 +58,15 @@ ELSEWHERE = {
     "Insufficient nvidia.com/gpumem",
     "failed calling webhook",
     "cannot allocate all claims",
+    "the playbook: ... could not be found",
+    "couldn't resolve module/action ...",
+    "the role ... was not found",
+    "had untolerated taint",
+    'RuntimeClass "nvidia" not found',
+    "connection refused",
+    'no matches for kind "ScrapeConfig"',
+    "gpu-plugin: command not found",
+    "No rule to make target 'demo'",
 }
 
 
@@ -85,6 +96,7 @@ def texts() -> str:
     python = (path for folder in CODE for path in sorted(folder.rglob("*.py")))
     found = [one for path in python for one in constants(ast.parse(path.read_text()))]
     found += [path.read_text() for folder in TASKS for path in sorted(folder.rglob("*.y*ml"))]
+    found += [path.read_text() for path in DEMO]
     return "\n".join(found)
 
 
