@@ -21,6 +21,13 @@ HEADLESS = re.compile(r"^\|[ |]*\|\n\|[ :|-]+\|\n(.*)$", re.MULTILINE)
 # What one looks up rather than reads: a map of pages, all variables, all options of modules.
 TABLES = ("docs/index.md",)
 LISTS = ("docs/variables.md", "docs/reference/module-options.md", "docs/migration/tables/")
+# Is about nothing else than what can go wrong.
+TROUBLE = "docs/troubleshooting.md"
+# Where users look for it: at the end of a page, a step out of each thing that they see.
+WRONG = re.compile(
+    r"^## What can go wrong\n\n\| You see \| Do \|\n\| --- \| --- \|\n(?:\|.*\|\n){2,}\n## See also$",
+    re.MULTILINE,
+)
 # Folders of pages that are not for users, and may be as long as they have to.
 OTHERS = ("docs/evidence/", "docs/development/")
 # Pages of evidence, and how many tests each names at least.
@@ -62,6 +69,8 @@ def wrong_form(name: str, text: str) -> Iterator[str]:
     yield from [] if name.startswith(LISTS) else wrong_length(text)
     if name not in TABLES and not re.search(r"^## See also\n\n- ", text, re.MULTILINE):
         yield "it does not say at its end what to see also"
+    if name not in (*TABLES, TROUBLE) and not name.startswith(LISTS) and not WRONG.search(text):
+        yield "it does not say before that, by what one sees, what can go wrong and what to do"
 
 
 def wrong_beginning(text: str) -> Iterator[str]:
@@ -173,6 +182,27 @@ def test_a_beginning_without_a_task_an_example_or_its_result_is_seen(
     text: str, number: int
 ) -> None:
     assert len(list(wrong_beginning(text))) == number
+
+
+HEAD = "## What can go wrong\n\n| You see | Do |\n| --- | --- |\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "right"),
+    [
+        (f"{HEAD}| a | b |\n| c | d |\n\n", True),
+        (f"{HEAD}| a | b |\n\n", False),
+        (f"{HEAD}| a | b |\n| c | d |\n\n## More\n\n", False),
+        ("## What can go wrong\n\nA lot.\n\n", False),
+        ("", False),
+    ],
+)
+def test_a_page_that_does_not_say_what_can_go_wrong_is_seen(part: str, right: bool) -> None:
+    text = (
+        f"# Title\n\nTask: see.\n\n```console\n$ true\n```\n\nIt is.\n\n{part}## See also\n\n- e\n"
+    )
+    assert (list(wrong_form("docs/page.md", text)) == []) is right
+    assert list(wrong_form(TROUBLE, text)) == list(wrong_form("docs/variables.md", text)) == []
 
 
 def test_a_page_that_is_too_long_is_seen() -> None:
