@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 ENVIRONMENT = "environment"
+REBOOT, RESTART = "reboot_required", "restart_required"
 HOLD = "hold"  # the step that puts packages on hold: they stay what they are
 Answer = t.Mapping[str, t.Any]
 
@@ -15,13 +16,14 @@ Answer = t.Mapping[str, t.Any]
 class Part(t.NamedTuple):
     """A part: its name, the module that makes it, the tags that choose it, and the parts that it is behind.
 
-    Its plan may depend on their changes.
+    Its plan may depend on their changes. ``ends`` names what its role ends, where its plan waits for that.
     """
 
     name: str
     module: str
     tags: t.Tuple[str, ...]
     behind: t.Tuple[str, ...] = ()
+    ends: t.Tuple[str, ...] = ()
 
 
 PARTS: t.Tuple[Part, ...] = (
@@ -29,12 +31,12 @@ PARTS: t.Tuple[Part, ...] = (
     Part(ENVIRONMENT, "device_plugin", ("mig", "settings", "cdi", "device_plugin", "labels")),
     # What a service starts with is written before another part restarts it.
     Part("host", "host", ("host",)),
-    Part("driver", "nvidia_driver", ("driver",)),
+    Part("driver", "nvidia_driver", ("driver",), ends=(REBOOT,)),
     Part("toolkit", "container_toolkit", ("toolkit",)),
     # A mode of the runtime needs the toolkit's program.
-    Part("runtime", "container_runtime", ("runtime",), ("toolkit",)),
+    Part("runtime", "container_runtime", ("runtime",), ("toolkit",), (RESTART,)),
     # They ask NVML, by the driver's library and the environment's pynvml.
-    Part("mig", "mig", ("mig",), (ENVIRONMENT, "driver")),
+    Part("mig", "mig", ("mig",), (ENVIRONMENT, "driver"), (REBOOT,)),
     # A switch of MIG mode resets its GPU, which loses what was set.
     Part("settings", "settings", ("settings",), (ENVIRONMENT, "driver", "mig")),
     # It lists the driver's files and the MIG devices, and may be nvidia-ctk's.
@@ -63,9 +65,9 @@ def chosen(tags: t.Iterable[str], run: t.Collection[str], skip: t.Collection[str
 
 
 def is_open(part: Answer) -> bool:
-    """Tell whether a run has something to do, to refuse or to wait for by what is planned of a part itself."""
-    waits = ("steps", "error", "later", "reboot_required", "restart_required")
-    return any(part[one] for one in waits) or bool(part["result"].get("reload_required"))
+    """Tell whether a run has something to do, to refuse or to end by what is planned of a part itself."""
+    left = ("steps", "error", "later", *BY_NAME[part["name"]].ends)
+    return any(part[one] for one in left) or bool(part["result"].get("reload_required"))
 
 
 def called(parts: t.Iterable[Answer]) -> t.List[str]:

@@ -39,6 +39,7 @@ class State(t.NamedTuple):
     boot: BootState = NO_BOOT
     limits: t.Mapping[str, str] = {}
     services: t.Tuple[memlock.Service, ...] = ()
+    limits_of_others: t.Mapping[str, str] = {}
 
 
 class HostCapability:
@@ -66,7 +67,7 @@ class HostCapability:
         kept = parse(self._host.read(PATH))
         state = State(kept, observe.booted(self._host))
         if self._iommu or kept.command_line.added:
-            self._loader, found = observe.iommu(self._host)
+            self._loader, found = observe.iommu(self._host, kept.command_line.added)
             vendor = processor(self._host.read("/proc/cpuinfo") or "")
             guests = observe.guests(self._host) if self._iommu == OFF else ()
             state = state._replace(iommu=found, processor=vendor, guests=guests)
@@ -79,8 +80,11 @@ class HostCapability:
             state = state._replace(boot=on_node.observe(self._host, boot.BOOT))
         limits = observe.memlock(self._host)
         if self._limit is not None or limits:
-            services = observe.services(self._host)
-            state = state._replace(limits=limits, services=services)
+            state = state._replace(
+                limits=limits,
+                services=observe.services(self._host),
+                limits_of_others=observe.limits_of_others(self._host),
+            )
         return state
 
     def plan(self, state: State) -> Plan:
@@ -94,7 +98,7 @@ class HostCapability:
             boot.TEXTS,
             check_mode=False,
         )
-        limits = memlock.plan(state.limits, state.services, self._limit)
+        limits = memlock.plan(state.limits, state.services, self._limit, state.limits_of_others)
         every = (line, values, limits)
         return Plan(
             (*line.steps, *values.steps, *again, *limits.steps),
@@ -102,6 +106,7 @@ class HostCapability:
             {name: value for one in every for name, value in one.after.items()},
             reboot_required=line.reboot_required,
             restart_required=limits.restart_required,
+            more=limits.more,
             warnings=tuple(said for one in every for said in one.warnings),
         )
 

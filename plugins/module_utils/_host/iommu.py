@@ -26,7 +26,7 @@ def plan(now: Iommu, kept: CommandLine, mode: str, asked: Words, guests: t.Seque
         return Plan(before={}, after={}, warnings=(NO_IOMMU,))
     theirs = edited(edited(now.written, (), kept.added), kept.replaced, ())
     added = lacking(theirs, asked)
-    change = set(added) != set(kept.added) or bool(lacking(now.written, asked))
+    change = set(added) != set(kept.added) or bool(lacking(now.written, asked)) or now.lost
     pending = lacking(now.running, asked)
     if asked and not now.loader and not pending:
         change = False  # who boots this node some other way has seen to it

@@ -27,6 +27,8 @@ UNITS = tuple(
         *("slurmd", "ssh", "sshd"),
     )
 )
+FOLDER = "/etc/security"
+EVERYBODY = ("*", "root")
 LOCKED = re.compile(r"^Max locked memory\s+(\S+)", re.M)
 
 
@@ -71,17 +73,35 @@ def texts(wanted: float) -> t.Dict[str, str]:
     unlimited = wanted == float("inf")
     size = "infinity" if unlimited else str(int(wanted))
     words = UNLIMITED if unlimited else str(int(wanted) // 1024)
-    rows = [
-        f"{who} {which} memlock {words}\n" for who in ("*", "root") for which in ("soft", "hard")
-    ]
+    rows = [f"{who} {which} memlock {words}\n" for who in EVERYBODY for which in ("soft", "hard")]
     unit = f"{HEADER}[Service]\nLimitMEMLOCK={size}\n"
     return {LIMITS: HEADER + "".join(rows), **{drop_in(one): unit for one in UNITS}}
 
 
+def lower(path: str, text: str, wanted: float) -> bool:
+    """Tell whether a file of limits gives a session less, in a line that wins over ours.
+
+    The last one of everybody wins, and one of a user or a group over those (limits.conf(5)).
+    """
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) == 4 and words[2] == "memlock" and words[3].isdigit():
+            wins = words[0] not in EVERYBODY or path > LIMITS
+            if wins and int(words[3]) * 1024 < wanted:
+                return True
+    return False
+
+
 def plan(
-    there: t.Mapping[str, str], services: t.Sequence[Service], wanted: t.Optional[float]
+    there: t.Mapping[str, str],
+    services: t.Sequence[Service],
+    wanted: t.Optional[float],
+    others: t.Mapping[str, str],
 ) -> Plan:
-    """Return the plan to a limit, or without one to none of our files. ``there`` are the texts of those."""
+    """Return the plan to a limit, or without one to none of our files.
+
+    ``there`` are the texts of those, ``others`` those of files of limits of somebody else.
+    """
     target: t.Dict[str, str] = {}
     if wanted is not None:
         every = texts(wanted)
@@ -90,6 +110,7 @@ def plan(
     write = {path: text for path, text in target.items() if there.get(path) != text}
     remove = [path for path in there if path not in target]
     unread = [one.unit for one in services if one.unread]
+    more = wanted is not None and bool(unread)  # what they start with is known then
     steps = []
     # Our last file goes once systemd has read all others, so that a run that is killed before can be finished.
     for paths in (
@@ -103,12 +124,36 @@ def plan(
             params = {"write": write, "remove": paths, "systemctl": [["daemon-reload"]]}
             steps.append(Step(FILES, f"memlock: {' and '.join(words)}", params))
         write, unread = {}, []
-    late = tuple(one.unit for one in services if wanted is not None and one.runs < wanted)
-    said = f"host: memlock holds for {', '.join(late)} from the next start on, and for what they start then"
+    wish = 0 if wanted is None else wanted
+    overruled = [] if steps else [one.unit for one in services if one.starts < wish]
+    late = tuple(one.unit for one in services if one.runs < wish and one.unit not in overruled)
+    sessions = [] if steps else [path for path, text in others.items() if lower(path, text, wish)]
     return Plan(
         tuple(steps),
         dict(there) if steps else {},
         target if steps else {},
         restart_required=late,
-        warnings=(said,) if late else (),
+        warnings=tuple(_warnings(late, overruled, sessions)),
+        more=more,
     )
+
+
+def _warnings(
+    late: t.Sequence[str], overruled: t.Sequence[str], sessions: t.Sequence[str]
+) -> t.Iterator[str]:
+    """Yield what to say of services that run with less, of those that start with less, and of files of limits."""
+    if late:
+        yield (
+            f"host: memlock waits for a restart of {', '.join(late)}: until then what is started there may lock less. "
+            "Next step: restart what is named, or reboot the node"
+        )
+    for unit in overruled:
+        yield (
+            f"host: {unit} starts with less than memlock, as another of its drop-ins sets LimitMEMLOCK. Next step: "
+            f"find it by systemctl cat {unit}, and remove that from it"
+        )
+    for path in sessions:
+        yield (
+            f"host: {path} gives sessions a lower limit than memlock. Next step: remove its lines with memlock, or "
+            "raise them"
+        )

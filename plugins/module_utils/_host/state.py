@@ -49,7 +49,7 @@ class Iommu(t.NamedTuple):
 
     ``loader`` is the boot loader's name, empty where it is not known and then ``why``; ``replaces`` tells that it has
     one word of a name only. ``in_force`` is pt, on, off or unknown. ``noted`` is what was said of a reboot to come,
-    ``none`` that the firmware tells of no IOMMU.
+    ``none`` that the firmware tells of no IOMMU, ``lost`` that kernels to come would be booted without what was added.
     """
 
     loader: str = ""
@@ -61,6 +61,7 @@ class Iommu(t.NamedTuple):
     noted: Words = ()
     boot: str = ""
     none: bool = False
+    lost: bool = False
 
 
 def dump(kept: Kept) -> str:

@@ -25,6 +25,8 @@ KIND: dict[str, Any] = {
     **KIND_OF_NODE,
     "device_plugin_sharing": SHARED,
     "nvidia_driver_module_options": {"NVreg_EnableGpuFirmware": 1},
+    "host_acs": "disabled",
+    "host_memlock": "unlimited",
     "settings_rules": [
         {"persistence": True, "power_limit": "80%", "ecc": True},
         {

@@ -34,6 +34,10 @@ class Loader:
         """Return what the next boot has, None where that can't be read."""
         raise NotImplementedError
 
+    def keeps(self, added: Words) -> bool:
+        """Tell whether the entries of kernels to come get what was added, as far as a file of somebody's decides."""
+        return True
+
     def write(self, added: Words, add: Words, remove: Words) -> None:
         """Add and remove words; ``added`` are those that are ours then."""
         raise NotImplementedError
@@ -47,13 +51,19 @@ class Grub(Loader):
     def words(self) -> t.Optional[Words]:
         return command_line.grub(self._host.read("/boot/grub/grub.cfg") or "")
 
+    def keeps(self, added: Words) -> bool:
+        return not added or self._host.read(DROP_IN) == self._text(added)
+
     def write(self, added: Words, add: Words, remove: Words) -> None:
         if added:
-            text = f'{HEADER}{NAME}="${NAME} {" ".join(added)}"\n'
-            self._host.write(DROP_IN, text, mode=0o644)
+            self._host.write(DROP_IN, self._text(added), mode=0o644)
         else:
             self._host.remove(DROP_IN)
         self._host.run(["update-grub"])
+
+    @staticmethod
+    def _text(added: Words) -> str:
+        return f'{HEADER}{NAME}="${NAME} {" ".join(added)}"\n'
 
 
 class Grubby(Loader):
@@ -98,12 +108,17 @@ class SystemdBoot(Loader):
         texts = (self._host.read(path) or "" for path in paths if path.endswith(".conf"))
         return command_line.entries(texts, machine_id)
 
-    def write(self, added: Words, add: Words, remove: Words) -> None:
+    def keeps(self, added: Words) -> bool:
+        return not command_line.lacking(self._source(), added)
+
+    def _source(self) -> Words:
         text = self._host.read(KERNEL_COMMAND_LINE)
         if text is None:  # what kernel-install takes then
-            running = (self._host.read("/proc/cmdline") or "").split()
-            text = " ".join(command_line.booted(running))
-        new = command_line.edited(text.split(), add, remove)
+            return command_line.booted((self._host.read("/proc/cmdline") or "").split())
+        return tuple(text.split())
+
+    def write(self, added: Words, add: Words, remove: Words) -> None:
+        new = command_line.edited(self._source(), add, remove)
         self._host.write(KERNEL_COMMAND_LINE, " ".join(new) + "\n")
         for kernel in self._host.listdir("/lib/modules"):
             images = (one.format(kernel) for one in IMAGES)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import typing as t
 
@@ -12,10 +13,10 @@ from ..._machine.host import Host, properties
 from ..._node.machine.facts import BOOT_ID, BUS, gpus, proc
 from ..._node.machine.recorded import existing
 from ..boot import PROGRAM
-from ..command_line import OFF, PT
+from ..command_line import OFF, PT, Words
 from ..iommu import UNKNOWN
 from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, Asked, Facts, Values, kind, pages_file
-from ..memlock import PATHS, UNITS, Service, limit, running
+from ..memlock import FOLDER, LIMITS, PATHS, UNITS, Service, limit, running
 from ..state import Iommu
 from .loaders import Loader, find
 
@@ -30,12 +31,12 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 TUNED = "/etc/tuned/active_profile"
 
 
-def iommu(host: Host) -> t.Tuple[t.Optional[Loader], Iommu]:
-    """Return the boot loader, and what the kernel is booted with and will be."""
+def iommu(host: Host, added: Words) -> t.Tuple[t.Optional[Loader], Iommu]:
+    """Return the boot loader, and what the kernel is booted with and will be; ``added`` is what was added to that."""
     loader, written, why = find(host)
     name, replaces = (loader.name, loader.replaces) if loader else ("", False)
     found = booted(host)._replace(loader=name, why=why, replaces=replaces, written=written)
-    return loader, found
+    return loader, found._replace(lost=loader is not None and not loader.keeps(added))
 
 
 def booted(host: Host) -> Iommu:
@@ -127,3 +128,10 @@ def services(host: Host) -> t.Tuple[Service, ...]:
             unread = has["NeedDaemonReload"] == "yes"
             found[has["Id"]] = Service(has["Id"], limit(has["LimitMEMLOCK"]), runs, unread)
     return tuple(found.values())  # ssh.service may be sshd.service too
+
+
+def limits_of_others(host: Host) -> t.Dict[str, str]:
+    """Return the texts of all files of limits but ours."""
+    folder = posixpath.dirname(LIMITS)
+    names = [f"{folder}/{one}" for one in host.listdir(folder) if one.endswith(".conf")]
+    return existing(host, [f"{FOLDER}/limits.conf", *(one for one in names if one != LIMITS)])

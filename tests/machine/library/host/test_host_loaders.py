@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpu.node.plugins.module_utils._host.machine.loaders import DROP_IN
+from ansible_collections.gpu.node.plugins.module_utils._host.machine.loaders import (
+    KERNEL_COMMAND_LINE as CMDLINE,
+)
 
 from tests.fakes.host.booted_root import BootedRoot
 from tests.fakes.host.host_nodes import run
@@ -45,6 +49,27 @@ def test_the_entries_have_it_until_it_is_given_back(machine: BootedRoot) -> None
     run(machine, state="absent")
     assert machine.next() == first
     assert not run(machine, state="absent")["changed"]
+
+
+def test_what_the_next_kernel_would_boot_without_is_written_again(machine: BootedRoot) -> None:
+    """The entries that there are have it still."""
+    run(machine, iommu="pt")
+    machine.boot()
+    source = CMDLINE if "kernel-install" in machine.genuine else DROP_IN
+    for text in ("", None):
+        if text is None:
+            machine.remove(source)
+        else:
+            machine.put(source.lstrip("/"), text)
+        looked = run(machine, check=True, iommu="pt")
+        if (source, text) == (CMDLINE, None):  # kernel-install takes what is booted
+            assert looked["steps"] == []
+            continue
+        assert looked["steps"][0]["summary"].startswith("add intel_iommu=on iommu=pt")
+        assert not looked["reboot_required"]
+        run(machine, iommu="pt")
+        assert "iommu=pt" in (machine.read(source) or "")
+        assert not run(machine, iommu="pt")["changed"]
 
 
 def test_what_somebody_has_written_for_grub_stays(tmp_path: Path) -> None:

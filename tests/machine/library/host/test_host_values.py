@@ -92,6 +92,56 @@ def test_what_there_was_first_comes_back_after_a_hand_has_changed_it(tree: HostT
 
 
 @pytest.mark.parametrize(
+    ("path", "text", "named"),
+    [
+        (GOVERNOR.format(1), "powersave", "governor: performance in place of powersave"),
+        (NUMBER, "63", "hugepages: 64 in place of 63"),
+        ("proc/sys/kernel/numa_balancing", "1", "numa_balancing: 0 in place of 1"),
+        ("etc/gpu-node/host", "#!/bin/sh", "write /etc/gpu-node/host"),
+        ("etc/gpu-node/host", None, "write /etc/gpu-node/host"),
+        ("etc/systemd/system/gpu-host.service", "[Unit]", "write /etc/systemd/system/gpu-host"),
+        ("etc/systemd/system/gpu-host.service", None, "write /etc/systemd/system/gpu-host"),
+    ],
+)
+def test_what_a_hand_has_changed_is_named_by_one_look_and_put_right_by_the_next_run(
+    tree: HostTree, path: str, text: str | None, named: str
+) -> None:
+    run(tree, **ALL)
+    before = tree.files()
+    if text is None:
+        tree.remove(f"/{path}")
+    else:
+        tree.put(path, f"{text}\n")
+    looked = run(tree, check=True, **ALL)
+    assert [one["summary"][: len(named)] for one in looked["steps"]] == [named]
+    run(tree, **ALL)
+    assert tree.files() == before
+
+
+def test_acs_that_is_on_again_at_one_bridge_is_named_by_its_address(tree: HostTree) -> None:
+    run(tree, **ALL)
+    config = tree.root / "sys/bus/pci/devices" / ABOVE[2] / "config"
+    data = bytearray(config.read_bytes())
+    struct.pack_into("<H", data, 0x14E, 0x1D)
+    config.write_bytes(bytes(data))
+    (step,) = run(tree, check=True, **ALL)["steps"]
+    assert step["summary"] == f"acs: 0000 in place of 001d ({ABOVE[2]})"
+    run(tree, **ALL)
+    assert has(tree)[0] == {0}
+
+
+def test_a_record_that_is_gone_or_torn_is_told(tree: HostTree) -> None:
+    run(tree, **ALL)
+    kept = tree.read(PATH) or ""
+    tree.remove(PATH)
+    assert f"{PATH} is not there" in run(tree, check=True, **ALL)["warnings"][0]
+    tree.put(PATH.lstrip("/"), kept[:30])
+    assert PATH in str(refused_in(tree, **ALL))
+    tree.put(PATH.lstrip("/"), kept)
+    assert run(tree, check=True, **ALL)["warnings"] == []
+
+
+@pytest.mark.parametrize(
     "params", [SOME, pytest.param({"state": "absent"}, marks=pytest.mark.long)]
 )
 def test_what_a_killed_run_has_left_is_finished_by_the_next(

@@ -102,8 +102,18 @@ def test_tags_choose_parts_as_they_choose_tasks(
 
 @pytest.mark.parametrize("more", OPEN.values(), ids=OPEN)
 def test_what_is_open_is_calls(more: dict[str, Any]) -> None:
-    assert calls([part("driver"), part("dcgm", **more)]) == ["dcgm"]
+    name = "runtime" if "restart_required" in more else "mig"
+    assert calls([part("host"), part(name, **more), part("dcgm")])[:1] == [name]
     assert calls([part("driver"), part("dcgm")]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "wait"), [("host", "restart"), ("host", "reboot"), ("settings", "reboot")]
+)
+def test_a_wait_that_no_run_ends_calls_nothing(name: str, wait: str) -> None:
+    waiting = part(name, **OPEN[wait])
+    assert calls([part("driver"), waiting, part("cdi")]) == []
+    assert calls([{**waiting, "steps": [STEP]}]) == [name]
 
 
 def test_packages_that_are_only_put_on_hold_are_no_matter_of_the_parts_behind() -> None:

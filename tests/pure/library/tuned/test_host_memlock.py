@@ -27,6 +27,7 @@ class ServicesHost(FakeHost):
     def __init__(self, **units: int | None) -> None:
         super().__init__(dict(TRIXIE))
         self.units = {f"{name}.service": limit for name, limit in units.items()}
+        self.overruled: dict[str, int] = {}  # by drop-ins of somebody else that come after ours
         self.commands[("systemctl", "show")] = self._show
         self.commands[("systemctl", "daemon-reload")] = self._reload
         self.until, self.changes = -1, 0
@@ -40,6 +41,8 @@ class ServicesHost(FakeHost):
 
     def limit(self, unit: str) -> str:
         """Return the limit that a unit starts with."""
+        if unit in self.overruled:
+            return str(self.overruled[unit])
         own = self.units[unit]
         text = self.read_files[unit]
         last = text.strip().rpartition("LimitMEMLOCK=")[2] if text else ""
@@ -83,6 +86,10 @@ def test_services_that_are_there_get_it_and_their_next_start_is_told() -> None:
     host = ServicesHost(containerd=LOW, slurmd=None, sshd=LOW)
     before = dict(host.files)
     done = run(host, memlock="unlimited")
+    assert done["warnings"] == [
+        "host: memlock waits for a restart of containerd.service, sshd.service: until then what is started there may "
+        "lock less. Next step: restart what is named, or reboot the node"
+    ]
     assert drop_in("slurmd.service") not in host.files  # it has it already
     assert "LimitMEMLOCK=infinity" in host.files[drop_in("containerd.service")]
     assert "* hard memlock unlimited\n" in host.files[LIMITS]
@@ -116,7 +123,56 @@ def test_a_service_that_was_started_with_less_is_found() -> None:
     host.files["/proc/10/limits"] = host.files["/proc/10/limits"].replace("unlimited", str(LOW))
     done = run(host, check=True, memlock="unlimited")
     assert done["restart_required"] == ["containerd.service"]
-    assert "from the next start on" in done["warnings"][0]
+    assert "waits for a restart of containerd.service: until then" in done["warnings"][0]
+
+
+def test_a_limit_that_systemd_has_and_nobody_writes_any_more_is_written_again() -> None:
+    host = ServicesHost(containerd=LOW, docker=LOW)
+    run(host, memlock="unlimited")
+    for others in ([], ["docker.service"]):
+        for unit in ("containerd.service", *others):
+            host.remove(drop_in(unit))
+        looked = run(host, check=True, memlock="unlimited")
+        assert "have systemd read containerd.service" in looked["steps"][0]["summary"]
+        run(host, memlock="unlimited")
+        assert host.limit("containerd.service") == host.limit("docker.service") == "infinity"
+        assert not run(host, memlock="unlimited")["changed"]
+
+
+def test_a_drop_in_that_comes_after_ours_is_told() -> None:
+    host = ServicesHost(containerd=LOW, sshd=LOW)
+    run(host, memlock="16G")
+    host.overruled["sshd.service"] = LOW
+    looked = run(host, check=True, memlock="16G")
+    assert (looked["changed"], looked["restart_required"]) == (False, ["containerd.service"])
+    assert looked["warnings"][1] == (
+        "host: sshd.service starts with less than memlock, as another of its drop-ins sets LimitMEMLOCK. Next step: "
+        "find it by systemctl cat sshd.service, and remove that from it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "wins"),
+    [
+        ("limits.d/zzz-site.conf", "* hard memlock 64", True),
+        ("limits.d/zzz-site.conf", "*\t-\tmemlock\t67108864 # 64 GiB", False),
+        ("limits.d/zzz-site.conf", "# * hard memlock 64", False),
+        ("limits.d/zzz-site.conf", "* hard nofile 64", False),
+        ("limits.d/90-site.conf", "* hard memlock 64", False),
+        ("limits.d/90-site.conf", "@hpc soft memlock 64", True),
+        ("limits.d/90-site.conf", "@hpc soft memlock unlimited", False),
+        ("limits.conf", "alice - memlock 64", True),
+        ("limits.conf", "root hard memlock 64", False),
+    ],
+)
+def test_a_lower_limit_of_sessions_that_wins_is_told(path: str, text: str, wins: bool) -> None:
+    host = ServicesHost(sshd=None)
+    run(host, memlock="64G")
+    host.files[f"/etc/security/{path}"] = f"# limits\n{text}\n"
+    looked = run(host, check=True, memlock="64G")
+    said = f"host: /etc/security/{path} gives sessions a lower limit than memlock"
+    assert [one.partition(". ")[0] for one in looked["warnings"]] == [said] * wins
+    assert not looked["changed"]
 
 
 @pytest.mark.parametrize("params", [{"memlock": "unlimited"}, {"state": "absent"}])
