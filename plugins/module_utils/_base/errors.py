@@ -18,7 +18,7 @@ class NodeError(Exception):
     """A foreseeable failure: what went wrong, why, and what to do next.
 
     ``details`` are JSON-able facts for machines; they become return values of the module. ``until`` says what a run
-    does before, where that may take the error away and a look at the node can't know.
+    does before, where that may take the error away and a look at the node can't know, ``stays`` that nothing does.
     """
 
     def __init__(self, message: str, *, cause: str = "", hint: str = "", **details: t.Any) -> None:
@@ -28,6 +28,7 @@ class NodeError(Exception):
         self.hint = hint
         self.details = details
         self.until = ""
+        self.stays = False
 
     def __str__(self) -> str:
         text = self.message

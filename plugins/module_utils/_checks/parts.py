@@ -92,7 +92,7 @@ def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     for part in parts:
         late = part["later"]
         before = [one for one in BY_NAME[part["name"]].behind if one in changing]
-        if before and not late:
+        if before and not late and not part["error"].get("stays"):
             late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
         found.append({**part, "later": late})
         felt = [one for one in part["steps"] if one["action"] != HOLD]

@@ -57,7 +57,8 @@ class State(t.NamedTuple):
 class SettingsCapability:
     """Keeps GPUs set as rules say, now and after what makes them lose it.
 
-    With ``boot`` None in its parameters what sets them again is left as it is.
+    With ``boot`` None in its parameters what sets them again is left as it is. ``partitioned``, where it is
+    there, tells of a GPU whether it is about to be in MIG mode.
     """
 
     name = "settings"
@@ -67,6 +68,7 @@ class SettingsCapability:
         self._back = params["state"] == "absent"
         self._rules: t.Tuple[Rule, ...] = () if self._back else parse(params["rules"])
         self._again = params["boot"]
+        self._partitioned: t.Callable[[Gpu], bool] = params.get("partitioned", lambda _gpu: False)
         self._wanted = settings_boot.dump(params["rules"]) if self._again and self._rules else None
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
@@ -104,7 +106,8 @@ class SettingsCapability:
             values = now(told, kept, self._load)
             held = users.get(gpu.uuid, ())
             aside = str(quarantine.get(gpu.uuid, ""))
-            states.append(GpuState(gpu, told, values, kept, held, gpu.uuid in shared, aside))
+            shares, parts = gpu.uuid in shared, self._partitioned(gpu)
+            states.append(GpuState(gpu, told, values, kept, held, shares, aside, parts))
         self._gpus = {one.gpu.uuid: one for one in states}
         daemon = properties(self._host, SERVICE, "ActiveState", "InvocationID")
         started = daemon.get("InvocationID", "")

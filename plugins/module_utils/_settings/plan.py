@@ -22,14 +22,16 @@ from .._base.gpu import (
 )
 from .._base.steps import Plan, Step
 from .._node.users.busy import refuse_if_busy
-from .rules import Rule, wanted
+from .rules import IN_MIG, Rule, wanted
 from .state import NOTHING, GpuState, shown
 
 SET, FORGET = "set", "forget"
 # What the driver forgets with the last process, where persistence mode is off.
 VOLATILE = (POWER, POWER_PROFILES, *CLOCKS)
-
-
+WHY_NOT_IN_MIG = {
+    ACCOUNTING: "the driver keeps it off",
+    COMPUTE: "each MIG device has a mode of its own",
+}
 HELD_BACK = {
     POWER: "something else caps it, such as the BMC, and no run of this module lifts that",
     POWER_PROFILES: "the GPU's firmware decides between what it is asked for, by the BMC too",
@@ -89,7 +91,8 @@ def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
         return GpuPlan(state, state.now)
     asked = wanted(rules, state.gpu, state.told)
     over = {name: value for name, value in state.kept.before.items() if name not in asked}
-    kept_off = {ACCOUNTING} if _in_mig(state) else set()
+    _beside_mig(state, asked)
+    kept_off = IN_MIG if _in_mig(state) else ()
     back = {name: value for name, value in over.items() if name not in kept_off}
     target = {**back, **asked}
     _readable(state, target)
@@ -136,6 +139,20 @@ def _in_mig(state: GpuState) -> bool:
     return state.gpu.mig_current or state.gpu.mig_pending
 
 
+def _beside_mig(state: GpuState, asked: t.Mapping[str, Value]) -> None:
+    """Refuse what a GPU can't be set to in MIG mode, also where a layout has yet to bring it there."""
+    known = _in_mig(state)
+    for name, value in IN_MIG.items() if known or state.partitioned else ():
+        if name in state.now and asked.get(name, value) != value:
+            error = NodeError(
+                f"{state.named}: {name} can't be {shown(name, asked[name])}",
+                cause=f"the GPU is {'' if known else 'to be '}in MIG mode, in which {WHY_NOT_IN_MIG[name]}",
+                hint=f"leave {name} out of the rules for GPUs in MIG mode",
+            )
+            error.stays = True
+            raise error
+
+
 def _step(state: GpuState, name: str, value: Value) -> Step:
     words = f"{state.named}: {name} from {shown(name, _next(state, name))} to {shown(name, value)}"
     needs = ("reset",) if name == ECC else ()
@@ -149,12 +166,6 @@ def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
             f"{state.named}: {name} can't be locked",
             cause="Slurm sets the clocks of GPUs itself, by GpuFreqDef in slurm.conf, and unlocks them after each job",
             hint=f"leave {name} out of the rules for nodes of Slurm, or GpuFreqDef out of slurm.conf",
-        )
-    if name == ACCOUNTING and value and _in_mig(state):
-        raise NodeError(
-            f"{state.named}: {name} can't be on",
-            cause="the GPU is in MIG mode, in which the driver keeps it off",
-            hint=f"leave {name} out of the rules for GPUs in MIG mode",
         )
     if name == COMPUTE and state.mps:
         raise NodeError(

@@ -11,6 +11,7 @@ import typing as t
 
 from .._base.errors import InputError
 from .._base.gpu import (
+    ACCOUNTING,
     CLOCKS,
     COMPUTE,
     COMPUTE_MODES,
@@ -30,6 +31,9 @@ from .._base.text.json_data import is_whole
 ALL, DEFAULT = "all", "default"
 MATCH = ("model", "uuid", "index", "pci")
 PERCENT = re.compile(r"([1-9][0-9]{0,2})%")
+# What alone a GPU in MIG mode can be set to: each MIG device has a compute mode of its own, and nothing is accounted
+# (nvmlDeviceSetComputeMode, nvmlDeviceSetAccountingMode).
+IN_MIG: t.Mapping[str, Value] = {ACCOUNTING: False, COMPUTE: DEFAULT}
 WANTED: t.Mapping[str, str] = {
     POWER: "watts, a share of the board's default such as 80%, or default",
     **dict.fromkeys(CLOCKS, "two clocks in MHz, from and to, one clock, or default for no lock"),

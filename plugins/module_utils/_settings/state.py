@@ -55,7 +55,7 @@ class GpuState:
     """A GPU. ``now`` has each setting that it has; that of clocks is their lock, None for none.
 
     ``users`` are the processes and pods that have something of it, ``mps`` tells whether MPS shares it.
-    ``aside`` says why it is in quarantine, empty where it is not.
+    ``aside`` says why it is in quarantine, empty where it is not; ``partitioned`` that a MIG layout is to come.
     """
 
     gpu: Gpu
@@ -65,6 +65,7 @@ class GpuState:
     users: t.Tuple[str, ...] = ()
     mps: bool = False
     aside: str = ""
+    partitioned: bool = False
 
     @property
     def named(self) -> str:

@@ -73,6 +73,13 @@ def test_nvidia_smi_sets_a_gpu_and_no_other(smi: Smi, h100: Sim) -> None:
     assert "1980 MHz, 2619 MHz, 1980 MHz, 2619 MHz" in shown(smi, h100)
 
 
+def test_a_gpu_in_mig_mode_has_no_compute_mode_to_set(smi: Smi, h100: Sim) -> None:
+    smi(h100, "-mig", "1", *ONE)
+    with pytest.raises(AssertionError, match="Invalid Argument"):
+        smi(h100, "-c", "EXCLUSIVE_PROCESS", *ONE)
+    assert "Default" in shown(smi, h100)
+
+
 def test_a_load_of_the_driver_loses_all_that_is_not_in_the_inforom(smi: Smi, h100: Sim) -> None:
     set_all(smi, h100)
     h100.ctl("reload")

@@ -119,7 +119,9 @@ class Drifting:
 
     def __init__(self, node: Node, runtime: str) -> None:
         self.node, self.runtime = node, runtime
-        self._usual = told(node.play(cmdline="--check"))
+        first = node.play(cmdline="--check")
+        assert first.ok, first.message()
+        self._usual = told(first)
         self._states, self._picture = self._units(), picture(node)
 
     def _units(self) -> set[str]:

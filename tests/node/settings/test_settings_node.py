@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from gpunode_tool.testing import Node
@@ -22,6 +23,17 @@ METRICS = (
     "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9402/metrics').read().decode())"
 )
 ASKED = "--query-gpu=power.limit,clocks.current.graphics,compute_mode"
+CUT = {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 2}}
+LAYOUT = {"version": "v1", "mig-configs": {"half": [{"devices": [0], "mig-enabled": False}, CUT]}}
+ALL_CUT = {"version": "v1", "mig-configs": {"all": [{**CUT, "devices": "all"}]}}
+ALONE = {"compute_mode": "exclusive_process"}
+BESIDE_MIG: dict[str, Any] = {
+    "mig_config": LAYOUT,
+    "settings_rules": [
+        *RULES["settings_rules"],
+        {"match": {"index": 0}, "ecc": False, **ALONE},  # the other is in MIG mode
+    ],
+}
 
 
 def has(node: Node) -> list[str]:
@@ -67,3 +79,45 @@ def test_settings_hold_after_a_bring_up_and_come_back_after_a_reboot(
     assert has(node) == FRESH
     left = node.run("sh", "-c", f"ls {UNITS} /etc/gpu-node/settings.json 2>/dev/null", check=False)
     assert left == ""
+
+
+def test_settings_hold_beside_a_mig_layout_and_come_back_after_its_change(
+    brought_up: Callable[..., Node],
+) -> None:
+    node = brought_up("settings-mig", "a100-40", 2)
+    up = node.play(**BESIDE_MIG)
+    assert up.ok, up.message()
+    settled = ["320.00, 1200, Exclusive_Process", "320.00, 1200, Default"]
+    assert has(node) == settled
+    again = node.play(**BESIDE_MIG)  # ECC waits for a reboot, which no run makes
+    assert again.ok, again.message()
+    assert (again.changed(), len(again.module_calls())) == ([], 1)
+    assert again.plan()["settings"]["reboot_required"]
+
+    for words in ("mig -i 1 -dci", "mig -i 1 -dgi", "-i 1 -mig 0"):
+        node.run("nvidia-smi", *words.split())
+    eventually(lambda: has(node)[1], "400.00, 1410, Default")
+    node.run("systemctl", "restart", "gpu-mig.service")
+    eventually(lambda: has(node), settled)
+    eventually(lambda: drifted(node), [])
+
+    node.reboot()
+    eventually(lambda: has(node), settled)
+    asked = ("--query-gpu=ecc.mode.current", "--format=csv,noheader")
+    assert node.run("nvidia-smi", *asked).split() == ["Disabled", "Enabled"]
+    again = node.play(**BESIDE_MIG)
+    assert again.ok, again.message()
+    assert (again.changed(), len(again.module_calls())) == ([], 1)
+    assert not again.plan()["settings"]["reboot_required"]
+
+    for wrong, said in (
+        ({"settings_rules": [{"match": {"index": 1}, **ALONE}]}, "the GPU is in MIG mode"),
+        ({"mig_config": ALL_CUT}, "the GPU is to be in MIG mode"),
+    ):
+        refused = node.play(**{**BESIDE_MIG, **wrong})
+        assert not refused.ok
+        assert "compute_mode can't be exclusive process" in refused.message()
+        assert said in refused.message()
+        assert "leave compute_mode out of the rules for GPUs in MIG mode" in refused.message()
+        assert (refused.changed(), len(refused.module_calls())) == ([], 1)
+    assert has(node) == settled

@@ -20,6 +20,7 @@ from ..._machine.room import Room
 from ..._machine.run import Capability, described, difference, dressed, refusal
 from .. import parts
 from ..parts import Part
+from ..preflight import layout
 from ..preflight.capability import PreflightCapability
 from ..preflight.machine import modules
 from ..report.machine import overview
@@ -51,7 +52,7 @@ def planned(
         found = capability.plan(state)
         result = capability.result(state, found)
     except NodeError as error:
-        said = {**refusal(part.module, error), "until": error.until}
+        said = {**refusal(part.module, error), "until": error.until, "stays": error.stays}
         return {**_answer(part.name, Plan(), {}), "error": said}
     answer = _answer(part.name, found, result)
     if shows_difference and found.steps:
@@ -152,6 +153,8 @@ class PlanCapability:
             _refused, found = modules.check(self._host, "device_plugin", self._values)
             return {**found, "state": "installed", "digest": daemon.get("digest")}
         options = made.get(part.module)
+        if options is not None and part.name == "settings" and "mig" in made:
+            return {**options, "partitioned": layout.partitions(made["mig"])}
         if options is None or part.module != "device_plugin":
             return options
         # What stops or goes has no release, as from the role.

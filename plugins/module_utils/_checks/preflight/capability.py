@@ -14,7 +14,6 @@ from ..._base.options import VARIABLES
 from ..._base.steps import Plan, Step
 from ..._machine.host import Host
 from ..._machine.room import Room
-from ..._mig.config import Declared
 from ..._node.gpu_info.capability import GpuInfoCapability, Info
 from ..._node.gpu_record import NOT_RECORDED
 from ..._node.machine.facts import gpus
@@ -79,10 +78,13 @@ class PreflightCapability:
             self.options[module] = options
             if module == "mig" and options["state"] == "present":
                 try:
-                    declared = Declared(options["config"], options["selected"], options["by_label"])
-                    layout.check(declared.selection(), there)
+                    layout.check(layout.selection(options), there)
                 except NodeError as error:
                     yield Problem.of(error, "mig")
+        try:
+            layout.check_settings(self.options)
+        except NodeError as error:
+            yield Problem.of(error, "settings")
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""

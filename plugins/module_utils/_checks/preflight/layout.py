@@ -8,13 +8,16 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.errors import InputError, NodeError
-from ..._base.gpu import PciDevice
+from ..._base.gpu import Gpu, PciDevice
 from ..._base.mig_profile import parse, shapes
-from ..._mig.config import Device, Selection, Spec, generated
+from ..._mig.config import Declared, Device, Selection, Spec, generated
 from ..._mig.products import Product, never, product
 from ..._mig.search import arrange
+from ..._settings.rules import IN_MIG
+from ..._settings.rules import parse as parse_rules
 
 Gpus = t.Sequence[PciDevice]
+OFF = "all-disabled"
 
 
 def check(selection: Selection, gpus: Gpus) -> None:
@@ -28,8 +31,44 @@ def check(selection: Selection, gpus: Gpus) -> None:
             _check_fits(spec, gpus)
 
 
+def selection(options: t.Mapping[str, t.Any]) -> Selection:
+    """Return the layout that options of MIG ask for."""
+    return Declared(options["config"], options["selected"], options["by_label"]).selection()
+
+
+def partitions(options: t.Mapping[str, t.Any]) -> t.Callable[[Gpu], bool]:
+    """Return what tells of a GPU whether these options of MIG bring it into MIG mode."""
+    if options["state"] != "present":
+        return lambda _gpu: False
+    found = selection(options)
+    if found.specs is None:
+        return lambda gpu: gpu.mig_capable and found.label != OFF
+    return lambda gpu: any(one.enabled and one.matches(gpu) for one in found.specs or ())
+
+
+def check_settings(options: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    """Refuse a setting of all GPUs that MIG mode rules out, where a layout has no GPU without it. InputError.
+
+    ``options`` are those of modules, by their names.
+    """
+    mig, settings = options.get("mig"), options.get("settings")
+    if not mig or not settings or {mig["state"], settings["state"]} != {"present"}:
+        return
+    label, specs = selection(mig)
+    sure = specs is None or (bool(specs) and all(one.enabled and not one.filters for one in specs))
+    if not sure or label == OFF:
+        return
+    rules = parse_rules(settings["rules"])
+    for name, value in IN_MIG.items():
+        last = [one for one in rules if name in one.wanted][-1:]
+        for one in last:
+            if not one.match and one.wanted[name] != value:
+                expected = f"{value}, or none, as GPUs of this node are to be in MIG mode"
+                raise InputError.of(f"{one.key}.{name}", one.wanted[name], expected)
+
+
 def _check_generated(label: str, gpus: Gpus) -> None:
-    if label == "all-disabled":
+    if label == OFF:
         return
     if all(never(one.device_id) for one in gpus):
         expected = "nothing for this node, as none of its GPUs can be partitioned"

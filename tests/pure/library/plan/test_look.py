@@ -217,6 +217,48 @@ def test_settings_are_planned_where_there_are_rules_and_refused_by_the_variable(
     assert "did you mean power_limit?" in str(problem)
 
 
+EVERY = {"settings_rules": [{"power_limit": "80%", "compute_mode": "exclusive_process"}]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "variables", "refused"),
+    [
+        (EVERY, {"mig_config": {"half": ALL}}, True),
+        (EVERY, {"mig_selected": "all-1g.10gb"}, True),
+        (EVERY, {"mig_config": {"half": [{**ALL[0], "devices": [1]}]}}, True),
+        (EVERY, {"mig_selected": "all-disabled"}, False),
+        (EVERY, {"mig_config": {"half": [{"devices": [0, 1], "mig-enabled": False}]}}, False),
+        (
+            {"settings_rules": [{"accounting": True, "match": {"index": 0}}]},
+            {"mig_config": {"half": ALL}},
+            False,
+        ),
+        (
+            {"settings_rules": [*EVERY["settings_rules"], {"compute_mode": "default"}]},
+            {"mig_config": {"half": ALL}},
+            False,
+        ),
+    ],
+)
+def test_a_setting_of_all_gpus_that_their_mig_mode_rules_out_is_refused_before_there_is_a_driver(
+    host: FakeHost, rules: dict[str, Any], variables: dict[str, Any], refused: bool
+) -> None:
+    def asked() -> dict[str, Any]:
+        return look(host, ["mig", "settings"], check_mode=True, **rules, **variables)
+
+    if not refused:
+        assert "settings" in {one["name"] for one in asked()["parts"]}
+        return
+    with pytest.raises(NodeError) as error:
+        asked()
+    (problem,) = error.value.details["problems"]
+    assert problem["variable"] == "settings_rules"
+    assert "rules[0].compute_mode" in str(problem) or "settings_rules[0].compute_mode" in str(
+        problem
+    )
+    assert "as GPUs of this node are to be in MIG mode" in str(problem)
+
+
 def test_the_host_is_planned_where_a_variable_asks_for_something(host: FakeHost) -> None:
     host.files["/proc/cpuinfo"] = "vendor_id\t: AuthenticAMD\n"
     host.files["/boot/grub/grub.cfg"] = "  linux /boot/vmlinuz root=/dev/sda1\n"

@@ -182,6 +182,12 @@ def test_the_lines_say_what_waits_and_what_would_be_refused() -> None:
     ]
 
 
+def test_an_error_that_no_change_before_takes_away_ends_a_run() -> None:
+    stays = {"msg": "settings: no", "cause": "", "hint": "", "until": "", "stays": True}
+    parts = with_later([part("mig", steps=[STEP]), part("settings", error=stays)])
+    assert refused(parts, check_mode=False) == ["settings: no"]
+
+
 def test_a_run_begins_where_it_fetches_what_may_take_a_refusal_away() -> None:
     old = {"msg": "toolkit: no such version", "cause": "", "hint": "", "until": "the lists are"}
     parts = with_later([part("toolkit", error=old)])

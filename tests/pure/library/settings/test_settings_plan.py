@@ -189,6 +189,27 @@ def test_accounting_can_not_be_on_in_mig_mode_and_comes_back_with_nothing() -> N
     assert [step.action for step in planned(was_on).steps] == [FORGET]
 
 
+def test_each_mig_device_has_a_compute_mode_of_its_own() -> None:
+    mig = dataclasses.replace(state(), gpu=dataclasses.replace(GPU, mig_current=True))
+    with pytest.raises(
+        NodeError, match=r"GPU 0 .*: compute_mode can't be exclusive process: "
+    ) as no:
+        planned(mig, {"compute_mode": "exclusive_process"})
+    assert "leave compute_mode out of the rules for GPUs in MIG mode" in no.value.hint
+    assert planned(mig, {"compute_mode": "default", "power_limit": 500}).steps
+    was_set = dataclasses.replace(mig, kept=Kept({"compute_mode": "prohibited"}))
+    assert [step.action for step in planned(was_set).steps] == [FORGET]
+
+
+def test_what_a_layout_to_come_rules_out_is_refused_before() -> None:
+    first = dataclasses.replace(state(), partitioned=True)
+    for rule in ({"compute_mode": "exclusive_process"}, {"accounting": True}):
+        with pytest.raises(NodeError, match="is to be in MIG mode") as refused:
+            planned(first, rule)
+        assert refused.value.stays
+    assert planned(first, {"power_limit": 500, "accounting": False}).steps
+
+
 def test_a_gpu_in_quarantine_is_left_alone_and_named() -> None:
     aside = state(aside="in quarantine since 2026-11-01T00:00:00Z by an operator: RMA")
     one = planned(aside, {"power_limit": 500})
