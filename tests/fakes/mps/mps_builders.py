@@ -21,7 +21,7 @@ NOBODY = 2**22  # beyond the numbers of processes
 
 
 def offer(device: str = UUID, root: str = "/run/x", **more: Any) -> Offer:
-    settings = Settings(**{"replicas": 4, "root": root, **more})
+    settings = Settings(**{"replicas": 4, "root": root, "multi_user": False, **more})
     return Offer(Names(device, root), settings, settings.shares(80 << 30, (9, 0)))
 
 

@@ -93,6 +93,15 @@ class Mps:
         """Return how many questions about a device its manager has had."""
         return self._control.asked(device)
 
+    def answer(self, device: str, command: str) -> str:
+        """Return a control daemon's answer to one of its clients."""
+        env = {**self.env, "CUDA_MPS_PIPE_DIRECTORY": str(self.status(device)["pipe"])}
+        words, said = [self.program], f"{command}\n"
+        done = subprocess.run(
+            words, input=said, env=env, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
     def rounds(self) -> int:
         """Return how often the manager has gone round: each time it reads what has changed."""
         return self.notifications().count("WATCHDOG=1")

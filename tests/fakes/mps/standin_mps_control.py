@@ -99,6 +99,12 @@ def serve() -> None:
     import threading
 
     limits = {"default_active_thread_percentage": "100.0", "default_device_pinned_mem_limit 0": ""}
+
+    def limit(name: str) -> str:
+        """Return a default, or a server's own limit, which is the default until somebody sets it."""
+        kind, *of = name.split(" ")
+        return limits.get(name) or limits.get(" ".join([f"default_{kind}", *of[1:]]), "")
+
     if REAL:
         threading.Thread(target=serve_clients, daemon=True).start()
     listener = socket.socket(socket.AF_UNIX)
@@ -113,8 +119,8 @@ def serve() -> None:
                 name, _space, value = rest.rpartition(" ")
                 if verb == "set" and not (os.environ.get("STANDIN_DEAF") and "mem" in name):
                     limits[name] = value
-                elif verb == "get" and limits.get(rest):
-                    stream.write(f"{limits[rest]}\n")
+                elif verb == "get" and limit(rest):
+                    stream.write(f"{limit(rest)}\n")
                 elif rest == "server_list":
                     stream.write("".join(f"{pid}\n" for pid in servers()))
                 elif name == "server_status":

@@ -176,6 +176,20 @@ def test_other_limits_are_told_from_those_asked(bounds: Bounds, mib: int, tenths
         assert protocol.polled(f"{tenths / 10}\n{told}\n", bounds)[1] is False
 
 
+def test_a_servers_own_limits_have_its_number() -> None:
+    bounds = Bounds(2048, 50.0)
+    assert [one.set for one in protocol.settings(bounds, 570)] == [
+        "set_device_pinned_mem_limit 570 0 2048M",
+        "set_active_thread_percentage 570 50.0",
+    ]
+    asked = ["get_client_list 570", "get_active_thread_percentage 570"]
+    assert protocol.poll(570).splitlines() == [*asked, "get_device_pinned_mem_limit 570 0"]
+    assert protocol.polled("568\n567\n50.0\n2G\n", bounds) == ((568, 567), True)
+    assert protocol.polled("568\n567\n50.0\n40G\n", bounds) == ((568, 567), False)
+    assert protocol.polled("568\n567\n10.0\n2G\n", bounds) == ((568, 567), False)
+    assert protocol.gone("Server 570 not found\n" * 3)
+
+
 def test_answers_that_are_no_limit_are_refused() -> None:
     memory = next(iter(protocol.settings(Bounds(10240, 50.0))))
     for answer in ("", "None", "10", "10.5G", "-1G"):

@@ -70,7 +70,7 @@ def test_daemon_that_ends_again_and_again_is_given_more_time(
 def test_settings_that_can_not_be_used_are_said_and_change_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, good = SettingsFolder(tmp_path), Settings(4)
+    folder, good = SettingsFolder(tmp_path), Settings(4, multi_user=False)
     path = Path(settings_file(UUID, str(tmp_path)))
     path.write_text(good.to_json())
     folder.look()

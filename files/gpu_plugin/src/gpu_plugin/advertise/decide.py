@@ -168,7 +168,7 @@ def _advertised(device: Device, one: Share, root: str) -> Device:
     if one.mps is None:
         return replace(device, time_slice=one.time_slice)
     try:
-        settings = replace(one.mps, root=root)
+        settings = one.mps.on(device.compute_capability, root)
         shares = settings.shares(device.memory_total, device.compute_capability, device.slices)
         return replace(device, mps=Offer(Names(device.uuid, root), settings, shares))
     except NodeError as error:

@@ -269,7 +269,7 @@ def mps_settings(found: Found, at: str, replicas: int, one_each: bool | None) ->
         priority.one_of(tuple(mps.PRIORITIES)) if priority else "normal",
         drain.whole(LONGEST_DRAIN, "seconds, ") if drain else mps.DRAIN,
         on_busy.one_of(mps.ON_BUSY) if on_busy else mps.WAIT,
-        bool(found.flag(f"{MPS}.multiUser")),
+        found.flag(f"{MPS}.multiUser"),
         access.one_of(mps.PIPE_ACCESS) if access else mps.READ_ONLY,
         _shm_size(found.get(f"{MPS}.shmSize")),
     )

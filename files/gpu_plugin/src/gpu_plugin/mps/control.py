@@ -28,7 +28,7 @@ from .protocol import ControlError, Silent
 
 MULTI_USER: Final = "-multiuser-server"
 NO_OPTION: Final = "-no-such-option"
-HINT: Final = "remove multiUser from sharing.mps, or install a driver whose program has it"
+HINT: Final = "remove multiUser: true from sharing.mps, or install a driver whose program has it"
 ANSWER_SECONDS: Final = 5.0
 PAUSE: Final = 0.03
 # The daemon's server and its clients have to see the same /dev/shm; only the daemon's is changed.
@@ -214,6 +214,21 @@ def require_multi_user(program: str = PROGRAM) -> None:
             cause=f"it takes any option, also {NO_OPTION}",
             hint=HINT,
         )
+
+
+def has_multi_user(program: str = PROGRAM) -> bool:
+    """Tell whether clients of all users can have one server. Else it is one user's, whose clients may command it."""
+    return _told(program, files.stamp(shutil.which(program) or program))
+
+
+@functools.lru_cache(maxsize=1)
+def _told(program: str, _stamp: files.Stamp | None) -> bool:
+    try:
+        require_multi_user(program)
+    except NodeError as error:
+        logs.info("MPS serves one user at a time on each GPU", cause=error.cause or str(error))
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=1)

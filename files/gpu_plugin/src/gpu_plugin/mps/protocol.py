@@ -17,10 +17,10 @@ from ..model.mps.settings import Bounds
 # The daemon sees one device only. A UUID here is taken without a word and without effect.
 DEVICE: Final = 0
 SERVERS: Final = "get_server_list"
-THREADS: Final = "default_active_thread_percentage"
-MEMORY: Final = "default_device_pinned_mem_limit"
+THREADS: Final = "active_thread_percentage"
+MEMORY: Final = "device_pinned_mem_limit"
 # Tells at once whether the daemon lives and keeps its defaults.
-POLL: Final = f"{SERVERS}\nget_{THREADS}\nget_{MEMORY} {DEVICE}"
+POLL: Final = f"{SERVERS}\nget_default_{THREADS}\nget_default_{MEMORY} {DEVICE}"
 LONGEST_EVENT: Final = 500  # a client's command is in the log as it gave it
 SIZE: Final = re.compile(r"([0-9]{1,12})([MG])")
 NUMBER: Final = re.compile(r"[0-9]{1,3}(\.[0-9]+)?")
@@ -49,7 +49,7 @@ class LimitNotTaken(ControlError):
 
 @dataclass(frozen=True)
 class Setting:
-    """A default: what sets it, what asks for it, and the answer that is expected."""
+    """A limit: what sets it, what asks for it, and the answer that is expected."""
 
     name: str
     set: str
@@ -57,12 +57,18 @@ class Setting:
     asked: str
 
 
-def settings(bounds: Bounds) -> Iterator[Setting]:
-    """Return what has to be set before the first client."""
-    size = f"{bounds.memory_mib}M"
-    yield Setting(MEMORY, f"set_{MEMORY} {DEVICE} {size}", f"get_{MEMORY} {DEVICE}", size)
-    threads = f"{bounds.threads:.1f}"
-    yield Setting(THREADS, f"set_{THREADS} {threads}", f"get_{THREADS}", threads)
+def settings(bounds: Bounds, server: int = 0) -> Iterator[Setting]:
+    """Return what has to be set before the first client, or of a server that has begun with it."""
+    kind, of = ("", f" {server}") if server else ("default_", "")
+    size, memory = f"{bounds.memory_mib}M", f"{kind}{MEMORY}{of} {DEVICE}"
+    yield Setting(f"{kind}{MEMORY}", f"set_{memory} {size}", f"get_{memory}", size)
+    threads, name = f"{bounds.threads:.1f}", f"{kind}{THREADS}{of}"
+    yield Setting(f"{kind}{THREADS}", f"set_{name} {threads}", f"get_{name}", threads)
+
+
+def poll(server: int) -> str:
+    """Return the question for a server's clients and limits, which polled() reads."""
+    return f"get_client_list {server}\nget_{THREADS} {server}\nget_{MEMORY} {server} {DEVICE}"
 
 
 def check(setting: Setting, answer: str) -> str:
@@ -77,7 +83,7 @@ def check(setting: Setting, answer: str) -> str:
 
 
 def _confirms(setting: Setting, found: str) -> bool:
-    if setting.name == THREADS:
+    if setting.name.endswith(THREADS):
         return (
             NUMBER.fullmatch(found) is not None and abs(float(found) - float(setting.asked)) < 0.05
         )
@@ -88,7 +94,7 @@ def _confirms(setting: Setting, found: str) -> bool:
 
 def question(command: str) -> str:
     """Return a command with a question behind it that always has an answer: see answer()."""
-    return f"{command}\nget_{THREADS}\n"
+    return f"{command}\nget_default_{THREADS}\n"
 
 
 def answer(output: str) -> str | None:
@@ -122,14 +128,16 @@ def refusal(answer: str) -> str:
 
 
 def polled(output: str, bounds: Bounds | None) -> tuple[tuple[int, ...], bool]:
-    """Return the servers, and whether the defaults are still those that were set, if they are known."""
+    """Return the processes, and whether the limits are still those that were set, if these are known.
+
+    The answer to POLL has the servers and the defaults, that to poll() the clients and limits of a server.
+    """
     lines = output.split()
     # Without a memory limit the program says nothing, and the last line is the threads.
     has_memory = bool(lines) and SIZE.fullmatch(lines[-1]) is not None
     memory = lines.pop() if has_memory else ""
     threads = lines.pop() if lines else ""
-    found = {MEMORY: memory, THREADS: threads}
-    kept = bounds is not None and all(_confirms(one, found[one.name]) for one in settings(bounds))
+    kept = bounds is not None and all(map(_confirms, settings(bounds), (memory, threads)))
     return pids("\n".join(lines)), kept
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,9 +60,21 @@ class Reconciler:
     def want(self, offers: Mapping[str, Offer], root: str, held: Collection[str] = ()) -> None:
         """Share these devices and no others; what is ``held`` stays as it is, shared or not."""
         kept = {device: one for device, one in self._offers.items() if device in held}
-        self._offers, self._root, self._begun = {**offers, **kept}, root, True
+        asked = {device: self._decided(one) for device, one in offers.items()}
+        self._offers, self._root, self._begun = {**asked, **kept}, root, True
         self._leaving = (self._files.devices(root) | self._leaving) - {*self._offers, *held}
         self.tick()
+
+    def _decided(self, offer: Offer) -> Offer:
+        """Return an offer with whether users share a server: as in what runs, which is not ended for that alone."""
+        wanted = offer.settings
+        if wanted.multi_user is not None:
+            return offer
+        now = self._files.look(offer.names.device, offer.names.root)
+        running = now.running.multi_user if now.serving and now.running else None
+        kept = running is not None and now.suits(replace(wanted, multi_user=running))
+        multi_user = running if kept else control.has_multi_user()
+        return replace(offer, settings=replace(wanted, multi_user=multi_user))
 
     def _is_foreign(self, device: str, observed: Observed) -> bool:
         """Tell whether a device is another's, or was by the daemon that still runs."""

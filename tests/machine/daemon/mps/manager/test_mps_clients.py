@@ -65,6 +65,25 @@ def test_servers_and_clients_are_told_and_waited_for(mps: Mps) -> None:
     assert mps.told() == "no device is shared by MPS\n"
 
 
+@pytest.mark.parametrize(
+    "command", ["device_pinned_mem_limit 4242 0", "active_thread_percentage 4242"]
+)
+def test_limits_of_a_server_that_a_client_changed_are_set_again(mps: Mps, command: str) -> None:
+    """With driver 580, root and the server's own user may do so by the socket that each client has."""
+    uuid = mps.uuid()
+    mps.run(uuid, *SHARES)
+    mps.ready(uuid)
+    eventually(lambda: mps.status(uuid)["servers"])
+    said = "a client changed the limits of its MPS server, setting them again"
+    assert said not in mps.log.read_text()
+    before, other = ("900M", "40G") if "mem" in command else ("25.0", "90")
+    assert mps.answer(uuid, f"get_{command}") == before
+    mps.answer(uuid, f"set_{command} {other}")
+    eventually(lambda: said in mps.log.read_text())
+    eventually(lambda: mps.answer(uuid, f"get_{command}") == before)
+    assert mps.status(uuid)["clients"] == 2
+
+
 def test_servers_for_all_users_where_the_program_has_them_and_they_are_asked_for(
     make_mps: MakeMps,
 ) -> None:

@@ -113,6 +113,19 @@ def test_from_start_to_end(scene: Scene) -> None:
     assert scene.units.starts == 1
 
 
+def test_users_share_a_server_where_the_program_has_such_and_nobody_is_ended_for_that(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler.control, "has_multi_user", lambda: True)
+    scene.manager(UUID)
+    scene.tell(scene.offer(multi_user=False))
+    asked = [scene.offer(one, multi_user=None) for one in (UUID, OTHER)]
+    assert scene.want(*asked).keys() == {OTHER}
+    assert [scene.written(one).multi_user for one in (UUID, OTHER)] == [False, True]
+    scene.want(scene.offer(replicas=2, multi_user=None), scene.offer(OTHER, multi_user=False))
+    assert [scene.written(one).multi_user for one in (UUID, OTHER)] == [True, False]
+
+
 def test_the_end_concerns_who_runs_and_nobody_before_a_beginning(scene: Scene) -> None:
     scene.manager(UUID)
     scene.another().close()

@@ -207,7 +207,7 @@ class Mps(Enforcement):
             known = self._offers.get(uuid)
         if known:
             return known
-        wanted = self._own(uuid) or settings(self._root, multi_user=_has_multi_user())
+        wanted = self._own(uuid) or settings(self._root, multi_user=control.has_multi_user())
         return Offer(Names(uuid, self._root), wanted, device.shares(uuid, wanted))
 
     def _own(self, uuid: str) -> Settings | None:
@@ -231,13 +231,3 @@ class Mps(Enforcement):
         except NodeError:
             return ""
         return problem_of(self._split_count, found[uuid]) if uuid in found else ""
-
-
-def _has_multi_user() -> bool:
-    """Tell whether clients of all users can have one server; else those of a second user wait."""
-    try:
-        control.require_multi_user()
-    except NodeError as error:
-        logs.info("MPS serves one user at a time on each GPU", cause=error.cause)
-        return False
-    return True

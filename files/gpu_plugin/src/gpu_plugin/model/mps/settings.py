@@ -129,8 +129,9 @@ class Settings:
 
     ``combine`` is how many shares a container may have together, ``drain`` how many seconds clients
     have to end when the daemon has to, and ``on_busy`` what holds until then. With ``multi_user``
-    clients of all users share a server. ``pipe_access`` is what containers may do in the pipe
-    directory, ``shm_size`` the bytes of the device's /dev/shm, 0: an equal part of half the memory.
+    clients of all users share a server, with None where the program has such. ``pipe_access`` is what
+    containers may do in the pipe directory, ``shm_size`` the bytes of the device's /dev/shm, 0: an
+    equal part of half the memory.
     The daemon's files are below ``root``. ``owner`` is the process that wants the device shared.
     """
 
@@ -142,7 +143,7 @@ class Settings:
     priority: str = "normal"
     drain: int = DRAIN
     on_busy: str = WAIT
-    multi_user: bool = False
+    multi_user: bool | None = None
     pipe_access: str = READ_ONLY
     shm_size: int = 0
     root: str = ROOT
@@ -151,10 +152,15 @@ class Settings:
     def to_json(self) -> str:
         """Return what from_json() reads. Managers of earlier releases know no owner but the first."""
         percent = {k: str(v) for k, v in vars(self).items() if isinstance(v, Percent)}
-        data = {"version": VERSION, **vars(self), **percent}
+        data = {"version": VERSION, **vars(self), **percent, "multi_user": bool(self.multi_user)}
         if self.owner == DEVICE_PLUGIN:
             del data["owner"]
         return json.dumps(data, indent=2) + "\n"
+
+    def on(self, compute_capability: tuple[int, int], root: str) -> Settings:
+        """Return the settings for a device: before Volta no users share a server, unless that is asked for."""
+        old = self.multi_user is None and compute_capability < VOLTA
+        return replace(self, root=root, multi_user=False if old else self.multi_user)
 
     def suits(self, other: Settings) -> bool:
         """Tell whether a control daemon with these is one with the others.
@@ -357,4 +363,4 @@ class Offer:
         shares = self.shares
         same = reported == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
         found = (state.get("multi_user", False), state.get("clients_pipe"))
-        return same and found == (self.settings.multi_user, self.names.pipe)
+        return same and found == (bool(self.settings.multi_user), self.names.pipe)
