@@ -20,10 +20,11 @@ from typing import IO, Final
 
 from .._shared._base.errors import NodeError
 from ..model.mps.paths import PROGRAM, Names, daemon_environment
+from ..model.mps.settings import Bounds
 from ..tools import bounded, files, logs
 from ..tools.files import failing
 from ..tools.followed import Child, Events, Followed, Lines
-from . import folders, protocol
+from . import clients, folders, protocol
 from .protocol import ControlError, Silent
 
 MULTI_USER: Final = "-multiuser-server"
@@ -126,6 +127,23 @@ class Control:
                 raise
             self._tells_faults = False
             return False
+
+    def clients_of(self, server: int, bounds: Bounds | None) -> tuple[int, ...]:
+        """Return a server's clients, and give it its limits back, which MPS lets root and its own user change."""
+        answer = self.ask(protocol.poll(server))
+        if protocol.gone(answer):
+            return ()
+        found, kept = protocol.polled(answer, bounds)
+        if bounds and not kept:
+            logs.warning(
+                "a client changed the limits of its MPS server, setting them again",
+                device=self._names.device,
+                server=server,
+                clients=clients.described(found),
+            )
+            for setting in protocol.settings(bounds, server):
+                self.ask(setting.set)
+        return found
 
     def _ask(self, command: str, seconds: float) -> str:
         deadline, said = time.monotonic() + seconds, ""

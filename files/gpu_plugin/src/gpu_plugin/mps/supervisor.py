@@ -282,7 +282,7 @@ class Supervisor:
                 )
             if not (kept and self._in_place):
                 self._set_limits(self._bounds)
-        found = {pid: self._clients_of(pid) for pid in servers}
+        found = {pid: self._control.clients_of(pid, self._bounds) for pid in servers}
         self._clients = sum(map(len, found.values()))
         self._pids = [pid for pids in found.values() for pid in pids]
         self._servers = servers
@@ -294,23 +294,6 @@ class Supervisor:
         self._report.clients(found)
         if not self._clients:
             self._shm.tidy(self._control.pid, servers, self._control.ask)
-
-    def _clients_of(self, server: int) -> tuple[int, ...]:
-        """Return a server's clients, and give it its limits back, which MPS lets root and its own user change."""
-        answer = self._control.ask(protocol.poll(server))
-        if protocol.gone(answer):
-            return ()
-        found, kept = protocol.polled(answer, self._bounds)
-        if self._bounds and not kept:
-            logs.warning(
-                "a client changed the limits of its MPS server, setting them again",
-                device=self.names.device,
-                server=server,
-                clients=clients.described(found),
-            )
-            for setting in protocol.settings(self._bounds, server):
-                self._control.ask(setting.set)
-        return found
 
     def _silence(self, error: Silent) -> str:
         """Return what is said of a daemon that does not answer. ControlError: it is replaced.
