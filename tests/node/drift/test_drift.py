@@ -60,7 +60,8 @@ MOVES = (
 MOVES += ("/container_runtime.json",)
 THING = re.compile(r"/[\w./-]+|\b(?:gpu|nvidia|containerd|docker)[\w-]*")
 
-pytestmark = [pytest.mark.node, pytest.mark.long]
+# Some thirty rounds of three runs each, on a machine that has more to do.
+pytestmark = [pytest.mark.node, pytest.mark.long, pytest.mark.timeout(7200)]
 
 
 def drifts(runtime: str, who: str) -> list[tuple[str, Drift]]:
