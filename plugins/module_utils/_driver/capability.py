@@ -23,7 +23,7 @@ from .._machine.packages.api import NoHold, NoWay
 from .._machine.packages.apt import OWN_SOURCES
 from .._node.gpu_record import ACTION as GPUS
 from .._node.gpu_record import PATH as GPU_RECORD
-from .._node.gpu_record import dump
+from .._node.gpu_record import dump, identities, load
 from .._node.machine import facts as nodeinfo
 from .._node.machine.quarantine import answering
 from .._node.machine.recorded import Additions, named, package_manager
@@ -49,6 +49,8 @@ from .state import AUTO, Observed, Record, Source, chosen, has_run, named_source
 
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
+# Those after which NVML may answer that did not before.
+STARTS = frozenset({"load", "reload", "device_nodes", "persistence"})
 DATA = "/var/lib/gpu-node"
 RECORD = f"{DATA}/nvidia_driver.json"
 
@@ -308,6 +310,8 @@ class DriverCapability:
             self._actions[step.action](step.params)
         else:
             self._gate.services.apply(step)
+        if step.action in STARTS:
+            self._tell_gpus()
 
     def _uninstall(self, params: Params) -> None:
         """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
@@ -331,6 +335,14 @@ class DriverCapability:
             host.write(GPU_RECORD, text, mode=0o644)
         else:
             host.remove(GPU_RECORD)
+
+    def _tell_gpus(self) -> None:
+        """Write into the record what NVML says of the GPUs, if it answers only now that the driver is loaded."""
+        host, machine = self._node.host, nodeinfo.machine(self._node.host)
+        text = host.read(GPU_RECORD)
+        there = load(text, machine)
+        if there and not identities(text, machine):
+            host.write(GPU_RECORD, dump(there, machine, self._seen()), mode=0o644)
 
     @staticmethod
     def _seen() -> t.Collection[Seen]:

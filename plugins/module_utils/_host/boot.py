@@ -34,7 +34,9 @@ acs_at() { # prints where a bridge's control register is, nothing where it has n
 
 acs_show() { # prints the bridges above NVIDIA's GPUs and above NICs that have ACS, with their control registers
   for device in "$bus"/*; do
-    case $(cat "$device/vendor" "$device/class" 2>/dev/null | tr '\n' ' ') in
+    # A machine has hundreds of devices, so no program is run for each.
+    { read -r vendor <"$device/vendor" && read -r class <"$device/class"; } 2>/dev/null || continue
+    case "$vendor $class" in
       "0x10de 0x03"* | *" 0x02"*) path=$(readlink -f "$device") ;;
       *) continue ;;
     esac

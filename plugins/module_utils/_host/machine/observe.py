@@ -27,6 +27,7 @@ NOTED = "/run/gpu-node/reboot-required"
 VFIO = "/sys/bus/pci/drivers/vfio-pci"
 LIBVIRT = "/etc/libvirt/qemu"
 KVM = "anon_inode:kvm-vm"
+KVM_USERS = tuple(f"/sys/module/{one}/refcnt" for one in ("kvm_intel", "kvm_amd"))
 LOCKDOWN = "/sys/kernel/security/lockdown"
 TUNED = "/etc/tuned/active_profile"
 
@@ -67,13 +68,21 @@ def guests(host: Host) -> t.Tuple[str, ...]:
     for name in host.listdir(LIBVIRT):
         if name.endswith(".xml") and "<hostdev" in (host.read(f"{LIBVIRT}/{name}") or ""):
             found.append(f"libvirt's guest {name[: -len('.xml')]} has a device")
-    for pid in host.listdir("/proc"):
+    for pid in host.listdir("/proc") if _may_run_guests(host) else ():
         folder = f"/proc/{pid}/fd"
         if pid.isdigit() and any(
             host.readlink(f"{folder}/{one}") == KVM for one in host.listdir(folder)
         ):
             found.append(f"process {pid} ({proc(host, pid, 'comm').strip()}) runs a guest")
     return tuple(found)
+
+
+def _may_run_guests(host: Host) -> bool:
+    """Tell whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
+    users = [host.read(one) for one in KVM_USERS]
+    return any(one is not None and one.strip() != "0" for one in users) or (
+        users == [None, None] and host.exists("/dev/kvm")
+    )
 
 
 def values(host: Host, asked: Asked, kept: Values) -> t.Dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import gpus as checks
@@ -18,6 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.capability
     GpuInfoCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_record import Gpus
+from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Seen
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node
@@ -144,6 +146,20 @@ def test_a_run_records_the_gpus_of_a_node() -> None:
     assert driver(recorded(FIRST, SECOND, THIRD)) == [
         f"record the node's 3 GPUs ({THIRD} new)",
     ]
+
+
+def test_the_record_of_a_first_run_has_what_nvml_says_once_the_driver_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = recorded(FIRST, SECOND)
+    host.commands |= {("modprobe",): "", ("systemctl",): ""}
+    one = capability(host, source="preinstalled")
+    one.apply(Step("load", "load", {"waits": False}))
+    assert gpu_record.identities(host.files[gpu_record.PATH], "") == ()  # NVML does not answer yet
+    found = [Seen("GPU-1", "123", FIRST), Seen("GPU-2", "124", SECOND)]
+    monkeypatch.setattr(type(one), "_seen", staticmethod(lambda: found))
+    one.apply(Step("load", "load again", {"waits": False}))
+    assert gpu_record.identities(host.files[gpu_record.PATH], "") == tuple(found)
 
 
 def test_the_record_of_the_machine_that_a_node_is_a_copy_of_says_nothing() -> None:

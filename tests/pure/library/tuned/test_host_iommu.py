@@ -185,6 +185,7 @@ def test_off_is_refused_on_a_host_that_hands_devices_to_guests(
 ) -> None:
     host = GrubHost()
     if link:
+        host.files["/sys/module/kvm_intel/refcnt"] = "3\n"
         host.links[path] = link
         host.files["/proc/77/comm"] = "qemu-system-x86\n"
     else:
@@ -193,6 +194,27 @@ def test_off_is_refused_on_a_host_that_hands_devices_to_guests(
     assert said in error.cause
     assert error.hint == "set host_iommu to pt or unmanaged"
     assert run(host, iommu="pt")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("there", "walks"),
+    [
+        ({}, False),
+        ({"/dev/kvm": "", "/sys/module/kvm_amd/refcnt": "0\n"}, False),
+        ({"/dev/kvm": "", "/sys/module/kvm_amd/refcnt": "2\n"}, True),
+        ({"/dev/kvm": ""}, True),  # KVM is no module of its own, as on Arm
+    ],
+)
+def test_open_files_of_all_processes_are_read_only_where_a_guest_may_run(
+    there: dict[str, str], walks: bool
+) -> None:
+    host = GrubHost()
+    host.files.update({"/proc/77/fd/9": "", **there})
+    listed: list[str] = []
+    first = host.listdir
+    host.listdir = lambda path: listed.append(path) or first(path)  # type: ignore[method-assign,func-returns-value]
+    assert run(host, iommu="off")["changed"]
+    assert ("/proc/77/fd" in listed) == walks
 
 
 def test_guests_without_devices_and_other_names_in_the_folder_are_no_reason() -> None:
