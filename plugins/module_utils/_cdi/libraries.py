@@ -10,20 +10,13 @@ import posixpath
 import re
 import typing as t
 
+from .._base.linker import COMMON_FOLDERS, Pair
 from .capabilities import Chosen, aliases
 
-MAX_LINKS = 40  # as the kernel
-ABIS = ("x86-64", "AArch64")
-COMPAT32_ABIS = ("",)  # of 32-bit x86 nothing is said
-COMMON_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
-# Those of Debian and of the RPM distributions for 32-bit programs.
-COMPAT32_FOLDERS = ("/usr/lib/i386-linux-gnu", "/usr/lib")
 AARCH64_LOADER = "/lib/ld-linux-aarch64.so.1"
 # Libraries of the driver that have a version of their own; programs without a display do without the latter.
 OWN_VERSION = re.compile(r"libnvidia-nvvm70\.so\..")
 PLATFORMS = re.compile(r"libnvidia-egl-(gbm|wayland2?|xcb|xlib)\.so\.\d+\.\d[\d.]*")
-
-Pair = t.Tuple[str, str]
 
 
 class Library(t.NamedTuple):
@@ -31,39 +24,6 @@ class Library(t.NamedTuple):
 
     path: str
     names: t.Tuple[str, ...]
-
-
-def parse_ldconfig(text: str, abis: t.Sequence[str] = ABIS) -> t.List[Pair]:
-    """Return (name, path) of the libraries for some ABIs from ``ldconfig -p``."""
-    found = []
-    for line in text.splitlines():
-        match = re.match(r"\s+(\S+) \([^,)]*(?:,\s*([^,)]*))?[^)]*\) => (/.*)", line)
-        if match and (match[2] or "").partition("OS ABI")[0] in abis:
-            found.append((match[1], match[3].strip()))
-    return found
-
-
-def default_folder(cache: t.Iterable[Pair]) -> t.Optional[str]:
-    """Return the distribution's own library folder: the one that has the C library."""
-    for name, path in cache:
-        if name == "libc.so.6":
-            folder = posixpath.dirname(path)
-            return folder if folder.startswith("/usr/") else f"/usr{folder}"
-    return None
-
-
-def search_folders(cache: t.Iterable[Pair]) -> t.List[str]:
-    """Return the folders where packages of the driver keep libraries."""
-    own = default_folder(cache)
-    folders = [own] if own else list(COMMON_FOLDERS)
-    return [f"{folder}{sub}" for folder in folders for sub in ("", "/nvidia/current", "/nvidia")]
-
-
-def compat32_folders(cache: t.Iterable[Pair]) -> t.List[str]:
-    """Return the folders where they keep those for 32-bit programs; ``cache`` is that of the others."""
-    debian, rpm = COMPAT32_FOLDERS
-    found = [f"{debian}{sub}" for sub in ("", "/nvidia/current", "/nvidia")]
-    return found if default_folder(cache) == rpm else [*found, rpm]
 
 
 def image_folders(own: str, *, aarch64: bool) -> t.Tuple[str, ...]:
@@ -85,32 +45,6 @@ def is_driver_library(name: str, version: str) -> bool:
 def stem(name: str) -> str:
     """Return a library's name without what follows the dot: libcuda of libcuda.so.1."""
     return name.partition(".so")[0]
-
-
-def resolve(path: str, readlink: t.Callable[[str], t.Optional[str]]) -> t.Optional[str]:
-    """Follow all links on a path, those of folders too; None where they go in circles.
-
-    Absolute targets start again at the top that ``readlink`` knows, so a folder can stand for /.
-    """
-    todo, done, links = path.split("/")[::-1], [""], 0
-    while todo:
-        part = todo.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            done = done[:-1] or [""]
-            continue
-        target = readlink("/".join([*done, part]))
-        if target is None:
-            done.append(part)
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            return None
-        if target.startswith("/"):
-            done = [""]
-        todo += target.split("/")[::-1]
-    return "/".join(done) or "/"
 
 
 def collect(found: t.Iterable[Pair], capabilities: Chosen) -> t.List[Library]:

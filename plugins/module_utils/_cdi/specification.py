@@ -13,8 +13,9 @@ import typing as t
 
 from .._base.errors import NodeError
 from .._base.gpu import CONTROL_NODES, Gpu, MigDevice, gpu_nodes, mig_nodes
+from .._base.linker import COMPAT32_FOLDERS, Pair
 from .._base.text import json_data
-from .libraries import COMPAT32_FOLDERS, Library, Pair, in_place, under_all_names
+from .libraries import Library, in_place, under_all_names
 from .rules import minimum_version, problems
 
 KIND = "nvidia.com/gpu"

@@ -224,7 +224,8 @@ def _preinstalled(observed: Observed, desired: Desired) -> Plan:
         raise NodeError(
             "the driver's library libnvidia-ml.so is not on the node",
             cause=f"the kernel modules of {version} are loaded without their user space",
-            hint="install the user space of the same version",
+            hint="install the user space of the same version; one in a folder of its own needs that folder in "
+            "/etc/ld.so.conf.d, and ldconfig",
         )
     said = _told(observed, desired, version, kind) + wins(observed, desired)
     exchange, reboot = reloaded(observed, desired, options_loaded(observed, desired))

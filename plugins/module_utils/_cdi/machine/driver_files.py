@@ -10,7 +10,9 @@ import stat
 import typing as t
 
 from ..._base.gpu import CAPS_FOLDER, MIG_MINORS, parse_minors
+from ..._base.linker import Pair, resolve, search_folders
 from ..._machine.host import Host
+from ..._machine.linker import Linker
 from .. import capabilities as parts
 from .. import libraries as cdi
 from ..specification import SOCKETS, Drm, Files
@@ -32,8 +34,8 @@ class DriverFiles:
 
     def __init__(self, host: Host, root: str) -> None:
         self._host = host
-        self.root = root.rstrip("/")
-        self._cache: t.Optional[str] = None
+        self._linker = Linker(host, root)
+        self.root = self._linker.root
 
     def device_nodes(self) -> t.FrozenSet[str]:
         """Return NVIDIA's device nodes that exist."""
@@ -61,7 +63,7 @@ class DriverFiles:
 
     def image_folders(self) -> t.Tuple[str, ...]:
         """Return the folders that libraries are mounted in for the loaders of images, the distribution's own first."""
-        folders = cdi.search_folders(self._ldconfig())
+        folders = search_folders(self._linker.cache())
         own = next((one for one in folders if self._host.listdir(self.root + one)), folders[0])
         return cdi.image_folders(own, aarch64=self._real(cdi.AARCH64_LOADER) is not None)
 
@@ -69,9 +71,9 @@ class DriverFiles:
         """Return the path of NVML on the node where it is not the node's own, else nothing."""
         if not self.root:
             return ""
-        for folder in cdi.search_folders(self._ldconfig()):
+        for folder in self._linker.folders(lambda name: name.startswith("libnvidia-ml.so.")):
             path = self._real(f"{folder}/{NVML_LIBRARY}")
-            if path:
+            if path and not self.open_folder(self.root + path):
                 return self.root + path
         return ""
 
@@ -81,13 +83,13 @@ class DriverFiles:
         compat32 = "compat32" in capabilities
         return Files(
             tuple(libraries),
-            tuple(self._first(parts.binaries(capabilities), PROGRAM_FOLDERS)),
+            tuple(self._programs(libraries, capabilities)),
             tuple(path for path in SOCKETS if self._host.exists(self.root + path)),
             (*self._firmware(version), *self._others(libraries, version, capabilities)),
             tuple(self._libraries(version, capabilities, compat32=True) if compat32 else ()),
         )
 
-    def _first(self, names: t.Iterable[str], folders: t.Sequence[str]) -> t.Iterator[cdi.Pair]:
+    def _first(self, names: t.Iterable[str], folders: t.Sequence[str]) -> t.Iterator[Pair]:
         """Yield the files of these names, each from the first of the folders that has it, and that path."""
         for name in names:
             paths = ((self._real(f"{one}/{name}"), f"{one}/{name}") for one in folders)
@@ -95,7 +97,7 @@ class DriverFiles:
 
     def _others(
         self, libraries: t.Iterable[cdi.Library], version: str, capabilities: parts.Chosen
-    ) -> t.Iterator[cdi.Pair]:
+    ) -> t.Iterator[Pair]:
         """Yield what finds the driver's libraries for programs that draw, and what an X server loads."""
         seen = set()
         for inside, name in parts.files(capabilities):
@@ -112,14 +114,14 @@ class DriverFiles:
             places += [f"{base}/{sub}" for base in bases for sub in XORG_FOLDERS]
             yield from self._first(("nvidia_drv.so", f"{glx}.{version}", glx), places)
 
-    def _firmware(self, version: str) -> t.Iterator[cdi.Pair]:
+    def _firmware(self, version: str) -> t.Iterator[Pair]:
         """Yield the firmware of the GPUs' system processors from where the kernel looks for it."""
         release = (self._host.read(KERNEL) or "").strip()
         folders = [(self._host.read(FIRMWARE_PATH) or "").strip()]
         folders += [f"{FIRMWARE_FOLDER}/updates/{release}", f"{FIRMWARE_FOLDER}/updates"]
         folders += [f"{FIRMWARE_FOLDER}/{release}", FIRMWARE_FOLDER]
         for folder in dict.fromkeys(one.rstrip("/") for one in folders if one):
-            there = self._follow(f"{folder}/nvidia/{version}")
+            there = self._linker.follow(f"{folder}/nvidia/{version}")
             for name in self._host.listdir(self.root + there) if there else ():
                 real = self._real(f"{there}/{name}")
                 if real and name.startswith("gsp") and name.endswith(".bin"):
@@ -150,7 +152,7 @@ class DriverFiles:
             folders.append(root + posixpath.dirname(one))
             return self._host.readlink(root + one)
 
-        end = cdi.resolve(visited, follow)
+        end = resolve(visited, follow)
         for folder in dict.fromkeys([*folders, *([root + end] if end else [])]):
             found = self._host.status(folder or "/")
             if found and stat.S_ISDIR(found.mode) and found.mode & stat.S_IWOTH:
@@ -164,22 +166,31 @@ class DriverFiles:
         found = [one for one in every if one.endswith((".json", ".yaml"))]
         return {one: self._host.read(one) or "" for one in found if one != path}
 
+    def _programs(
+        self, libraries: t.Iterable[cdi.Library], capabilities: parts.Chosen
+    ) -> t.Iterator[Pair]:
+        """Yield the programs: a driver with a folder of its own has them beside its libraries.
+
+        Whatever is in the folders of programs then may do no more than start them. Images look in /usr/bin.
+        """
+        beside = {self._real(f"{posixpath.dirname(one.path)}/../bin") for one in libraries}
+        own = sorted(one for one in beside if one and one not in PROGRAM_FOLDERS)
+        for real, path in self._first(parts.binaries(capabilities), (*own, *PROGRAM_FOLDERS)):
+            folder, name = posixpath.split(path)
+            yield real, f"/usr/bin/{name}" if folder in own else path
+
     def _libraries(
         self, version: str, capabilities: parts.Chosen, *, compat32: bool = False
     ) -> t.List[cdi.Library]:
-        cache = self._ldconfig(compat32=compat32)
-
         def belongs(name: str) -> bool:
             ours = cdi.is_driver_library(name, version)
             return ours and parts.has_library(cdi.stem(name), capabilities)
 
-        loaded = ((self._real(path), name) for name, path in cache)
+        loaded = ((self._real(path), name) for name, path in self._linker.cache(compat32=compat32))
         found = [
             (real, name) for real, name in loaded if real and belongs(posixpath.basename(real))
         ]
-        folders = list(dict.fromkeys(posixpath.dirname(path) for path, _name in sorted(found)))
-        usual = cdi.compat32_folders(self._ldconfig()) if compat32 else cdi.search_folders(cache)
-        folders += [one for one in usual if one not in folders]
+        folders = self._linker.folders(belongs, compat32=compat32)
         listings = {folder: self._host.listdir(self.root + folder) for folder in folders}
         for folder, names in listings.items():
             for name in names:
@@ -195,19 +206,5 @@ class DriverFiles:
                     found += [(real, name)] if real in files and real else []
         return cdi.collect(found, capabilities)
 
-    def _ldconfig(self, *, compat32: bool = False) -> t.List[cdi.Pair]:
-        if self._cache is None:
-            argv = ["ldconfig", "-p"]
-            if self.root:
-                argv += ["-C", f"{self.root}/etc/ld.so.cache"]
-            # Without a cache there are still the folders where packages keep their libraries.
-            self._cache = self._host.run(argv, check=False).out
-        return cdi.parse_ldconfig(self._cache, cdi.COMPAT32_ABIS if compat32 else cdi.ABIS)
-
     def _real(self, path: str) -> t.Optional[str]:
-        """Return where a path leads, None where there is nothing."""
-        real = self._follow(path)
-        return real if real and self._host.exists(self.root + real) else None
-
-    def _follow(self, path: str) -> t.Optional[str]:
-        return cdi.resolve(path, lambda one: self._host.readlink(self.root + one))
+        return self._linker.real(path)

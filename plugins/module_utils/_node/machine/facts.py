@@ -11,6 +11,7 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._base.gpu import PciDevice, nvidia_device
 from ..._machine.host import Host
+from ..._machine.linker import Linker
 from ..gpu_record import PATH, Gpus, load
 
 DRIVER_FIRST = "bring up the driver first (gpu.node.nvidia_driver), then run again"
@@ -20,8 +21,6 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MODULE = "/sys/module/nvidia"
 CONNECTX_7 = ["0x15b3", "0x1021"]
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
-MULTIARCH = ("x86_64-linux-gnu", "aarch64-linux-gnu")
-LIBRARY_FOLDERS = ("/usr/lib64", "/usr/lib", *(f"/usr/lib/{one}" for one in MULTIARCH))
 
 
 def os_release(host: Host) -> t.Dict[str, str]:
@@ -98,8 +97,8 @@ def proc(host: Host, pid: str, name: str) -> str:
 
 
 def library_versions(host: Host) -> t.Tuple[str, ...]:
-    """Return the versions of libnvidia-ml in the folders of libraries."""
-    folders = [f"{folder}{more}" for folder in LIBRARY_FOLDERS for more in ("", "/nvidia/current")]
+    """Return the versions of libnvidia-ml where the linker finds it, and where packages keep it."""
+    folders = Linker(host).folders(LIBRARY.fullmatch)
     found = (LIBRARY.fullmatch(name) for folder in folders for name in host.listdir(folder))
     return tuple(sorted({match[1] for match in found if match}))
 

@@ -55,9 +55,15 @@ def ask(env: dict[str, str], device: str = "", source: str = SOURCE) -> dict[str
     return told
 
 
-def with_cuda(cuda: Path, device: str, **more: str) -> dict[str, Any]:
-    """Return what the program says with that libcuda and a kernel that has a driver behind its node."""
-    folder = f"FOLDERS = ({str(cuda)!r},)\nCONTROL = '/dev/null'\nif __name__"
+def with_cuda(
+    cuda: Path, device: str, usual: Path = Path("/nowhere"), host: str = "/nowhere", **more: str
+) -> dict[str, Any]:
+    """Return what the program says with that libcuda and a kernel that has a driver behind its node.
+
+    ``usual`` is where images have libraries, and where ``host`` is a folder it runs in a container.
+    """
+    folder = f"FOLDERS = ({str(usual)!r},)\nCONTROL, HOST = '/dev/null', {host!r}\nif __name__"
+    more = {"LD_LIBRARY_PATH": str(cuda), **more}
     source = SOURCE.replace("if __name__", folder).replace(
         "uuids()\n    except", '["GPU-1"]\n    except'
     )
@@ -96,6 +102,20 @@ def test_it_adds(cuda: Path) -> None:
 )
 def test_it_says_where_the_sum_goes_wrong(cuda: Path, fault: str, text: str) -> None:
     assert with_cuda(cuda, "GPU-1", NODE_CUDA=fault)["cuda"] == text
+
+
+def test_on_the_node_the_loader_knows_where_libcuda_is(cuda: Path, tmp_path: Path) -> None:
+    """A driver in a folder of its own, and in the usual one an empty file, as containers leave what they mount on."""
+    (tmp_path / "libcuda.so.1").touch()
+    assert with_cuda(cuda, "GPU-1", tmp_path)["cuda"] == ""
+    inside = with_cuda(cuda, "GPU-1", tmp_path, str(tmp_path))
+    assert inside["untried"].endswith("file too short")
+
+
+def test_in_a_container_that_of_the_machine_is_not_taken(cuda: Path, tmp_path: Path) -> None:
+    told = with_cuda(cuda, "GPU-1", host=str(tmp_path))
+    assert told["untried"] == "libcuda.so.1 is not in the container"
+    assert with_cuda(tmp_path, "GPU-1", cuda, str(tmp_path))["cuda"] == ""
 
 
 def test_without_libcuda_the_sum_is_not_tried(tmp_path: Path) -> None:

@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._cdi.libraries import (
+from ansible_collections.gpu.node.plugins.module_utils._base.linker import (
     MAX_LINKS,
-    Library,
-    collect,
     default_folder,
-    in_place,
-    is_driver_library,
     parse_ldconfig,
     resolve,
     search_folders,
+)
+from ansible_collections.gpu.node.plugins.module_utils._cdi.libraries import (
+    Library,
+    collect,
+    in_place,
+    is_driver_library,
     stem,
     under_all_names,
 )

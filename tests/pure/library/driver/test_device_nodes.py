@@ -28,7 +28,7 @@ def host(modify: int = 1, uid: int = 0, gid: int = 0, mode: int = 0o666) -> Fake
     found = node(H100)
     found.files[PARAMS] = TEXT.format(modify, uid, gid, mode)
     found.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  550.1  x"
-    found.files["/usr/lib/libnvidia-ml.so.550.1"] = ""
+    found.files["/usr/lib64/libnvidia-ml.so.550.1"] = ""
     for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"):
         found.files[f"/dev/{name}"] = ""
         give(found, name, 0o666)

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import bridges
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import (
+    bridges,
+    library_versions,
+)
 
 from tests.fakes.library.fakes import DRIVER, GPU, LOADED, FakeHost
 from tests.fakes.packages.driver_runs import capability, converge, reported
@@ -48,13 +51,13 @@ def test_parameters_are_judged_before_anything_is_looked_at(
         ('ID="opensuse-leap"\nVERSION_ID="12.5"\n', "RHEL family 8, RHEL family 9"),
     ],
 )
-def test_system_that_is_not_supported_is_refused_without_a_command(
+def test_system_that_is_not_supported_is_refused_with_nothing_run_but_what_reads(
     release: str, words: str
 ) -> None:
     host = FakeHost({"/etc/os-release": release})
     with pytest.raises(NodeError, match=words):
         converge(host)
-    assert host.ran == []
+    assert host.ran == [("ldconfig", "-p")]
 
 
 def test_damaged_record_is_refused() -> None:
@@ -79,8 +82,35 @@ def test_preinstalled_driver_is_only_looked_at() -> None:
     host = with_driver()
     left = converge(host, source="preinstalled", version="580")
     assert (left.steps, left.reboot_required) == ((), ())
-    assert {words[-1] for words in host.ran} == {"check"}  # which device nodes are missing
+    # Which device nodes are missing, and which libraries the linker finds.
+    assert {words[-1] for words in host.ran} == {"check", "-p"}
     assert reported(host, source="preinstalled")["loaded_version"] == "580.95.05"
+
+
+def test_library_is_found_in_a_folder_that_only_the_linkers_cache_names() -> None:
+    """As images of clouds have it: the driver in /usr/local/nvidia, which is in /etc/ld.so.conf.d."""
+    host = with_driver()
+    for known in (host.files, host.links):
+        for path in [one for one in known if one.startswith("/usr/lib64/")]:
+            known[path.replace("/usr/lib64", "/usr/local/nvidia/lib64")] = known.pop(path)
+    with pytest.raises(NodeError, match=r"libnvidia-ml\.so is not on the node"):
+        converge(host, source="preinstalled")
+    host.commands["ldconfig", "-p"] = (
+        "\tlibnvidia-ml.so.1 (libc6,x86-64) => /usr/local/nvidia/lib64/libnvidia-ml.so.1\n"
+        "\tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/libnvidia-ml.so.1\n"
+        "\tlibc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6\n"
+    )
+    assert converge(host, source="preinstalled").steps == ()
+    assert library_versions(host) == ("580.95.05",)
+
+
+def test_library_that_the_cache_still_names_and_nobody_has_is_none() -> None:
+    host = with_driver()
+    del host.files["/usr/lib64/libnvidia-ml.so.580.95.05"]
+    host.commands["ldconfig", "-p"] = (
+        "\tlibnvidia-ml.so.1 (libc6,x86-64) => /usr/lib64/libnvidia-ml.so.1\n"
+    )
+    assert library_versions(host) == ()
 
 
 def test_node_is_described_with_those_who_use_its_gpus_but_for_the_drivers_own_services() -> None:

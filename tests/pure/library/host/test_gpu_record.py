@@ -128,7 +128,7 @@ def test_a_validation_fails_for_a_gpu_that_is_missing() -> None:
 
 def driver(host: FakeHost, **params: Any) -> list[str]:
     host.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  550.1  x"
-    host.files["/usr/lib/libnvidia-ml.so.550.1"] = ""
+    host.files["/usr/lib64/libnvidia-ml.so.550.1"] = ""
     one = capability(host, source="preinstalled", **params)
     steps = one.plan(one.observe()).steps
     for step in steps:

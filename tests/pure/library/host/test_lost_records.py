@@ -44,7 +44,7 @@ def test_the_drivers_record(path: str, state: str) -> None:
     host = node(H100)
     host.commands |= dict.fromkeys(((word,) for word in ("dpkg-query", "dpkg", "apt-cache")), "")
     host.files["/proc/driver/nvidia/version"] = "NVRM version: NVIDIA UNIX Kernel Module  550.1  x"
-    host.files["/usr/lib/libnvidia-ml.so.550.1"] = ""
+    host.files["/usr/lib64/libnvidia-ml.so.550.1"] = ""
 
     def warned() -> list[str]:
         one = dressed(capability(host, state=state, source="preinstalled"))

@@ -47,7 +47,7 @@ def look(host: FakeHost, room: FakeRoom) -> Look:
         except NodeError as error:
             return str(error)
         finally:
-            reads = ("containerd", "python3", "crio", "systemctl show")
+            reads = ("containerd", "python3", "crio", "systemctl show", "ldconfig -p")
             assert not [one for one in host.ran if not " ".join(one).startswith(reads)]
         return ""
 

@@ -11,7 +11,7 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base import pods
+from ansible_collections.gpu.node.plugins.module_utils._base import linker, pods
 from ansible_collections.gpu.node.plugins.module_utils._base import toolkit as toolkit_version
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import nvidia_device, parse_minors
@@ -21,7 +21,6 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text import json_da
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import LONGEST, shown
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._cdi import generated as cdi_generated
-from ansible_collections.gpu.node.plugins.module_utils._cdi import libraries
 from ansible_collections.gpu.node.plugins.module_utils._cdi import specification as cdi
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import rollback
 from ansible_collections.gpu.node.plugins.module_utils._driver import state as driver_record
@@ -199,7 +198,7 @@ def test_hostile_cdi_specification_of_nvidia_ctk() -> None:
     def every(text: str) -> None:
         cdi.names_in(text)
         cdi.describes_gpus(text)
-        libraries.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
+        linker.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
         read(text)
 
     Thrown(every, NodeError).throw(inputs((json.dumps(SPEC), json.dumps(SPEC, indent=1))))

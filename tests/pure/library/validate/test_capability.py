@@ -100,7 +100,8 @@ def test_a_node_that_works_passes_and_keeps_what_it_has() -> None:
     assert told["failure"] == ""
     assert told["summary"] == "ready, 2 GPUs, 1 MIG device, none advertised"
     assert machine.files == before
-    assert {words[:2] for words in machine.ran} == {STATUS[:2], ("systemctl", "show")}
+    reads = {STATUS[:2], ("systemctl", "show"), ("ldconfig", "-p")}
+    assert {words[:2] for words in machine.ran} == reads
 
 
 def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:

@@ -27,6 +27,7 @@ FOLDERS = (
     "/lib",
 )
 CONTROL = "/dev/nvidiactl"
+HOST = "/host"  # what is below it in a container is the machine's
 COUNT = 256
 # c[i] = a[i] + b[i] for one block of threads, in the form that every driver compiles for its GPU.
 KERNEL = b"""
@@ -63,14 +64,14 @@ class DriverError(Exception):
 
 
 def library(name: str) -> t.Any:
-    """Load a library of the driver from where images have libraries, or else as the loader finds it."""
+    """Load a library of the driver: in a container from where images have them, on the machine as the loader does."""
+    if not os.path.isdir(HOST):
+        return ctypes.CDLL(name)
     for folder in FOLDERS:
         found = sorted(glob.glob(f"{folder}/{name}") or glob.glob(f"{folder}/{name}.*"))
         if found:
             return ctypes.CDLL(found[0])
-    if os.path.isdir("/host"):  # what is below it is the machine's, not the container's
-        raise DriverError(f"{name} is not in the container")
-    return ctypes.CDLL(name)
+    raise DriverError(f"{name} is not in the container")
 
 
 def uuids() -> t.List[str]:

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The node's libraries: those that the dynamic linker finds by its cache, and those where packages keep a driver's."""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from .._base import linker
+from .._base.linker import Pair
+from .host import Host
+
+
+class Linker:
+    """Looks below ``root``, where somebody's / is seen on the node; all paths start at that /."""
+
+    def __init__(self, host: Host, root: str = "") -> None:
+        self._host = host
+        self.root = root.rstrip("/")
+        self._cache: t.Optional[str] = None
+
+    def cache(self, *, compat32: bool = False) -> t.List[Pair]:
+        """Return (name, path) of the libraries in the cache, those for 32-bit programs or those for the others."""
+        if self._cache is None:
+            argv = ["ldconfig", "-p"]
+            if self.root:
+                argv += ["-C", f"{self.root}/etc/ld.so.cache"]
+            # Without a cache there are still the folders where packages keep their libraries.
+            self._cache = self._host.run(argv, check=False).out
+        return linker.parse_ldconfig(self._cache, linker.COMPAT32_ABIS if compat32 else linker.ABIS)
+
+    def folders(self, belongs: t.Callable[[str], object], *, compat32: bool = False) -> t.List[str]:
+        """Return where to look for libraries: the folders of those that the cache has, and those that packages use.
+
+        ``belongs`` tells by its name whether a file is one of them.
+        """
+        files = (self.real(path) for _name, path in self.cache(compat32=compat32))
+        found = sorted(one for one in files if one and belongs(posixpath.basename(one)))
+        usual = linker.compat32_folders if compat32 else linker.search_folders
+        return list(dict.fromkeys([*map(posixpath.dirname, found), *usual(self.cache())]))
+
+    def real(self, path: str) -> t.Optional[str]:
+        """Return where a path leads, None where there is nothing."""
+        real = self.follow(path)
+        return real if real and self._host.exists(self.root + real) else None
+
+    def follow(self, path: str) -> t.Optional[str]:
+        """Return where a path leads, whether or not something is there; None where it goes in circles."""
+        return linker.resolve(path, lambda one: self._host.readlink(self.root + one))
