@@ -27,6 +27,9 @@ class Locked(NodeError):
     """Another process has held a package manager's lock for too long."""
 
 
+ERROR = re.compile(r"E: |(dpkg: )?error\b|problem:", re.IGNORECASE)
+
+
 class NoHold(NodeError):
     """The package manager cannot keep packages at their version."""
 
@@ -36,9 +39,12 @@ class NoWay(NodeError):
 
 
 def tail(done: Completed) -> str:
-    """Return the end of what a command has said."""
+    """Return the end of what a command has said, and its first error where that has not come so late."""
     lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
-    return "\n".join(lines[-20:])
+    early = next((at for at, line in enumerate(lines[:-20]) if ERROR.match(line)), None)
+    if early is None:
+        return "\n".join(lines[-20:])
+    return "\n".join([*lines[early : early + 10], "...", *lines[-10:]])
 
 
 class PackageManager(abc.ABC):
