@@ -87,10 +87,14 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
     (``all-...``). Besides the whole file, its ``mig-configs`` or one list of entries may be given.
     """
     if isinstance(config, list):
-        if selected:
-            expected = "nothing, since the configuration is one list of entries"
+        specs = _entries("config", config)
+        if not selected:
+            return "config", specs
+        if not selected.startswith("all-"):
+            expected = f"nothing for the configuration, which is one list of entries, or {FORMS}"
             raise InputError.of("selected", selected, expected)
-        return "config", _entries("config", config)
+        check_name(selected)
+        return selected, None
     key, layouts = _layouts(config)
     parsed = {}
     for name, specs in layouts.items():

@@ -152,3 +152,12 @@ def test_generated_names_may_be_selected_beside_ones_own() -> None:
     assert select(config(), "all-disabled") == ("all-disabled", None)
     with pytest.raises(InputError, match="all-<profile>"):
         select(config(), "all-nothing")
+
+
+def test_generated_names_may_be_selected_beside_one_list_of_entries() -> None:
+    entries = config()["mig-configs"]["x"]
+    assert select(entries, "all-disabled") == ("all-disabled", None)
+    with pytest.raises(InputError, match="all-<profile>"):
+        select(entries, "all-nothing")
+    with pytest.raises(InputError, match="devices"):
+        select([{**entries[0], "devices": "some"}], "all-disabled")

@@ -38,7 +38,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "selected from a list": (
         {"mig_config": FIRST, "mig_selected": "half"},
-        "mig_selected: 'half' is not valid: expected nothing, since the configuration is one list",
+        "mig_selected: 'half' is not valid: expected nothing for the configuration, which is one list",
     ),
     "three halves": (
         {"mig_config": THREE},
