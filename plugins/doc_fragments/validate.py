@@ -47,6 +47,12 @@ options:
     elements: str
     choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
     default: []
+  runtime:
+    description:
+      - The container runtime that must read the CDI specification if O(components) names V(runtime), as the option
+        O(gpu.node.container_runtime#module:name). Another one need not, unless gpu.node has set it up.
+    type: str
+    default: auto
   allocation:
     description:
       - What must give out the node's GPUs, as the option O(gpu.node.device_plugin#module:allocation). By default either

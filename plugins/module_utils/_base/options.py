@@ -61,6 +61,7 @@ NAMED: t.Mapping[str, t.Mapping[str, str]] = {
         "validate_": "gpu_count containers cuda wait_timeout",
         "nvidia_": "driver_version driver_source",
         "gpu_nodes_": "components allocation require_kubelet",
+        "container_runtime_name": "runtime",
     },
 }
 # The options that roles leave out where their variable is empty.

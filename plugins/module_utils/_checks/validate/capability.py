@@ -106,7 +106,9 @@ class ValidateCapability:
             dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
             kubelet=any(map(host.exists, TRACES)),
             unreached=runtimes.unreached(host),
-            runtimes=runtimes.look(host, found, required="runtime" in named),
+            runtimes=runtimes.look(
+                host, found, required=self._params["runtime"] if "runtime" in named else ""
+            ),
             units=driver.units(host, parts),
             holds=driver.holds(host),
             change=change.change if change else None,

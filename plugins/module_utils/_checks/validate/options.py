@@ -33,6 +33,7 @@ SPEC: t.Dict[str, t.Any] = {
             ],
             "default": [],
         },
+        "runtime": {"type": "str", "default": "auto"},
         "allocation": {
             "type": "str",
             "choices": ["", "device_plugin", "dra", "both"],

@@ -50,7 +50,7 @@ def docker(
     return FakeHost(files, commands)
 
 
-def look(on: FakeHost, *, required: bool = False) -> Check:
+def look(on: FakeHost, *, required: str = "") -> Check:
     return runtimes.look(on, runtimes.there(on), required=required)["docker"]  # type: ignore[arg-type]
 
 
@@ -97,12 +97,14 @@ def test_one_that_nobody_has_set_up_for_cdi_is_skipped(ours: tuple[str, ...] | N
     on = docker({}, ours=ours)
     unknown = "gpu.node has not set up CDI in it: features.cdi is off"
     assert look(on) == skipped(NAME, unknown)
-    assert look(on, required=True) == judged(NAME, "features.cdi is off", AGAIN)
+    assert look(on, required="auto") == judged(NAME, "features.cdi is off", AGAIN)
+    assert look(on, required="docker") == judged(NAME, "features.cdi is off", AGAIN)
+    assert look(on, required="containerd") == skipped(NAME, unknown)
     assert look(docker(ON, ours=ours)) == Check(NAME)
 
 
 def test_nothing_is_asked_without_a_specification_or_a_runtime() -> None:
     on = docker(ON)
     del on.files["/etc/gpu-node/cdi.json"]
-    assert runtimes.look(on, runtimes.there(on), required=False) == {}  # type: ignore[arg-type]
+    assert runtimes.look(on, runtimes.there(on)) == {}  # type: ignore[arg-type]
     assert runtimes.there(FakeHost()) == []  # type: ignore[arg-type]

@@ -35,8 +35,11 @@ def there(host: Host) -> t.List[Runtime]:
         return []
 
 
-def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Dict[str, Check]:
-    """Check by its name that each reads the specification; one that nobody configured need not, unless ``required``."""
+def look(host: Host, runtimes: t.Sequence[Runtime], *, required: str = "") -> t.Dict[str, Check]:
+    """Check by its name that each reads the specification; one that nobody configured need not, unless ``required``.
+
+    That is the name of one of them, or ``auto`` for all.
+    """
     records = Records(host)
     try:
         path = boot.load(host.read(boot.CONFIG) or "", boot.CONFIG).path
@@ -44,7 +47,10 @@ def look(host: Host, runtimes: t.Sequence[Runtime], *, required: bool) -> t.Dict
     except NodeError:
         return {}
     folder = posixpath.dirname(path)
-    return {one.kind.name: _look(one, folder, records, noted, required) for one in runtimes}
+    return {
+        one.kind.name: _look(one, folder, records, noted, required in ("auto", one.kind.name))
+        for one in runtimes
+    }
 
 
 def unreached(host: Host) -> t.Optional[NodeError]:
