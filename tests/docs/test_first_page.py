@@ -49,7 +49,7 @@ def test_the_first_page_says_what_state_it_is_in_then_how_to_start_and_where_to_
     assert len(README.splitlines()) <= LONGEST
     above = README.partition("## Quick start")[0]
     assert len(above.splitlines()) < 12
-    assert "simulated GPUs only so far" in above
+    assert "no whole node was brought up on hardware yet" in above
     doors = README.partition("## Where to begin")[2].partition("\n## ")[0]
     for begun in ("kubeadm", "k3s or RKE2", "Slurm", "Docker", "GPU operator"):
         assert begun in doors
