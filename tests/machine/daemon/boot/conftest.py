@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import PATH
 from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from nvsim.testing import Sim
 
 Process = subprocess.Popen[str]
+# A namespace of mounts with nothing in /var/lib but this.
+ASIDE = """\
+mount -t tmpfs none /var/lib
+mkdir "$(dirname "$1")"
+cp "$0" "$1"
+shift
+exec "$@"
+"""
 
 
 class Commands:
@@ -29,9 +38,12 @@ class Commands:
     def __init__(self) -> None:
         self.started: list[Process] = []
 
-    def begin(self, sim: Sim, *words: object, **env: str) -> Process:
-        """Start one."""
+    def begin(self, sim: Sim, *words: object, aside: Path | None = None, **env: str) -> Process:
+        """Start one, for which ``aside`` is what the node has of GPUs in quarantine."""
         command = [sys.executable, "-m", "gpu_plugin", *map(str, words)]
+        if aside:
+            private = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", ASIDE]
+            command = [*private, str(aside), PATH, *command]
         environment = {**sim.env, **env}
         self.started.append(
             subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)

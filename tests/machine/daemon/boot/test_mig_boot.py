@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Quarantine, dump
 from nvsim.testing import VERSION, Sim, client, start
 
+from tests.fakes.daemon.quarantined import ENTRY, path, put
 from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
@@ -32,13 +34,20 @@ class Boot:
         self.commands, self.folder = commands, folder
 
     def begin(
-        self, sim: Sim, config: Any, *, wait: float = LIMIT, text: str = "", pods: str = "/none"
+        self,
+        sim: Sim,
+        config: Any,
+        *,
+        wait: float = LIMIT,
+        text: str = "",
+        pods: str = "/none",
+        aside: Path | None = None,
     ) -> Process:
         path = self.folder / "mig.json"
         path.write_text(text or json.dumps({"config": config, "selected": ""}))
         words = ["mig", "--config", path, "--status", self.folder / "run/status.json"]
         words += ["--lock", self.folder / "run/lock", "--wait", wait, "--pod-resources", pods]
-        return self.commands.begin(sim, *words)
+        return self.commands.begin(sim, *words, aside=aside)
 
     def end(self, process: Process) -> tuple[int, dict[str, Any]]:
         status, _told = self.commands.end(process)
@@ -120,6 +129,32 @@ def test_gpu_that_fails_keeps_its_layout_and_the_others_get_theirs(boot: Boot) -
         assert "its previous layout was restored" in report["problems"][0]
         assert scene(sim)[0] == before[0]
         assert len(scene(sim)[1]) == 3
+
+
+@pytest.mark.parametrize("named", ["index", "UUID", "PCI address"])
+def test_gpu_that_is_set_aside_and_does_not_answer_is_left_out(
+    boot: Boot, tmp_path: Path, named: str
+) -> None:
+    with start("h100-80", 3) as sim:
+        found = sim.ctl("status")["gpus"]
+        names = {"index": 1, "UUID": found[1]["uuid"], "PCI address": found[1]["pci"]}
+        layout = [*entries({"1g.10gb": 7}, [0]), *entries({"3g.40gb": 2}, [names[named]])]
+        sim.ctl("lose", gpu="1")
+        for other in (None, found[0]):  # nobody is set aside, or one that answers
+            aside = quarantine(tmp_path, other) if other else None
+            status, report = boot(sim, layout, aside=aside)
+            assert (status, report["state"], report["gpus"]) == (1, "failed", {})
+            assert not any(scene(sim))
+        status, report = boot(sim, layout, aside=quarantine(tmp_path, found[1]))
+        assert (report["problems"], status) == ([], 0)
+        assert report["gpus"] == {found[0]["uuid"]: "converged"}
+        assert [len(one) for one in scene(sim)] == [7, 0, 0]
+
+
+def quarantine(folder: Path, gpu: dict[str, Any]) -> Path:
+    """Return a file that says that a GPU is in quarantine."""
+    put(folder, dump(Quarantine({gpu["uuid"]: ENTRY._replace(pci=gpu["pci"])})))
+    return path(folder)
 
 
 def test_busy_instance_is_left_alone_and_named(boot: Boot) -> None:
