@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A simulated node that is a cluster of its own, with a genuine API server, scheduler and kubelet."""
+"""A simulated node of a cluster of its own, with a genuine API server, scheduler and kubelet."""
 
 from __future__ import annotations
 
@@ -21,31 +21,45 @@ FOLDER = "/opt/kube"  # KUBE_BIN on the node
 VENDOR = "nvidia.com/"
 SHOW = "env; find /dev -name 'nvidia*'; echo that is all; exec sleep infinity"
 KUBECONFIG = "--kubeconfig=/etc/kubernetes/admin.conf"
+AUTHORITY = "/etc/kubernetes/pki/ca.crt"
+LET_IN = f"""\
+umask 077
+mkdir -p {Path(AUTHORITY).parent}
+printf %s "$1" >{AUTHORITY}
+printf %s "$2" >/etc/kubernetes/kubelet.conf
+"""
 
 
 class Cluster:
-    """A node and its API server."""
+    """A node and its API server, which is on the node too or, where it has one, on another machine."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Node, control: Node | None = None) -> None:
+        self.node, self.control = node, control or node
 
     def prepare(self) -> None:
         """Give the node what it has before it joins."""
         self.node.run("python3", "-c", IMAGE_SCRIPT.read_text(), IMAGE)
-        self._control("prepare")
+        _do(self.node, "prepare")
 
     def join(self) -> None:
         """Start the control plane and the kubelet; returns when the node is Ready."""
-        self._control("serve")
+        _do(self.control, "serve")
         eventually(lambda: "ok" in self.kubectl("get", "--raw=/readyz"))
-        self._control("join")
+        _do(self.control, "control")
+        if self.control is not self.node:
+            self._let_in()
+        _do(self.node, "join")
         eventually(self.ready)
         accounts = ("get", "serviceaccount", "default")
         eventually(lambda: "default" in self.kubectl(*accounts))  # which pods need
 
-    def _control(self, doing: str) -> None:
-        script = (HERE / "control_plane.py").read_text()
-        self.node.run("python3", "-c", script, doing, FOLDER)
+    def _let_in(self) -> None:
+        """Give the node the access of its kubelet, as kubeadm makes it."""
+        asked = ("kubeconfig", "user", "--config=/root/kubeadm.yaml", "--org=system:nodes")
+        name = f"--client-name=system:node:{self.node.name}"
+        access = self.control.run(f"{FOLDER}/kubeadm", *asked, name)
+        authority = self.control.run("cat", AUTHORITY)
+        self.node.run("sh", "-ec", LET_IN, "sh", authority, access)
 
     def ready(self) -> bool:
         """Tell whether the node is Ready."""
@@ -54,7 +68,7 @@ class Cluster:
 
     def kubectl(self, *words: str) -> str:
         """Run kubectl as the cluster's administrator."""
-        return self.node.run(f"{FOLDER}/kubectl", KUBECONFIG, *words)
+        return self.control.run(f"{FOLDER}/kubectl", KUBECONFIG, *words)
 
     def get(self, *words: str) -> Any:
         """Return an object, or a list of them."""
@@ -64,7 +78,7 @@ class Cluster:
     def apply(self, what: dict[str, Any]) -> None:
         """Make an object, or change it."""
         script = 'printf %s "$1" | "$0" "$2" apply --filename=-'
-        self.node.run("sh", "-c", script, f"{FOLDER}/kubectl", json.dumps(what), KUBECONFIG)
+        self.control.run("sh", "-c", script, f"{FOLDER}/kubectl", json.dumps(what), KUBECONFIG)
 
     # --- the node ---
 
@@ -157,3 +171,8 @@ class Cluster:
         """Remove pods, all where none is named, and wait until they are gone."""
         chosen = names or ("--all",)
         self.kubectl("delete", "pods", *chosen, "--wait=true", "--ignore-not-found", "--now")
+
+
+def _do(node: Node, doing: str) -> None:
+    """Have a part of a cluster made on a node."""
+    node.run("python3", "-c", (HERE / "control_plane.py").read_text(), doing, FOLDER)

@@ -77,20 +77,27 @@ def room() -> None:
 def make_cluster(
     kube_bin: Path, room: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MakeCluster]:
-    """Return a function that starts a bare node which can join; all are removed with the module."""
+    """Return a function that starts a bare node which can join; all are removed with the module.
+
+    ``beside`` is for a control plane on a machine of its own, which stays up when the node is rebooted.
+    """
     names: list[str] = []
 
-    def make(name: str, product: str, gpus: int, **variables: Any) -> Cluster:
-        name = f"cluster-{name}"
+    def up(name: str, *words: str, **variables: Any) -> Node:
         names.append(name)
-        words = ["--product", product, "--gpus", str(gpus), "--volume", f"{kube_bin}:{FOLDER}:ro"]
-        done = subprocess.run(
-            [GPUNODE, "up", name, *words], check=False, capture_output=True, text=True
-        )
+        command = [GPUNODE, "up", name, *words, "--volume", f"{kube_bin}:{FOLDER}:ro"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        return Node(name, tmp_path_factory.mktemp(name), variables)
+
+    def make(
+        name: str, product: str, gpus: int, *, beside: bool = False, **variables: Any
+    ) -> Cluster:
+        name = f"cluster-{name}"
         common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"], **PATIENT}
-        node = Node(name, tmp_path_factory.mktemp(name), {**common, **variables})
-        cluster = Cluster(node)
+        hardware = ("--product", product, "--gpus", str(gpus))
+        node = up(name, *hardware, **{**common, **variables})
+        cluster = Cluster(node, up(f"{name}-control", "--no-gpu") if beside else None)
         cluster.prepare()
         return cluster
 

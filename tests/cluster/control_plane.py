@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""On a simulated node, as root: a control plane of one node, with genuine programs and nothing pulled.
+"""On a simulated node, as root: a control plane and a node's kubelet, with genuine programs and nothing pulled.
 
-Arguments: ``prepare``, ``serve`` or ``join``, and the folder of kubelet, kube-apiserver, kube-scheduler,
+Arguments: ``prepare``, ``serve``, ``control`` or ``join``, and the folder of kubelet, kube-apiserver, kube-scheduler,
 kube-controller-manager, kubeadm, kubectl and etcd. What is prepared is what any node has before it joins: a container
-runtime with its network, and an image. Serving starts the API server; joining, once that is ready, all others and the
-node's kubelet. Who calls this waits for what was started.
+runtime with its network, and an image. Serving starts the API server; control, once that is ready, all others of the
+control plane; joining the kubelet, on the same machine or on one that has got its access. Who calls this waits for what
+was started.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 ExecStart={folder}/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml \\
-    --node-ip={address} --hostname-override={name}
+    --hostname-override={name}
 Restart=always
 RestartSec=1
 
@@ -98,14 +99,13 @@ def who() -> tuple[str, str]:
     return socket.gethostname(), socket.gethostbyname(socket.gethostname())
 
 
-def join(folder: str) -> None:
-    """Start the rest of the control plane and the kubelet."""
+def control(folder: str) -> None:
+    """Start the rest of the control plane."""
     admin = (f"{folder}/kubectl", f"--kubeconfig={ADMIN}")
     bind(admin, "kubeadm:cluster-admins", "cluster-admin", "--group=kubeadm:cluster-admins")
     kubelet_client = "--user=kube-apiserver-kubelet-client"
     bind(admin, "apiserver-kubelet", "system:kubelet-api-admin", kubelet_client)
     controllers(folder)
-    kubelet(folder, *who())
 
 
 def certificates(folder: str, name: str, address: str) -> None:
@@ -191,7 +191,7 @@ def controllers(folder: str) -> None:
     )
 
 
-def kubelet(folder: str, name: str, address: str) -> None:
+def join(folder: str) -> None:
     """Start the node's kubelet, in a unit of the usual name."""
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -214,11 +214,12 @@ def kubelet(folder: str, name: str, address: str) -> None:
     }
     Path("/var/lib/kubelet").mkdir(parents=True, exist_ok=True)
     Path("/var/lib/kubelet/config.yaml").write_text(json.dumps(config))
-    unit = KUBELET_UNIT.format(folder=folder, name=name, address=address)
+    unit = KUBELET_UNIT.format(folder=folder, name=socket.gethostname())
     Path("/etc/systemd/system/kubelet.service").write_text(unit)
     run("systemctl", "daemon-reload")
     run("systemctl", "enable", "--now", "kubelet.service")
 
 
 if __name__ == "__main__":
-    {"prepare": lambda _folder: prepare(), "serve": serve, "join": join}[sys.argv[1]](sys.argv[2])
+    done = {"prepare": lambda _folder: prepare(), "serve": serve, "control": control, "join": join}
+    done[sys.argv[1]](sys.argv[2])

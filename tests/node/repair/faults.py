@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpunode_tool.testing import Node, Play
 
@@ -111,6 +111,18 @@ BESIDE = replace(
 )
 
 
+TOGETHER = Fault(
+    "the driver asks for a reset, and NVLink connects the GPU with another one",
+    "reset_all",
+    True,
+    "recovery {} 1",
+)
+ANSWERS = Fault("XID 79, and the GPU still answers", "reboot", False, xids=(79,))
+THIRD = replace(
+    AGAIN, name="a fault that is back after a reset and a reboot", verdict="replace", tried=2
+)
+
+
 def rebooted(fault: Fault) -> Fault:
     """Return a fault that waits for a reboot, where that is allowed."""
     return replace(fault, name=f"{fault.name}; a reboot is allowed", back=True)
@@ -146,7 +158,7 @@ def bring_about(node: Node, faults: Mapping[Gpu, Fault]) -> float:
 def put_back(node: Node, faults: Mapping[Gpu, Fault], keep: Fault | None = None) -> None:
     """Make the node as it was before, with no history but that of the GPU with a fault, for the next one of it."""
     mends = [f"{CTL} {one.mends.format(gpu.index)}" for gpu, one in faults.items() if one.mends]
-    told, kept = read(node, CASES), [gpu.uuid for gpu, fault in faults.items() if fault is keep]
+    told, kept = read(node, CASES), [gpu.uuid for gpu, fault in faults.items() if fault == keep]
     told["gpus"] = {uuid: told["gpus"][uuid] for uuid in kept}
     write = f'umask 077; printf %s "$1" >{CASES}.new; mv {CASES}.new {CASES}'
     script = [*mends, f"rm -f {LOG} {QUARANTINE}", write if kept else f"rm -f {CASES}"]
@@ -219,3 +231,38 @@ def turns(number: int, one: Gpu, other: Gpu) -> dict[Gpu, Fault]:
     """Return the faults of two GPUs in a round: a first one, and one of the GPU that was reset in the round before."""
     fresh, before = (other, one) if number % 2 else (one, other)
     return {fresh: REQUIRED, **({before: AGAIN} if number else {})}
+
+
+CABLES = ((0, 1), (2, 3))
+
+
+class Chain(NamedTuple):
+    """Faults that come back, from a reset over a reboot to a replacement: in a round GPUs are reset, then rebooted."""
+
+    resets: dict[Gpu, Fault]
+    reboots: dict[Gpu, Fault]
+
+
+def chains(found: list[Gpu]) -> Iterator[Chain]:
+    """Yield the faults of each round on a node with eight GPUs; those that nothing connects take turns."""
+    one, other = (found[start] for start, _end in CABLES)
+    for number in range(ROUNDS // 2 + 1):  # as nothing can be back the third time in the first one
+        first, third = (found[6:], found[4:6]) if number % 2 else (found[4:6], found[6:])
+        yield Chain(
+            {
+                **dict.fromkeys((one, other), TOGETHER),
+                **dict.fromkeys(first, RECOVERY),
+                **dict.fromkeys(third if number else (), THIRD),
+            },
+            {
+                one: rebooted(LOST),
+                other: rebooted(ANSWERS),
+                **dict.fromkeys(first, rebooted(AGAIN)),
+            },
+        )
+
+
+def connect(node: Node) -> None:
+    """Connect GPUs by NVLinks, which is how it is until the next boot."""
+    for one, other in CABLES:
+        node.run(CTL, "cable", str(one), str(other))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.paths import DOCS, REPOSITORY
 
 RESULTS = REPOSITORY / ".cache/repairs"
 PAGE = DOCS / "evidence/repair/times.md"
-WHERE = ("kubernetes", "slurm")
+WHERE = ("kubernetes", "dra", "slurm")
 BEGIN, END = "<!-- {}: written by tests.node.repair.times -->\n", "<!-- {}: end -->"
 
 
@@ -34,15 +35,30 @@ def keep(where: str, rows: Sequence[Repaired]) -> None:
         stream.writelines(f"{json.dumps(one)}\n" for one in rows)
 
 
-def table(rows: Sequence[Repaired]) -> Iterator[str]:
-    """Yield the lines of a table: a row for each fault with the median, and the worst in brackets."""
-    yield "| Fault | Verdict | Runs | Set aside after | Given back after |"
-    yield "| --- | --- | --- | --- | --- |"
+HEAD = (
+    "| Fault | Verdict | Runs | Set aside after | Given back after |",
+    "| --- | --- | --- | --- | --- |",
+)
+
+
+def table(before: Sequence[str], rows: Sequence[Repaired]) -> Iterator[str]:
+    """Yield the lines of a table: a row for each fault with the median, and the worst in brackets.
+
+    ``before`` are the lines of the table as it is. What it has of a fault stays unless there are as many new runs.
+    """
+    yield from HEAD
+    known = {one.split(" | ")[0].removeprefix("| "): one for one in before if one not in HEAD}
     for fault in dict.fromkeys(one.fault for one in rows):
         ours = [one for one in rows if one.fault == fault]
-        times = [[one.fenced for one in ours], [one.released for one in ours]]
-        cells = [fault, f"`{ours[0].verdict}`", str(len(ours)), *map(_seconds, times)]
-        yield f"| {' | '.join(cells)} |"
+        if len(ours) >= int(known.get(fault, "|||0").split("|")[3]):
+            known[fault] = _row(ours)
+    yield from known.values()
+
+
+def _row(runs: Sequence[Repaired]) -> str:
+    times = [[one.fenced for one in runs], [one.released for one in runs]]
+    cells = [runs[0].fault, f"`{runs[0].verdict}`", str(len(runs)), *map(_seconds, times)]
+    return f"| {' | '.join(cells)} |"
 
 
 def _seconds(found: Sequence[float | None]) -> str:
@@ -50,18 +66,19 @@ def _seconds(found: Sequence[float | None]) -> str:
     return f"{statistics.median(known):.0f} s ({max(known):.0f} s)" if known else ""
 
 
-def write() -> None:
+def write(page: Path = PAGE, results: Path = RESULTS) -> None:
     """Put what was kept on its page."""
-    text = PAGE.read_text()
+    text = page.read_text()
     for where in WHERE:
-        path = RESULTS / f"{where}.jsonl"
+        path = results / f"{where}.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         rows = [Repaired(*json.loads(one)) for one in lines]
         begin, end = BEGIN.format(where), END.format(where)
-        before, _begin, after = text.partition(begin)
-        text = f"{before}{begin}" + "".join(f"{one}\n" for one in table(rows)) + end
-        text += after.partition(end)[2]
-    PAGE.write_text(text)
+        before, _begin, rest = text.partition(begin)
+        there, _end, after = rest.partition(end)
+        written = "".join(f"{one}\n" for one in table(there.splitlines(), rows))
+        text = f"{before}{begin}{written}{end}{after}"
+    page.write_text(text)
 
 
 if __name__ == "__main__":

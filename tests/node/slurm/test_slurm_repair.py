@@ -14,7 +14,7 @@ import pytest
 from gpunode_tool.testing import Node
 
 from tests.node.repair import faults
-from tests.node.repair.faults import REPAIR, ROUNDS
+from tests.node.repair.faults import REPAIR, ROUNDS, Fault, Gpu
 from tests.node.slurm.test_slurm_hooks import PREPARE, field, state
 from tests.support.waiting import eventually
 
@@ -52,15 +52,25 @@ def job(node: Node, number: str) -> str:
 @pytest.fixture
 def node(make_node: Callable[..., Node]) -> Node:
     """A node in service whose GPUs Slurm gives out."""
-    one = make_node("slurm-repair", "h100-80", GPUS, mig_config=[WHOLE])
-    up = one.play("gpu.node.slurm_node")
+    return of_slurm(make_node("slurm-repair", "h100-80", GPUS, mig_config=[WHOLE]))
+
+
+@pytest.fixture
+def connected(make_node: Callable[..., Node]) -> Node:
+    """Such a node, some of whose GPUs NVLinks connect without switches."""
+    return of_slurm(make_node("slurm-chain", "v100", GPUS))
+
+
+def of_slurm(node: Node) -> Node:
+    """Bring a node up, and have Slurm give out its GPUs."""
+    up = node.play("gpu.node.slurm_node")
     assert up.ok, up.message()
     with_gpus = PREPARE.replace("CPUs=2", f"CPUs=2 Gres=gpu:{GPUS}")
     with_gpus = with_gpus.replace("ClusterName=", "GresTypes=gpu\nClusterName=")
-    one.run("sh", "-c", f"mkdir -p /etc/slurm && echo '{GRES}' >/etc/slurm/gres.conf")
-    one.run("sh", "-c", with_gpus)
-    eventually(lambda: state(one), "IDLE")
-    return one
+    node.run("sh", "-c", f"mkdir -p /etc/slurm && echo '{GRES}' >/etc/slurm/gres.conf")
+    node.run("sh", "-c", with_gpus)
+    eventually(lambda: state(node), "IDLE")
+    return node
 
 
 @contextmanager
@@ -95,7 +105,7 @@ def test_gpus_of_a_node_at_once_end_as_the_table_says_and_jobs_end_well(
 ) -> None:
     found, known = faults.gpus(node), given(node, tmp_path)
     one, other, *rest = found
-    for number in range(ROUNDS):
+    for number in range(ROUNDS + 1):  # as nothing can be back in the first one
         every = {**faults.turns(number, one, other), **dict(zip(rest, REST, strict=True))}
         with jobs_end_well(node):
             since = faults.bring_about(node, every)
@@ -130,3 +140,28 @@ def test_lost_gpus_wait_for_a_reboot_and_come_back_by_it_where_it_is_allowed(
         in_service(node)
         faults.keep("slurm", play, allowed, since)
         faults.put_back(node, {})
+
+
+def test_a_fault_that_comes_back_asks_for_a_reboot_and_then_for_a_replacement(
+    connected: Node, tmp_path: Path
+) -> None:
+    node, found, known = connected, faults.gpus(connected), given(connected, tmp_path)
+    for every in faults.chains(found):
+        faults.connect(node)
+        with jobs_end_well(node):
+            repaired(node, every.resets, known, tmp_path)
+        faults.put_back(node, every.resets, faults.RECOVERY)
+        with jobs_end_well(node):
+            allowed = {**known, "repair_reboot": "when_needed"}
+            repaired(node, every.reboots, allowed, tmp_path)
+        faults.put_back(node, every.reboots, faults.rebooted(faults.AGAIN))
+
+
+def repaired(node: Node, every: dict[Gpu, Fault], known: dict[str, Any], folder: Path) -> None:
+    """Bring faults about, repair the node, and see what became of it."""
+    since = faults.bring_about(node, every)
+    play = node.play(REPAIR, **known)
+    assert play.ok, play.message()
+    faults.ended(node, every, folder)
+    in_service(node)
+    faults.keep("slurm", play, every, since)
