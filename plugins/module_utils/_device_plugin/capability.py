@@ -18,10 +18,10 @@ from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import NvmlError
 from .._base.services import mps
 from .._base.steps import Plan, Step
-from .._machine.host import Host, properties
+from .._machine.host import Host
 from .._machine.nvml.real import open_nvml
 from .._machine.own_files import OwnFiles
-from .._machine.units import failure, systemctl
+from .._machine.units import failure, properties_of, systemctl
 from .._node.machine.facts import environment
 from .._node.machine.mps import mps_daemons
 from .._node.machine.recorded import existing
@@ -93,7 +93,8 @@ class DevicePluginCapability:
         fresh = current != desired.digest or bool(damaged)
         needed = fresh and bool(desired.digest)
         python = find(host, desired.python) if needed else ""
-        daemon, link = self._service(UNIT), host.readlink(CONFIG)
+        services, link = self._services(UNIT, LABELS_UNIT, mps.UNIT), host.readlink(CONFIG)
+        daemon = services[UNIT]
         can_make = [python, "-c", "import ensurepip, venv"]
         observed = Observed(
             python=python,
@@ -109,12 +110,12 @@ class DevicePluginCapability:
             files=self._files(link),
             link=link,
             daemon=daemon,
-            labels=self._service(LABELS_UNIT),
+            labels=services[LABELS_UNIT],
             status=told(host, daemon.properties),
             config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
             kubelet=host.listens(KUBELET),
             devices=self._devices() if desired.state == "started" and not fresh else None,
-            manager=self._service(mps.UNIT),
+            manager=services[mps.UNIT],
             mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
             removal=packages.removal() if desired.state == "absent" else None,
             pod=status.pod(host),
@@ -124,9 +125,12 @@ class DevicePluginCapability:
         return observed
 
     def _service(self, unit: str) -> Service:
+        return self._services(unit)[unit]
+
+    def _services(self, *units: str) -> t.Dict[str, Service]:
         names = ("ActiveState", "UnitFileState", "NeedDaemonReload", "MainPID", "NRestarts")
-        found = properties(self._host, unit, *names)
-        return Service(found, environment(self._host, found))
+        told = properties_of(self._host, units, *names)
+        return {unit: Service(one, environment(self._host, one)) for unit, one in told.items()}
 
     def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
         """Return the files that a deployment writes; a link to a configuration is none."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from .._base.errors import NodeError
 from .._base.text.masking import masked_text
 from .host import Host
@@ -48,3 +50,13 @@ def hint(host: Host, unit: str, logged: str, advice: str = "") -> str:
         f"see whether the node's inotify instances are used up, of which a user may have {most}: sysctl --write"
         f" {INSTANCES}={max(ENOUGH, 2 * most)}, keep that in a file of /etc/sysctl.d, and run again"
     )
+
+
+def properties_of(host: Host, units: t.Sequence[str], *names: str) -> t.Dict[str, t.Dict[str, str]]:
+    """Return properties of units by name. systemd is asked once, and answers with a paragraph for each."""
+    argv = ["systemctl", "show", *units, f"--property={','.join(names)}"]
+    told = iter(host.run(argv, check=False).out.split("\n\n"))
+    lines = {unit: next(told, "").splitlines() for unit in units}
+    return {
+        unit: dict(one.split("=", 1) for one in rows if "=" in one) for unit, rows in lines.items()
+    }

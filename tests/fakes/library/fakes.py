@@ -67,6 +67,19 @@ class FakeHost:
     ) -> Completed:
         words = tuple(argv)
         self.ran.append(words)
+        units = [one for one in words[2:] if one[:1] != "-"]
+        if words[:2] == ("systemctl", "show") and len(units) > 1:
+            # systemd answers with a paragraph for each.
+            told = [self._answer((*words[:2], one, *words[2 + len(units) :])).out for one in units]
+            return Completed(0, "\n\n".join(one.strip("\n") for one in told) + "\n", "")
+        done = self._answer(words)
+        if check and done.rc != 0:
+            raise NodeError(
+                f"command failed with status {done.rc}: {' '.join(words)}", cause=done.err
+            )
+        return done
+
+    def _answer(self, words: t.Tuple[str, ...]) -> Completed:
         done = Completed(127, "", f"{words[0]}: not found")
         if words[:2] == ("/bin/sh", "-c"):
             done = Completed(0, "", "")  # no device node is missing
@@ -80,10 +93,6 @@ class FakeHost:
                 else:
                     done = answer(words)
                 break
-        if check and done.rc != 0:
-            raise NodeError(
-                f"command failed with status {done.rc}: {' '.join(words)}", cause=done.err
-            )
         return done
 
     def which(self, name: str) -> t.Optional[str]:

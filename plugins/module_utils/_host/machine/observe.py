@@ -105,12 +105,14 @@ def facts(host: Host, asked: Asked) -> Facts:
     """Return what else decides about what is asked for."""
     lockdown = re.search(r"\[(integrity|confidentiality)\]", host.read(LOCKDOWN) or "")
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)
-    tuned = properties(host, "tuned.service", "ActiveState") if asked.governor else {}
-    runs = tuned.get("ActiveState") == "active"
+    set_by = (host.read(TUNED) or "").strip() if asked.governor else ""
+    runs = (
+        set_by and properties(host, "tuned.service", "ActiveState").get("ActiveState") == "active"
+    )
     return Facts(
         guests=guests(host) if asked.acs else (),
         lockdown=lockdown[1] if lockdown else "",
-        tuned=(host.read(TUNED) or "").strip() or "unknown" if runs else "",
+        tuned=set_by if runs else "",
         memory=int(memory[1]) if memory else 0,
     )
 
