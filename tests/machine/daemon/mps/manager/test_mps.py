@@ -293,6 +293,6 @@ def test_servers_for_all_users_are_refused_where_the_program_has_none(mps: Mps) 
     problem = mps.failed(mps.uuid())
     assert f"{mps.program} has no servers for several users" in problem
     assert "it does not take -multiuser-server: Cannot find MPS control daemon process" in problem
-    assert "remove multiUser from sharing.mps" in problem
+    assert "remove multiUser: true from sharing.mps" in problem
     assert mps.mode() == DEFAULT
     assert f"MPS of {mps.uuid()}: ready" not in mps.log.read_text()

@@ -196,7 +196,7 @@ class Settings:
                 "multiUser can't be had on this device",
                 cause="servers for several users need compute capability 7.0 (Volta), and it has "
                 + ".".join(map(str, compute_capability)),
-                hint="remove multiUser from sharing.mps",
+                hint="remove multiUser: true from sharing.mps",
             )
         limit = max(client_limit(compute_capability) * slices // of, 1)
         if not 1 <= self.replicas <= limit:
