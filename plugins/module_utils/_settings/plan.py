@@ -30,7 +30,7 @@ SET, FORGET = "set", "forget"
 VOLATILE = (POWER, POWER_PROFILES, *CLOCKS)
 WHY_NOT_IN_MIG = {
     ACCOUNTING: "the driver keeps it off",
-    COMPUTE: "each MIG device has a mode of its own",
+    COMPUTE: "the driver keeps the default",
 }
 HELD_BACK = {
     POWER: "something else caps it, such as the BMC, and no run of this module lifts that",

@@ -31,8 +31,7 @@ from .._base.text.json_data import is_whole
 ALL, DEFAULT = "all", "default"
 MATCH = ("model", "uuid", "index", "pci")
 PERCENT = re.compile(r"([1-9][0-9]{0,2})%")
-# What alone a GPU in MIG mode can be set to: each MIG device has a compute mode of its own, and nothing is accounted
-# (nvmlDeviceSetComputeMode, nvmlDeviceSetAccountingMode).
+# What alone a GPU in MIG mode can be set to (nvmlDeviceSetComputeMode, nvmlDeviceSetAccountingMode).
 IN_MIG: t.Mapping[str, Value] = {ACCOUNTING: False, COMPUTE: DEFAULT}
 WANTED: t.Mapping[str, str] = {
     POWER: "watts, a share of the board's default such as 80%, or default",

@@ -59,6 +59,7 @@ def set_mode(call: Call) -> None:
         status = codes.RESET_REQUIRED
     else:
         gpu.driver.mig_current = mode
+        gpu.driver.compute_mode = 0 if mode else gpu.driver.compute_mode  # as NVML documents
     call.engine.changed()
     call.put_number(2, status)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..call import Call, api
-from ..codes import INVALID_ARGUMENT, NOT_SUPPORTED, NvError
+from ..codes import NOT_SUPPORTED, NvError
 
 
 @api("nvmlDeviceGetPersistenceMode")
@@ -26,9 +26,9 @@ def get_compute(call: Call) -> None:
 
 @api("nvmlDeviceSetComputeMode")
 def set_compute(call: Call) -> None:
-    """Where MIG is on, "device must be MIG device handle"."""
+    """On MIG-enabled GPUs, the mode is the default, and changing it is not supported."""
     if call.gpu().driver.mig_current:
-        raise NvError(INVALID_ARGUMENT)
+        raise NvError(NOT_SUPPORTED)
     _set(call, "compute_mode", 3)
 
 
