@@ -136,6 +136,7 @@ class Reconciler:
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
         """Return why other offers can't be had, empty where they can."""
+        offers = {device: self._decided(one) for device, one in offers.items()}
         if any(one.settings.multi_user for one in offers.values()):
             try:
                 control.require_multi_user()
