@@ -112,6 +112,25 @@ def inside(host: Any, probe: Probe, folder: str) -> Probe:
     return look
 
 
+@pytest.fixture
+def for_all(host: Any, uuid: str) -> Iterator[str]:
+    """Return the directory of a control daemon whose server is for all users."""
+    if host.check_output("id -u") != "0":
+        pytest.skip("only root may have a server for all users")
+    made = str(host.check_output("mktemp -d /tmp/mps-XXXXXX"))
+    host.check_output(f"chmod 755 {made}")
+    daemon = f"CUDA_MPS_PIPE_DIRECTORY={made} CUDA_MPS_LOG_DIRECTORY={made}"
+    started = host.run(
+        f"CUDA_VISIBLE_DEVICES={uuid} {daemon} nvidia-cuda-mps-control -d -multiuser-server"
+    )
+    if started.rc:
+        host.run(f"rm -r {made}")
+        pytest.skip("this driver has no server for all users")
+    yield made
+    host.run(f"echo quit -t 5 | {daemon} nvidia-cuda-mps-control")
+    host.run(f"rm -r {made}")
+
+
 @pytest.fixture(scope="module")
 def alone(host: Any, uuid: str) -> dict[str, Any]:
     """Return what the probe sees without MPS, before there is a daemon."""
@@ -147,6 +166,26 @@ def test_client_comes_through_a_read_only_directory(inside: Probe) -> None:
     found = inside(2 * DEFAULT, **limit(LIMIT))
     assert "problem" not in found, found
     assert 0 < found["given_mib"] <= LIMIT  # so it is a client
+
+
+def test_who_is_not_root_commands_no_server_for_all_users(host: Any, for_all: str) -> None:
+    """What keeps tenants apart: a server for one user takes these commands from each of its clients."""
+    user = "setpriv --reuid 12345 --regid 12345 --clear-groups"
+    found = run_probe(host, 64, user, CUDA_MPS_PIPE_DIRECTORY=for_all)
+    assert "problem" not in found, found
+
+    def ask(command: str, who: str = "") -> str:
+        words = f"{who} env CUDA_MPS_PIPE_DIRECTORY={for_all} nvidia-cuda-mps-control"
+        return str(host.run(f"echo '{command}' | {words}").stdout)
+
+    (server,) = ask("get_server_list").split()
+    for command in (
+        f"set_device_pinned_mem_limit {server} 0 40G",
+        f"set_active_thread_percentage {server} 100",
+        f"shutdown_server {server} -f",
+    ):
+        assert "Insufficient privileges" in ask(command, user)
+    assert ask("get_server_list").split() == [server]
 
 
 @pytest.mark.parametrize("percent", ["25", "14.2"])
