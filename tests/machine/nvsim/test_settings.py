@@ -80,6 +80,17 @@ def test_a_gpu_in_mig_mode_has_no_compute_mode_to_set(smi: Smi, h100: Sim) -> No
     assert "Default" in shown(smi, h100)
 
 
+def test_a_switch_of_mig_mode_resets_a_gpu_that_has_it_in_its_inforom(
+    smi: Smi, h100: Sim, a100: Sim
+) -> None:
+    kept = []
+    for sim in (a100, h100):
+        smi(sim, "-pl", "300", *ONE)
+        smi(sim, "-mig", "1", *ONE)
+        kept.append(smi(sim, "--query-gpu=power.limit", "--format=csv,noheader", *ONE).strip())
+    assert kept == ["400.00 W", "300.00 W"]
+
+
 def test_a_load_of_the_driver_loses_all_that_is_not_in_the_inforom(smi: Smi, h100: Sim) -> None:
     set_all(smi, h100)
     h100.ctl("reload")
