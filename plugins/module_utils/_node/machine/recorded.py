@@ -17,15 +17,23 @@ from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
 from ..._machine.packages.apt import Apt
 from ..._machine.packages.rpm import fitting_dnf
-from ..._machine.packages.zypper import Zypper
 from .facts import os_release
 
 R = t.TypeVar("R", bound=Record)
+
+
+def _zypper(host: Host, timeout: float, purpose: str, variable: str) -> PackageManager:
+    # Loaded where it is: what a look loads is compiled on the node each time.
+    from ..._machine.packages.zypper import Zypper
+
+    return Zypper(host, timeout, purpose, variable)
+
+
 FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
     "debian": Apt,
     "ubuntu": Apt,
     "rhel": fitting_dnf,
-    "suse": Zypper,
+    "suse": _zypper,
 }
 NO_KEY = (
     "see that the node reaches the address, through a proxy by the play's environment, or give the repository's key as "

@@ -21,7 +21,6 @@ from ...._device_plugin.capability import DevicePluginCapability
 from ...._device_plugin.options import SPEC as DEVICE_PLUGIN
 from ...._driver.capability import DriverCapability
 from ...._driver.options import SPEC as DRIVER
-from ...._host.capability import UNMANAGED, HostCapability
 from ...._host.options import SPEC as HOST
 from ...._machine.host import Host
 from ...._machine.run import Capability
@@ -29,9 +28,7 @@ from ...._mig.capability import MigCapability
 from ...._mig.options import SPEC as MIG
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.options import SPEC as RUNTIME
-from ...._settings.capability import SettingsCapability
 from ...._settings.options import SPEC as SETTINGS
-from ...._software.dcgm.capability import DcgmCapability
 from ...._software.dcgm.options import SPEC as DCGM
 from ...._software.toolkit.capability import ToolkitCapability
 from ...._software.toolkit.options import SPEC as TOOLKIT
@@ -57,16 +54,35 @@ class Module(t.NamedTuple):
     make: t.Callable[[Host, Params], Capability[t.Any]]
 
 
+# What a look loads is compiled on the node each time, so what few nodes ask for is loaded where they do.
+def _host(host: Host, params: Params) -> Capability[t.Any]:
+    from ...._host.capability import HostCapability
+
+    return HostCapability(host, params, check_mode=True)
+
+
+def _settings(host: Host, params: Params) -> Capability[t.Any]:
+    from ...._settings.capability import SettingsCapability
+
+    return SettingsCapability(host, params, check_mode=True)
+
+
+def _dcgm(host: Host, params: Params) -> Capability[t.Any]:
+    from ...._software.dcgm.capability import DcgmCapability
+
+    return DcgmCapability(host, params, check_mode=True)
+
+
 MODULES: t.Mapping[str, Module] = {
-    "host": Module(HOST, partial(HostCapability, check_mode=True)),
+    "host": Module(HOST, _host),
     "nvidia_driver": Module(DRIVER, partial(DriverCapability, check_mode=True)),
     "container_toolkit": Module(TOOLKIT, partial(ToolkitCapability, check_mode=True)),
     "container_runtime": Module(RUNTIME, RuntimeCapability),
     "mig": Module(MIG, partial(MigCapability, check_mode=True)),
-    "settings": Module(SETTINGS, partial(SettingsCapability, check_mode=True)),
+    "settings": Module(SETTINGS, _settings),
     "cdi": Module(CDI, partial(CdiCapability, check_mode=True)),
     "device_plugin": Module(DEVICE_PLUGIN, partial(DevicePluginCapability, check_mode=True)),
-    "dcgm": Module(DCGM, partial(DcgmCapability, check_mode=True)),
+    "dcgm": Module(DCGM, _dcgm),
 }
 
 
@@ -85,7 +101,7 @@ def runs(module: str, values: Values) -> bool:
     if module == "settings" and state(module, values) == "present":
         return bool(values.get("settings_rules"))
     if module == "host" and state(module, values) == "present":
-        return any(values.get(one) not in (None, "", {}, UNMANAGED) for one in HOST_VARIABLES)
+        return any(values.get(one) not in (None, "", {}, "unmanaged") for one in HOST_VARIABLES)
     return module in MODULES and state(module, values) != "unmanaged"
 
 
