@@ -189,7 +189,7 @@ def test_accounting_can_not_be_on_in_mig_mode_and_comes_back_with_nothing() -> N
     assert [step.action for step in planned(was_on).steps] == [FORGET]
 
 
-def test_each_mig_device_has_a_compute_mode_of_its_own() -> None:
+def test_a_compute_mode_can_not_be_set_in_mig_mode() -> None:
     mig = dataclasses.replace(state(), gpu=dataclasses.replace(GPU, mig_current=True))
     with pytest.raises(
         NodeError, match=r"GPU 0 .*: compute_mode can't be exclusive process: "

@@ -59,9 +59,7 @@ def set_mode(call: Call) -> None:
         status = codes.RESET_REQUIRED
     else:
         if gpu.product.mig_mode_in_inforom and mode != gpu.driver.mig_current:
-            call.engine.reset(
-                gpu
-            )  # "may unbind or reset the device to activate the requested mode"
+            call.engine.reset(gpu)  # "may [...] reset the device to activate the requested mode"
         gpu.driver.mig_current = mode
         gpu.driver.compute_mode = 0 if mode else gpu.driver.compute_mode  # as NVML documents
     call.engine.changed()
