@@ -32,8 +32,8 @@ options:
       - C(gpu_clocks) and C(memory_clocks) are two clocks in MHz between which the GPU runs, one clock, or C(default)
         for no lock.
       - C(compute_mode) is C(default), C(exclusive_process), or C(prohibited).
-      - A GPU that is in MIG mode, or is about to be, has neither a C(compute_mode) of its own nor C(accounting), so
-        both are refused for it.
+      - A GPU that is in MIG mode, or is about to be, has the default as its C(compute_mode) and no C(accounting), so
+        anything else is refused for it.
       - A value that a board does not allow is refused before anything is set, with the values that it allows. A setting
         that a GPU does not have at all is left out with a warning.
     type: list
