@@ -50,7 +50,7 @@ def test_api_servers_are_told_a_path_that_nobody_guesses(
 ) -> None:
     """Both replicas have one, and another one where somebody has taken the first away."""
     first = kept_path(cluster)
-    assert len(first) == 43
+    assert len(first) == 64
     assert cluster.path() == f"/{first}"
     for one in pair:
         assert one.status(f"/{first}") == 400  # no review, but heard

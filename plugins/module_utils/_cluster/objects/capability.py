@@ -209,10 +209,15 @@ class ClusterObjectsCapability:
         cause = ""
         with contextlib.suppress(ApiError):  # the user of the kubeconfig may not look at pods
             cause = objects.causes(self._api.labelled_pods(one.namespace or DEFAULT, label, value))
+        kubectl, pods = (
+            f"kubectl --namespace {one.namespace or DEFAULT}",
+            f"--selector {label}={value}",
+        )
+        logs = "" if cause else f" and {kubectl} logs {pods},"
         return NodeError(
             f"{one} is not rolled out, and nothing has moved for {seconds} seconds",
             cause=cause or "its pods do not say why",
-            hint=f"see kubectl --namespace {one.namespace or DEFAULT} describe pods --selector {label}={value},"
+            hint=f"see {kubectl} describe pods {pods},{logs}"
             " correct it and run again: the API server calls no webhook before these pods answer",
         )
 

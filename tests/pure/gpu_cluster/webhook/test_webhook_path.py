@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -58,8 +59,23 @@ def test_at_each_moment_all_replicas_hear_what_api_servers_ask() -> None:
         seen.append(told.path)
     paths = list(dict.fromkeys(seen))
     assert len(paths) == told.writes == 1 + int(1000 * LOOK / 2 / (RENEW + KNOWN))
-    assert len({path for path in paths if len(path) == 43}) == len(paths)
+    assert len({path for path in paths if len(path) == 64}) == len(paths)
     assert max(seen.count(path) for path in paths) * LOOK / 2 <= RENEW + 2 * KNOWN
+
+
+def test_api_servers_take_each_path_of_a_service() -> None:
+    # A segment of it is a subdomain of RFC 1123 to them, and another one is refused with status 422.
+    for _each in range(50):
+        (path,) = Path(Told(), "s").look(NOW)  # type: ignore[arg-type]
+        assert re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", path)
+
+
+def test_a_path_of_an_earlier_release_is_replaced_at_once() -> None:
+    told = Told()
+    told.data = {"paths": encoded("nB_" + "a" * 40)}
+    told.notes = {SINCE: f"{NOW:.0f}"}
+    assert Path(told, "s").look(NOW)[0] == told.path  # type: ignore[arg-type]
+    assert told.path.islower()
 
 
 def test_one_that_was_shown_is_forgotten() -> None:
@@ -94,16 +110,16 @@ def test_clocks_of_replicas_may_differ(skew: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "since"),
-    [("", ""), ("short", "1800000000"), ("a" * 43 + " b", "1"), ("a" * 43, "x"), ("a" * 43, "-1"),
-     ("a" * 43, "1900000000")],
+    [("", ""), ("short", "1800000000"), ("a" * 64 + " b", "1"), ("a" * 64, "x"), ("a" * 64, "-1"),
+     ("a" * 64, "1900000000")],
 )  # fmt: skip
 def test_what_cant_be_read_is_made_anew(text: str, since: str) -> None:
     told = Told()
     told.data, told.notes = {"paths": encoded(text)}, {SINCE: since}
     paths = Path(told, "s").look(NOW)  # type: ignore[arg-type]
     assert told.path in paths
-    assert len(paths[0]) == 43
-    assert paths[0] != "a" * 43
+    assert len(paths[0]) == 64
+    assert paths[0] != "a" * 64
 
 
 def test_a_path_is_of_a_service_or_an_address() -> None:

@@ -170,6 +170,15 @@ def test_pods_that_do_not_come_up_end_the_run_before_anybody_is_asked() -> None:
     assert api.objects[HERE]["webhooks"][0]["matchConditions"] == CONDITIONS
 
 
+def test_pods_that_run_and_are_not_ready_say_why_in_their_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = [{"status": {"containerStatuses": [{"state": {"running": {}}}]}}]
+    monkeypatch.setattr(Api, "labelled_pods", lambda *_asked: running)
+    with pytest.raises(NodeError, match="and kubectl --namespace n logs --selector app=w, correct"):
+        run(Api(*[NONE] * 9), OBJECTS)
+
+
 def test_what_moves_is_waited_for() -> None:
     api = Api(*({**NONE, "replicas": number} for number in range(9)), DONE)
     run(api, OBJECTS, patience=1)

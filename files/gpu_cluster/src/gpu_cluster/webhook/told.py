@@ -28,7 +28,8 @@ HOOK_RIGHTS: Final = (
 FIELD: Final = "paths"  # the newest one, a space, and the one before
 SINCE: Final = "gpu.node/path-since"
 PATTERN: Final = re.compile("[A-Za-z0-9_-]{1,128}")
-OWN: Final = re.compile("[A-Za-z0-9_-]{43}")  # 256 bits
+BYTES: Final = 32
+OWN: Final = re.compile(f"[0-9a-f]{{{2 * BYTES}}}")  # a path of a Service has no capitals
 RENEW: Final = 900.0  # seconds
 KNOWN: Final = 60.0  # seconds, in which each replica looks several times
 Json = Mapping[str, Any]
@@ -134,7 +135,7 @@ class Path:
         secret = self._told.secret(self._secret)
         paths, since = _kept(secret)
         if not paths or not -KNOWN <= now - since < RENEW + KNOWN:  # clocks of replicas differ
-            paths, since = [secrets.token_urlsafe(), *paths[:1]], now
+            paths, since = [secrets.token_hex(BYTES), *paths[:1]], now
             self._told.write(secret, {FIELD: " ".join(paths)}, {SINCE: f"{since:.0f}"})
         asked = paths[-1] if now - since < KNOWN else paths[0]
         self._told.tell(self._told.configuration(), lambda client: leading(client, asked))

@@ -131,11 +131,25 @@ def _of_kind(resource: Resource, found: Json, before: Json | None) -> Iterator[F
             value = at(found, path)
             shown = f'"{value}"' if isinstance(value, str) else "{...}"
             yield path, "Invalid", f"Invalid value: {shown}: field is immutable"
+    if resource.kind == "MutatingWebhookConfiguration":
+        yield from _paths(found.get("webhooks") or ())
     if resource.kind == "Pod":
         if not at(found, "spec.containers"):
             yield "spec.containers", "Required", "Required value"
         for number, one in enumerate(at(found, "spec.containers") or ()):
             yield from _whole(f"spec.containers[{number}].resources", one.get("resources") or {})
+
+
+def _paths(hooks: list[Json]) -> Iterator[Field]:
+    """The path of a Service has names as segments."""
+    for number, hook in enumerate(hooks):
+        path = str(at(hook, "clientConfig.service.path") or "").removeprefix("/")
+        for index, part in enumerate(path.split("/") if path else ()):
+            if not NAME.fullmatch(part):
+                words = (
+                    f'Invalid value: "/{path}": segment[{index}]: a lowercase RFC 1123 subdomain'
+                )
+                yield f"webhooks[{number}].clientConfig.service.path", "Invalid", words
 
 
 def _whole(where: str, resources: Json) -> Iterator[Field]:
