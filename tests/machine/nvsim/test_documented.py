@@ -240,12 +240,16 @@ def invalid_where_missing(one: Asked) -> Iterator[str]:
 
 
 def invalid_out_of_range(one: Asked) -> Iterator[str]:
-    """It says so of each number that has a range; of a process, or a clock that is looked up, that there is none."""
-    missing = one.name in (
-        "nvmlSystemGetProcessName",
-        "nvmlDeviceGetSupportedGraphicsClocks",
-    )
-    yield from one.but("number", codes.NOT_FOUND if missing else codes.INVALID_ARGUMENT)
+    """It says so of each number that has a range; of a process, or a clock that is looked up, that there is none.
+
+    Of the clock of a domain that is none, an H100 says that it has none.
+    """
+    others = {
+        "nvmlSystemGetProcessName": codes.NOT_FOUND,
+        "nvmlDeviceGetSupportedGraphicsClocks": codes.NOT_FOUND,
+        "nvmlDeviceGetClockInfo": codes.NOT_SUPPORTED,
+    }
+    yield from one.but("number", others.get(one.name, codes.INVALID_ARGUMENT))
 
 
 def invalid_once_destroyed(one: Asked) -> Iterator[str]:

@@ -32,7 +32,7 @@ AS_BOOTED = (
 )
 SETTERS = (
     "nvmlDeviceSetPowerManagementLimit(h, 400000)",
-    "nvmlDeviceSetGpuLockedClocks(h, 210, 1200)",
+    "nvmlDeviceSetGpuLockedClocks(h, 345, 1200)",
     "nvmlDeviceResetGpuLockedClocks(h)",
     "nvmlDeviceSetMemoryLockedClocks(h, 1593, 1593)",
     "nvmlDeviceSetAccountingMode(h, 1)",
@@ -50,7 +50,7 @@ def set_all(smi: Smi, sim: Sim) -> None:
     for words in (
         ("-pm", "1"),
         ("-pl", "450"),
-        ("-lgc", "300,1200"),
+        ("-lgc", "405,1200"),
         ("-lmc", "1593,1593"),
         ("-c", "EXCLUSIVE_PROCESS"),
         ("-am", "1"),

@@ -56,7 +56,8 @@ class PowerProfile:
 class Product:
     """A GPU model. ``architecture`` is NVML's number.
 
-    ``graphics_mhz`` are the lowest and the highest clock, in steps of STEP_MHZ, ``memory_mhz`` all that there are.
+    ``graphics_mhz`` are the lowest and the highest clock, in steps of STEP_MHZ, ``memory_mhz`` all that there are,
+    ``video_mhz`` is the highest, 0 where nobody has seen it. ``bar1_mib`` is as large as the memory where nobody has.
     """
 
     key: str
@@ -71,6 +72,8 @@ class Product:
     power_limit_watts: int
     graphics_mhz: list[int]
     memory_mhz: list[int]
+    video_mhz: int
+    bar1_mib: int
     nvlinks: int
     memory_slices: int
     compute_slices: int
@@ -118,6 +121,7 @@ def product(key: str) -> Product:
     data = tomllib.loads(path.read_text())
     mig = data.pop("mig", {"memory_slices": 0, "compute_slices": 0, "profiles": []})
     powers = data.pop("power_profiles", [])
+    data = {"video_mhz": 0, "bar1_mib": data["memory_mib"], **data}
     data["compute_capability"] = tuple(data["compute_capability"])
     return Product(
         key=key,

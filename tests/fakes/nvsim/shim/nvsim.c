@@ -255,7 +255,8 @@ PUBLIC int nvmlSystemGetNVMLVersion(char *version, unsigned length) {
   char own[64] = {0}, text[80];
   if (!version) return INVALID_ARGUMENT;
   own_version(own, sizeof own);
-  int size = snprintf(text, sizeof text, "12.%s", own);
+  /* CUDA's version is first, as it came with the branch. */
+  int size = snprintf(text, sizeof text, "%d.%s", atoi(own) < 580 ? 12 : 13, own);
   if ((unsigned)size >= length) return INSUFFICIENT_SIZE;
   memcpy(version, text, (size_t)size + 1);
   return OK;

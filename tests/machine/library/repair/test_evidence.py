@@ -81,7 +81,7 @@ def test_one_archive_has_what_a_vendor_asks_for_and_is_root_s_alone(scene: Scene
     for key, value in {
         "serial": "1651023000000",
         "vbios": "96.00.74.00.01",
-        "board_part_number": "692-2G520-0200-000",
+        "board_part_number": "695-2G520-0200-000",
         "inforom_image": "G520.0200.00.05",
         "inforom_ecc": "7.16",
         "remapped_rows_uncorrectable": "2",

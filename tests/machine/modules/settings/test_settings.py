@@ -20,7 +20,7 @@ from tests.fakes.played.dcgmi import configuration, discovery
 Run = Callable[..., dict[str, Any]]
 NO_PERMISSION = 4
 REBOOT = Path(__file__).parents[4] / "playbooks/tasks/reboot/plan.yml"
-CAPPED = [{"persistence": True, "power_limit": "50%", "gpu_clocks": [300, 1200], "ecc": False}]
+CAPPED = [{"persistence": True, "power_limit": "50%", "gpu_clocks": [405, 1200], "ecc": False}]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_what_is_set_is_what_nvidia_smi_shows_and_a_second_run_changes_nothing(
     assert again["gpus"][0]["settings"] == {
         "persistence": True,
         "power_limit": 350000,
-        "gpu_clocks": [300, 1200],
+        "gpu_clocks": [405, 1200],
         "memory_clocks": None,
         "ecc": False,
         "compute_mode": "default",
@@ -113,7 +113,7 @@ AGREED = [
     (*("compute_mode", "exclusive_process"), ("-c", "3"), "compute_mode", "Exclusive_Process"),
     ("compute_mode", "prohibited", ("-c", "PROHIBITED"), "compute_mode", "Prohibited"),
     ("accounting", True, ("-am", "1"), "accounting.mode", "Enabled"),
-    ("gpu_clocks", [300, 1200], ("-lgc", "300,1200"), "clocks.current.graphics", "1200"),
+    ("gpu_clocks", [405, 1200], ("-lgc", "405,1200"), "clocks.current.graphics", "1200"),
     ("memory_clocks", 1593, ("-lmc", "1593,1593"), "clocks.current.memory", "1593"),
 ]
 
@@ -160,7 +160,7 @@ def test_what_nvidia_smi_sets_is_read_here(
 
 @pytest.mark.parametrize(
     ("name", "clocks", "undo"),
-    [("gpu_clocks", [300, 1200], "-rgc"), ("memory_clocks", 1593, "-rmc")],
+    [("gpu_clocks", [405, 1200], "-rgc"), ("memory_clocks", 1593, "-rmc")],
 )
 def test_clocks_that_nvidia_smi_has_unlocked_are_locked_again(
     run_module: Run, h100: Sim, smi: Callable[..., str], name: str, clocks: Any, undo: str

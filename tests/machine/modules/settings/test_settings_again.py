@@ -21,7 +21,7 @@ from nvsim.testing import Sim, start
 from tests.support.waiting import LIMIT
 
 NO_PERMISSION = 4
-RULES = [{"persistence": True, "power_limit": 560, "gpu_clocks": [300, 1200]}]
+RULES = [{"persistence": True, "power_limit": 560, "gpu_clocks": [405, 1200]}]
 ASKED = "power.limit,clocks.current.graphics"
 SET, FRESH = "560.00, 1200", "700.00, 1980"
 # This machine is not to be changed: what is kept, and the locks, are the test's own, as for the modules.

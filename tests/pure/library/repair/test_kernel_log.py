@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from ansible_collections.gpu.node.plugins.module_utils._repair import kernel_log
+from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.state import SXid, Xid
+from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +20,12 @@ FAULT = "NVRM: Xid (PCI:0000:18:00): 31, pid=4711, name=python3, Ch 00000008, in
 OTHER = "NVRM: Xid (PCI:0000:2a:00): 48, pid=1, name=x, DBE"
 NAMED = "NVRM: GPU at PCI:0000:18:00: GPU-e4abf0db-0482-5b2d-9b46-bef34bc9e8ce"
 LOADED = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build"
+# As dmesg had it with driver 580.159.04, when a program wrote beyond an H100's memory.
+GENUINE = (
+    "[  166.201307] NVRM: Xid (PCI:0000:00:06): 31, pid=2152, name=python3, channel 0x0000000a, intr 00000000. "
+    "MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_10 faulted @ 0x8762_1de00000. "
+    "Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE"
+)
 SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 27 sourcetrack timeout"
 MILD = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress (First)"
 GPU, SECOND = "0000:18:00.0", "0000:2a:00.0"
@@ -66,6 +74,14 @@ def test_the_ring_buffer_is_read_too() -> None:
     text = f"[    0.000000] Linux version 6.12\n[   12.500000] {FAULT}\n<4>[ 13.000000] {FELL}\n"
     found = kernel_log.read(kernel_log.ring_buffer(text, booted=AT))
     assert found.xids(GPU) == (Xid(31, AT + 12.5), Xid(79, AT + 13))
+
+
+def test_a_drivers_own_line_of_an_illegal_access_is_read_and_asks_for_a_restart_of_the_program() -> (
+    None
+):
+    found = kernel_log.read(kernel_log.ring_buffer(GENUINE, booted=AT))
+    assert found.xids("0000:00:06.0") == (Xid(31, AT + 166.201307),)
+    assert parse().xids[31].action is Action.RESTART_APPLICATION
 
 
 def test_what_a_program_has_put_into_a_line_is_no_line() -> None:

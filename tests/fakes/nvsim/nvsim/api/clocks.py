@@ -17,7 +17,7 @@ from ..catalog import AMPERE, STEP_MHZ, VOLTA
 from ..codes import ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, NvError
 from ..state import Gpu
 
-MEMORY = pynvml.NVML_CLOCK_MEM
+MEMORY, VIDEO = pynvml.NVML_CLOCK_MEM, pynvml.NVML_CLOCK_VIDEO
 
 
 @api("nvmlDeviceGetPowerManagementDefaultLimit")
@@ -94,24 +94,53 @@ def _set_limit(call: Call, milliwatts: int) -> None:
     call.engine.changed()
 
 
-@api("nvmlDeviceGetClockInfo", "nvmlDeviceGetApplicationsClock")
+@api("nvmlDeviceGetClockInfo")
 def clock(call: Call) -> None:
-    """Tell of a GPU that is busy: it is as quick as it may be."""
+    """Tell of a GPU that is busy: it is as quick as it may be. A clock that is none is one that it lacks."""
+    call.gpu()
+    call.need(2)
+    if call.u32(1) >= pynvml.NVML_CLOCK_COUNT:
+        raise NvError(NOT_SUPPORTED)
+    _put_clock(call)
+
+
+@api("nvmlDeviceGetApplicationsClock")
+def applications_clock(call: Call) -> None:
+    _refuse(call, VIDEO)
+    _put_clock(call)
+
+
+def _put_clock(call: Call) -> None:
     driver, most = call.gpu().driver, _most(call)
     lock = driver.memory_lock if call.u32(1) == MEMORY else driver.graphics_lock
     call.put_number(2, min(most, lock[1]) if lock else most)
 
 
-@api("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetMaxCustomerBoostClock")
+@api("nvmlDeviceGetMaxClockInfo")
 def most_clock(call: Call) -> None:
     call.gpu()
     call.put_number(2, _most(call))
 
 
+@api("nvmlDeviceGetMaxCustomerBoostClock")
+def boost_clock(call: Call) -> None:
+    _refuse(call, MEMORY, VIDEO)
+    call.put_number(2, _most(call))
+
+
+def _refuse(call: Call, *kinds: int) -> None:
+    """Refuse the clocks that have no such limit, as an H100 does."""
+    call.gpu()
+    call.need(2)
+    if call.below(1, pynvml.NVML_CLOCK_COUNT) in kinds:
+        raise NvError(NOT_SUPPORTED)
+
+
 def _most(call: Call) -> int:
     product = call.gpu().product
     kind = call.below(1, pynvml.NVML_CLOCK_COUNT)
-    return product.memory_mhz[-1] if kind == MEMORY else product.graphics_mhz[1]
+    own = {MEMORY: product.memory_mhz[-1], VIDEO: product.video_mhz}
+    return own.get(kind) or product.graphics_mhz[1]
 
 
 @api("nvmlDeviceGetSupportedMemoryClocks")

@@ -12,6 +12,7 @@ import time
 import pynvml
 
 from ..call import Call, api
+from ..catalog import AMPERE
 from ..codes import ARGUMENT_VERSION_MISMATCH, INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, NvError
 from ..state import Gpu
 from .clocks import power_field
@@ -19,9 +20,11 @@ from .faults import recovery_field
 from .topology import links_of
 
 MIB = 1 << 20
-RESERVED_MIB = 500
+RESERVED_MIB = 480
 MILLIWATTS = 71000
 NVLINK_COUNT, NVLINKS_TO_SWITCHES = 91, 147
+# Where errors of memory are counted, as nvidia-smi shows them: in its own and in all others together.
+PLACES = (pynvml.NVML_MEMORY_LOCATION_DRAM, pynvml.NVML_MEMORY_LOCATION_SRAM)
 RESETLESS_MIG, MIG_QUERY_WITHOUT_MODE = 184, 199
 
 
@@ -78,7 +81,7 @@ def vbios(call: Call) -> None:
 @api("nvmlDeviceGetBoardPartNumber")
 def part_number(call: Call) -> None:
     call.gpu()
-    call.put_text(1, 2, "692-2G520-0200-000")
+    call.put_text(1, 2, "695-2G520-0200-000")
 
 
 # As nvidia-smi shows them of an H100: the objects OEM and ECC. There is none of power management.
@@ -155,6 +158,7 @@ def memory(call: Call) -> tuple[int, int]:
 @api("nvmlDeviceGetMemoryInfo")
 def memory_info(call: Call) -> None:
     total, used = memory(call)
+    used += 0 if call.is_mig() else RESERVED_MIB * MIB  # which the second version tells apart
     call.put_struct(1, pynvml.c_nvmlMemory_t(total=total, free=total - used, used=used))
 
 
@@ -175,7 +179,7 @@ def memory_info_v2(call: Call) -> None:
 
 @api("nvmlDeviceGetBAR1MemoryInfo")
 def bar1(call: Call) -> None:
-    total = call.gpu().product.memory_mib * MIB
+    total = call.gpu().product.bar1_mib * MIB
     call.put_struct(1, pynvml.c_nvmlBAR1Memory_t(bar1Total=total, bar1Free=total, bar1Used=0))
 
 
@@ -230,10 +234,13 @@ def ecc_total(call: Call) -> None:
 
 @api("nvmlDeviceGetMemoryErrorCounter")
 def ecc_counter(call: Call) -> None:
-    call.gpu()
+    product = call.gpu().product
     call.below(1, pynvml.NVML_MEMORY_ERROR_TYPE_COUNT)
     call.below(2, pynvml.NVML_ECC_COUNTER_TYPE_COUNT)
-    call.below(3, pynvml.NVML_MEMORY_LOCATION_COUNT)
+    place = call.below(3, pynvml.NVML_MEMORY_LOCATION_COUNT)
+    call.need(4)
+    if product.architecture >= AMPERE and place not in PLACES:
+        raise NvError(NOT_SUPPORTED)
     call.put_number(4, 0, "Q")
 
 
@@ -314,4 +321,6 @@ def temperature_versioned(call: Call) -> None:
     word, sensor = struct.unpack("<II", call.inputs.get(1, b"\0" * 8)[:8])
     if word & 0xFFFFFF != 12:
         raise NvError(ARGUMENT_VERSION_MISMATCH)
+    if sensor:  # the GPU's own is the only one
+        raise NvError(INVALID_ARGUMENT)
     call.put(1, struct.pack("<IIi", word, sensor, 34))

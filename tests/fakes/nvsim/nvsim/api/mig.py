@@ -17,7 +17,7 @@ from ..codes import NvError
 from ..handles import GI, GPU, MIG, Handle, encode
 from ..state import Gi, Gpu
 
-MAX_ENUM = 0x12
+MAX_ENUM = 0x11  # of branch 580
 
 
 def capable(call: Call) -> Gpu:
@@ -79,7 +79,7 @@ def max_devices(call: Call) -> None:
 
 @api("nvmlDeviceGetMigDeviceHandleByIndex")
 def by_index(call: Call) -> None:
-    devices = call.mig_devices(enabled(call))
+    devices = call.mig_devices(capable(call))
     if call.u32(1) >= len(devices):
         raise NvError(codes.NOT_FOUND)
     gi, ci = devices[call.u32(1)]
@@ -149,7 +149,7 @@ def gi_profile_info_v(call: Call) -> None:
     fields = {**gi_info(profile), "name": f"MIG {profile.name}".encode()}
     if word >> 24 == 3:
         fields.pop("isP2pSupported")  # version 3 has a word of capability bits in its place
-    call.put_struct(2, fill(pynvml.c_nvmlGpuInstanceProfileInfo_v2_t, version=word, **fields))
+    call.put_struct(2, fill(pynvml.c_nvmlGpuInstanceProfileInfo_v2_t, version=0, **fields))
 
 
 @api("nvmlDeviceGetGpuInstancePossiblePlacements_v2", "nvmlDeviceGetGpuInstancePossiblePlacements")
@@ -163,7 +163,7 @@ def gi_placements(call: Call) -> None:
 @api("nvmlDeviceGetGpuInstanceRemainingCapacity")
 def gi_capacity(call: Call) -> None:
     call.root_only()
-    gpu = enabled(call)
+    gpu = capable(call)
     profile = gi_profile(call, call.u32(1), by="id")
     found = [Gi(one.id, one.profile, one.start, one.size) for one in gpu.driver.gis]
     count = 0

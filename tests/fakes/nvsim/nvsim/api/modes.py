@@ -70,7 +70,14 @@ def set_accounting(call: Call) -> None:
     _set(call, "accounting", 1)
 
 
-@api("nvmlDeviceGetDisplayMode", "nvmlDeviceGetDisplayActive")
-def off(call: Call) -> None:
+@api("nvmlDeviceGetDisplayMode")
+def display_mode(call: Call) -> None:
+    """Say that a display can be used, as GPUs without a connector do."""
+    call.gpu()
+    call.put_number(1, 1)
+
+
+@api("nvmlDeviceGetDisplayActive")
+def display_active(call: Call) -> None:
     call.gpu()
     call.put_number(1, 0)
