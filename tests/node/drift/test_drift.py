@@ -42,6 +42,8 @@ BEHIND = {
     "layout": {"driver", "environment", "packages"},
     "GPU settings": {"driver", "environment", "packages", "layout"},
     "specification": {"driver", "environment", "packages", "layout"},
+    # Other instances or nodes start gpu-cdi.service, with which /run/gpu-node has its mode again.
+    "modes": {"driver", "layout"},
     "systemd": {"driver", "environment", "layout", "packages", "services", "settings", "units"},
 }
 UNITS = "systemctl list-units --all --plain --no-legend 'gpu-*' 'nvidia-*' 'docker*' 'containerd*'"
