@@ -63,6 +63,7 @@ class Node:
                 "ANSIBLE_HOME": str(self.folder / "ansible"),
                 "ANSIBLE_PIPELINING": "true",
                 "ANSIBLE_HOST_KEY_CHECKING": "false",
+                "ANSIBLE_TIMEOUT": "120",  # seconds to connect: a busy machine is no failure
                 **self._cut_off(cut_off_at),
             },
             quiet=True,
