@@ -75,5 +75,12 @@ def test_what_refers_to_nothing_is_named(tmp_path: Path) -> None:
     assert READ not in said
 
 
+def test_a_file_that_is_beside_the_inventory_is_named_from_there(tmp_path: Path) -> None:
+    file = "{{ lookup('ansible.builtin.file', 'layouts.yml') }}"
+    said = play(tmp_path, "--extra-vars", f'mig_config="{file}"')
+    assert "variables: node: mig_config: it can't be read: " in said
+    assert "a file next to the inventory is inventory_dir ~ '/NAME'" in said
+
+
 def test_what_others_set_is_none_of_ours(tmp_path: Path) -> None:
     assert READ in play(tmp_path, "--extra-vars", "somebody_elses={{ nowhere }}")
