@@ -53,11 +53,11 @@ def _load(loader: DataLoader, path: Path) -> Any:
 
 def _render(data: Any, defaults: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     loader = DataLoader()
-    loader.set_basedir(str(folder))
+    loader.set_basedir(str(REPOSITORY / "playbooks"))  # that of a packaged playbook
     path = folder / "example.yml"
     path.write_text(yaml.safe_dump(data))
     own = _load(loader, ROLE / "vars/main.yml")
-    known = {**NAMES, **defaults, **own, "role_path": str(ROLE)}
+    known = {**NAMES, "inventory_dir": str(folder), **defaults, **own, "role_path": str(ROLE)}
     try:
         given = dict(examples.settings(_load(loader, path)))
         values = Templar(loader=loader, variables={**known, **given}).template(given)
