@@ -288,6 +288,7 @@ def test_a_fabric_manager_is_asked_for_its_version(state: str, version: str, exp
 def test_units_that_are_off_are_named() -> None:
     machine = host()
     machine.commands["systemctl", "show"] = "UnitFileState=disabled\nActiveState=active\n"
+    machine.commands["systemctl", "show", "gpu-node-labels.service"] = ""
     machine.files["/etc/gpu-node/labels.env"] = ""
     failed, causes = answer(machine, nvml())
     assert failed == ["labels", "services"]
@@ -301,6 +302,8 @@ def test_units_that_records_name_are_asked_for() -> None:
     machine = host()
     machine.files[RECORD] = json.dumps({"service": True})
     machine.files["/var/lib/gpu-node/dcgm.json"] = json.dumps({"managed": ["nvidia-dcgm.service"]})
+    for unit in ("nvidia-persistenced.service", "nvidia-dcgm.service"):
+        machine.commands["systemctl", "show", unit] = ""
     _failed, causes = answer(machine, nvml())
     assert "nvidia-persistenced.service is not there" in causes["services"]
     assert "nvidia-dcgm.service is not there" in causes["services"]
