@@ -24,7 +24,7 @@ from gpu_plugin.model.inventory import GpuView, Inventory
 from gpu_plugin.model.mps import paths
 from gpu_plugin.model.mps.settings import Offer
 from gpu_plugin.model.topology import Topology
-from gpu_plugin.mps import folders
+from gpu_plugin.mps import control, folders
 
 from tests.fakes.clock import Clock
 from tests.fakes.daemon.gpu_builders import gpu, inventory
@@ -156,6 +156,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.setattr(daemon.units, "choose", lambda *_words: Units())
     monkeypatch.setattr(folders, "refusal", lambda _root: "")  # others may write above the test's
     monkeypatch.setattr(paths, "LONGEST_SOCKET", 1000)
+    monkeypatch.setattr(control, "has_multi_user", lambda: False)  # it starts the program
     mask = os.umask(0o022)
     made = Scene(tmp_path)
     decide: Callable[..., Any] = daemon.decide
