@@ -30,7 +30,9 @@ __all__ = ["DEFAULT", "EXCLUSIVE_PROCESS"]
 GPU = "nvidia.com/gpu"
 # A machine that is busy is no daemon that hangs.
 PERIODS = {"GPU_MPS_INTERVAL": "0.5", "GPU_MPS_PATIENCE": str(LIMIT)}
+# Where a node keeps what it knows, so that nothing of a test stays with the machine that it runs on.
 ELSEWHERE = (
+    "mkdir -p /var/lib/gpu-node && mount -t tmpfs known /var/lib/gpu-node && "
     'mount -t tmpfs run /run && mkdir -p /run/gpu-node && cp -r "$0" /run/gpu-node/mps && "$@"'
 )
 
