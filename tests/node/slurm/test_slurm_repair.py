@@ -123,13 +123,7 @@ def test_lost_gpus_wait_for_a_reboot_and_come_back_by_it_where_it_is_allowed(
     found, known = faults.gpus(node), given(node, tmp_path)
     sick, *lost = found[1:]
     for _round in range(-(-ROUNDS // len(lost))):
-        every = {**dict.fromkeys(lost, faults.LOST), sick: faults.BESIDE}
-        since = faults.bring_about(node, every)
-        play = node.play(REPAIR, **known)
-        assert play.ok, play.message()
-        faults.ended(node, every, tmp_path)
-        in_service(node)
-        faults.keep("slurm", play, every, since)
+        repaired(node, {**dict.fromkeys(lost, faults.LOST), sick: faults.BESIDE}, known, tmp_path)
 
         allowed = {gpu: faults.rebooted(faults.LOST) for gpu in lost}
         with jobs_end_well(node):

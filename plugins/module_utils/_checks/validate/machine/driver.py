@@ -23,6 +23,7 @@ from ...._driver.machine.kernel import modules
 from ...._driver.machine.loading import differing
 from ...._driver.state import Record as DriverRecord
 from ...._machine.host import Host, properties
+from ...._machine.units import properties_of
 from ...._mig import boot as mig_boot
 from ...._node.machine import facts
 from ...._node.machine.dcgm import RECORD as DCGM
@@ -117,13 +118,10 @@ def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
     wanted.update(dict.fromkeys(_recorded(host), True))
     if not wanted:
         return ()
-    argv = ["systemctl", "show", *wanted, "--property=UnitFileState,ActiveState"]
-    blocks = host.run(argv, check=False).out.split("\n\n")
-    told = [dict(line.split("=", 1) for line in one.splitlines() if "=" in line) for one in blocks]
-    told += [{}] * (len(wanted) - len(told))
+    told = properties_of(host, tuple(wanted), "UnitFileState", "ActiveState")
     return tuple(
-        Unit(name, told[at].get("UnitFileState", ""), told[at].get("ActiveState", ""), runs)
-        for at, (name, runs) in enumerate(wanted.items())
+        Unit(name, told[name].get("UnitFileState", ""), told[name].get("ActiveState", ""), runs)
+        for name, runs in wanted.items()
     )
 
 
