@@ -14,10 +14,10 @@ def peers(
     """Return the GPUs that one is connected with, None where that is not known.
 
     ``links`` has of each GPU with which others it has links. A link has two ends, so that one GPU that does not tell,
-    None, is known by what the others say; of two such it is not known whether they have links with each other.
+    None, is known by what the others say. Of two such it is not known whether they have links with each other, nor
+    what is connected with one of them.
     """
-    silent = [one for one, found in links.items() if found is None]
-    if len(silent) > 1 or gpu not in links:
+    if gpu not in links:
         return None
     edges: t.Dict[str, t.Set[str]] = {}
     for one, found in links.items():
@@ -29,4 +29,5 @@ def peers(
         new = edges.get(left.pop(), set()) - reached
         reached |= new
         left += sorted(new)
-    return tuple(sorted(reached - {gpu}))
+    silent = {one for one, found in links.items() if found is None}
+    return None if len(silent) > 1 and silent & reached else tuple(sorted(reached - {gpu}))

@@ -26,7 +26,13 @@ def test_one_that_does_not_answer_is_known_by_the_others() -> None:
 
 def test_of_two_that_do_not_answer_it_is_not_known() -> None:
     assert peers("a", {**CHAIN, "a": None, "d": None}) is None
+    assert peers("b", {**CHAIN, "a": None, "d": None}) is None
     assert peers("x", CHAIN) is None
+
+
+def test_one_without_links_to_any_that_do_not_answer_is_known() -> None:
+    assert peers("a", {**CHAIN, "d": None, "e": None}) == ("b", "c")
+    assert peers("d", {**CHAIN, "a": None, "c": None}) == ()
 
 
 @given(
