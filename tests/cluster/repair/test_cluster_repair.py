@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster import claimed
+from tests.cluster.cluster import SHOW
 from tests.node.repair import faults
-from tests.node.repair.faults import REPAIR, ROUNDS, Fault, Gpu
+from tests.node.repair.faults import GPUS, REPAIR, ROUNDS, Fault, Gpu
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 HOURS = 4 * 3600  # after which it hangs
 pytestmark = [pytest.mark.endurance, pytest.mark.timeout(HOURS)]
 
-GPUS = 8
+ALLOCATIONS = ("device_plugin", "dra")
+USERS, WITNESSES = ("user-0", "user-1"), ("witness-0", "witness-1")
 REST = (faults.RECOVERY, faults.FABRIC, faults.MEMORY, faults.UNKNOWN)
 SERVICES = ("gpu-device-plugin.service", "gpu-dra.service")
 ENDS = "trap 'exit 0' TERM; echo that is all; sleep infinity & wait"
@@ -81,26 +83,38 @@ def in_service(cluster: Cluster) -> bool:
     return not node["spec"].get("unschedulable") and not ours
 
 
-@pytest.fixture(scope="module", params=["device_plugin", "dra"])
-def cluster(make_cluster: MakeCluster, request: pytest.FixtureRequest) -> Cluster:
-    """A node in service with a pod on each of two GPUs."""
-    one = make_cluster(
-        f"repair-{request.param}", "h100-80", GPUS, gpu_nodes_allocation=request.param
-    )
-    one.join()
-    up = one.node.play()
+def bring_up(
+    make_cluster: MakeCluster, name: str, product: str, allocation: str, *, beside: bool = False
+) -> Cluster:
+    """Bring a node up that has joined, and wait until its GPUs are offered."""
+    name, variables = f"{name}-{allocation.replace('_', '-')}", {"gpu_nodes_allocation": allocation}
+    cluster = make_cluster(name, product, GPUS, beside=beside, **variables)
+    cluster.join()
+    up = cluster.node.play()
     assert up.ok, up.message()
-    if dra(one):
-        claimed.manifests(one, "device-classes")
-        claimed.template(one, "whole", "gpu.gpu.node")
-    offers_all_but(one, set())
-    for name in ("witness", "user"):
-        if dra(one):
-            meta = {"name": name}
-            spec = claimed.pod("whole")
-            one.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-        else:
-            one.begin(name, gpu=1)
+    if dra(cluster):
+        claimed.manifests(cluster, "device-classes")
+        claimed.template(cluster, "whole", "gpu.gpu.node")
+    offers_all_but(cluster, set())
+    return cluster
+
+
+def with_gpu(cluster: Cluster, command: str = SHOW) -> dict[str, Any]:
+    """Return the spec of a pod that has a GPU, by a claim or from the device plugin."""
+    spec = claimed.pod("whole", command)
+    if not dra(cluster):
+        del spec["resourceClaims"]
+        spec["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    return spec
+
+
+@pytest.fixture(scope="module", params=ALLOCATIONS)
+def cluster(make_cluster: MakeCluster, request: pytest.FixtureRequest) -> Cluster:
+    """A node in service with a pod on each of four GPUs."""
+    one = bring_up(make_cluster, "repair", "h100-80", request.param)
+    for name in USERS + WITNESSES:
+        meta, spec = {"name": name}, with_gpu(one)
+        one.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         one.shown(name)
     return one
 
@@ -116,14 +130,14 @@ def test_gpus_of_a_node_at_once_end_as_the_table_says_and_pods_stay(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     known, found = access(cluster, tmp_path), faults.gpus(cluster.node)
-    witness, used = own(cluster, found, "witness"), own(cluster, found, "user")
-    one, other, *rest = [gpu for gpu in found if gpu not in (witness, used)]
-    for number in range(ROUNDS + 1):  # as nothing can be back in the first one
+    used, witnesses = ([own(cluster, found, one) for one in pods] for pods in (USERS, WITNESSES))
+    free = [gpu for gpu in found if gpu not in used + witnesses]
+    for number in range(ROUNDS // 2 + 1):  # as nothing can be back in the first one
         every = {
-            **faults.turns(number, one, other),
-            **dict(zip(rest, REST, strict=True)),
-            used: faults.USED,
-            witness: faults.APPLICATION,
+            **faults.turns(number, free[:2], free[2:4]),
+            **dict(zip(free[4:], 2 * REST, strict=True)),
+            **dict.fromkeys(used, faults.USED),
+            **dict.fromkeys(witnesses, faults.APPLICATION),
         }
         before = containers(cluster)
         round_of(cluster, every, known, tmp_path)
@@ -136,29 +150,24 @@ def test_lost_gpus_wait_for_a_reboot_and_so_does_a_reset_beside_them(
 ) -> None:
     known, found = access(cluster, tmp_path), faults.gpus(cluster.node)
     put_back(cluster, {})
-    with_pods = [own(cluster, found, one) for one in ("witness", "user")]
-    free = [gpu for gpu in found if gpu not in with_pods]
-    sick, lost = free[::2], free[1::2]
-    for _round in range(-(-ROUNDS // len(lost))):
-        every = {**dict.fromkeys(lost, faults.LOST), **dict.fromkeys(sick, faults.BESIDE)}
+    with_pods = [own(cluster, found, one) for one in USERS + WITNESSES]
+    every = faults.lost([gpu for gpu in found if gpu not in with_pods])
+    for _round in range(-(-2 * ROUNDS // len(every))):
         before = containers(cluster)
         round_of(cluster, every, known, tmp_path)
         assert containers(cluster) == before
         put_back(cluster, every)
 
 
-@pytest.fixture
-def beside(make_cluster: MakeCluster) -> Cluster:
+@pytest.fixture(params=ALLOCATIONS)
+def beside(make_cluster: MakeCluster, request: pytest.FixtureRequest) -> Cluster:
     """A node in service beside its control plane, with a pod that has a GPU, and one that has none."""
-    one = make_cluster("chain", "v100", GPUS, beside=True)
-    one.join()
-    up = one.node.play()
-    assert up.ok, up.message()
-    one.wait(gpu=GPUS)
-    for name, limits in (("trains", {"nvidia.com/gpu": 1}), ("serves", {})):
-        spec = claimed.pod("none", ENDS)
-        spec["containers"][0]["resources"] = {"limits": limits}
-        claimed.deploy(one, name, 1, {"containers": spec["containers"]})
+    one = bring_up(make_cluster, "chain", "v100", request.param, beside=True)
+    trains = with_gpu(one, ENDS)
+    del trains["tolerations"], trains["terminationGracePeriodSeconds"]  # as it can be drained
+    (container,) = trains["containers"]
+    claimed.deploy(one, "trains", 1, trains)
+    claimed.deploy(one, "serves", 1, {"containers": [{**container, "resources": {}}]})
     return one
 
 
@@ -184,8 +193,11 @@ def test_a_fault_that_comes_back_asks_for_a_reboot_and_then_for_a_replacement(
         assert after["trains"] != before["trains"]
         put_back(beside, every.resets, faults.RECOVERY)
 
+        round_of(beside, every.waits, known, tmp_path)
+        assert both(beside) == after
+
         boot, allowed = node.run("cat", BOOT), {**known, "repair_reboot": "when_needed"}
-        round_of(beside, every.reboots, allowed, tmp_path)
+        round_of(beside, every.more, allowed, tmp_path, every.reboots)
         assert node.run("cat", BOOT) != boot
         assert not {*both(beside).values()} & {*after.values()}
         put_back(beside, every.reboots, faults.rebooted(faults.AGAIN))
@@ -196,17 +208,18 @@ def round_of(
     every: dict[Gpu, Fault],
     known: dict[str, Any],
     folder: Path,
+    ends: dict[Gpu, Fault] | None = None,
 ) -> None:
-    """Bring faults about, repair the node, and see what became of it."""
-    node = cluster.node
+    """Bring faults about, repair the node, and see what became of them, and of those that were there before."""
+    node, ends = cluster.node, ends or every
     since = faults.bring_about(node, every)
     play = node.play(REPAIR, **known)
     assert play.ok, play.message()
-    faults.ended(node, every, folder)
-    waits = {gpu.uuid for gpu, fault in every.items() if fault.fences and not fault.back}
+    faults.ended(node, ends, folder)
+    waits = {gpu.uuid for gpu, fault in ends.items() if fault.fences and not fault.back}
     offers_all_but(cluster, waits)
     assert in_service(cluster)
-    faults.keep("dra" if dra(cluster) else "kubernetes", play, every, since)
+    faults.keep("dra" if dra(cluster) else "kubernetes", play, ends, since)
 
 
 def put_back(cluster: Cluster, every: dict[Gpu, Fault], keep: Fault | None = None) -> None:

@@ -21,6 +21,7 @@ from gpunode_tool.testing import Node, Play
 from tests.node.repair import times
 
 ROUNDS = int(os.environ.get("REPAIR_ROUNDS", "20"))
+GPUS = 16
 REPAIR = "gpu.node.repair"
 CTL = "/opt/nvsim/bin/nvsimctl"
 CASES, QUARANTINE = "/var/lib/gpu-node/repair.json", "/var/lib/gpu-node/quarantine.json"
@@ -227,38 +228,52 @@ def keep(where: str, play: Play, faults: Mapping[Gpu, Fault], since: float) -> N
     times.keep(where, rows)
 
 
-def turns(number: int, one: Gpu, other: Gpu) -> dict[Gpu, Fault]:
-    """Return the faults of two GPUs in a round: a first one, and one of the GPU that was reset in the round before."""
-    fresh, before = (other, one) if number % 2 else (one, other)
-    return {fresh: REQUIRED, **({before: AGAIN} if number else {})}
+def turns(number: int, some: list[Gpu], others: list[Gpu]) -> dict[Gpu, Fault]:
+    """Return the faults of GPUs in a round: first ones, and those of the GPUs that were reset in the round before."""
+    fresh, before = (others, some) if number % 2 else (some, others)
+    return {**dict.fromkeys(fresh, REQUIRED), **dict.fromkeys(before if number else (), AGAIN)}
 
 
-CABLES = ((0, 1), (2, 3))
+def lost(found: list[Gpu]) -> dict[Gpu, Fault]:
+    """Return the faults where half of some GPUs are lost."""
+    return {**dict.fromkeys(found[::2], BESIDE), **dict.fromkeys(found[1::2], LOST)}
+
+
+CABLES = ((0, 1), (2, 3), (4, 5), (6, 7))
 
 
 class Chain(NamedTuple):
-    """Faults that come back, from a reset over a reboot to a replacement: in a round GPUs are reset, then rebooted."""
+    """Faults that come back, from a reset over a reboot to a replacement: what three runs in a row find.
+
+    The first run may reset, the second one finds that only a reboot helps, and the third one may reboot.
+    """
 
     resets: dict[Gpu, Fault]
-    reboots: dict[Gpu, Fault]
+    waits: dict[Gpu, Fault]
+    more: dict[Gpu, Fault]  # beside those that wait, when the third run begins
+
+    @property
+    def reboots(self) -> dict[Gpu, Fault]:
+        """Return what ends with the reboot."""
+        return {gpu: rebooted(one) for gpu, one in {**self.waits, **self.more}.items()}
 
 
 def chains(found: list[Gpu]) -> Iterator[Chain]:
-    """Yield the faults of each round on a node with eight GPUs; those that nothing connects take turns."""
-    one, other = (found[start] for start, _end in CABLES)
-    for number in range(ROUNDS // 2 + 1):  # as nothing can be back the third time in the first one
-        first, third = (found[6:], found[4:6]) if number % 2 else (found[4:6], found[6:])
+    """Yield the faults of each round on a node with sixteen GPUs; those that nothing connects take turns."""
+    connected, others = found[:8], (found[8:12], found[12:])
+    for number in range(ROUNDS // 4 + 1):  # as nothing can be back the third time in the first one
+        first, third = others[number % 2], others[1 - number % 2]
         yield Chain(
             {
-                **dict.fromkeys((one, other), TOGETHER),
+                **dict.fromkeys(connected[::2], TOGETHER),
                 **dict.fromkeys(first, RECOVERY),
                 **dict.fromkeys(third if number else (), THIRD),
             },
             {
-                one: rebooted(LOST),
-                other: rebooted(ANSWERS),
-                **dict.fromkeys(first, rebooted(AGAIN)),
+                **dict.fromkeys(connected[::2], LOST),
+                **dict.fromkeys(first, AGAIN),
             },
+            dict.fromkeys(connected[1::2], ANSWERS),
         )
 
 

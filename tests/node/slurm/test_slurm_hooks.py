@@ -19,10 +19,8 @@ pytestmark = [pytest.mark.node, pytest.mark.long]
 HOOKS = REPOSITORY / "playbooks/hooks"
 PREPARE = """
 set -e
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge
 name=$(hostname)
+mkdir -p /etc/slurm
 echo 'CgroupPlugin=disabled' >/etc/slurm/cgroup.conf
 cat >/etc/slurm/slurm.conf <<END
 ClusterName=here
@@ -39,6 +37,9 @@ KillWait=1
 NodeName=$name CPUs=2 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP
 END
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge
 systemctl restart munge slurmctld slurmd
 """
 

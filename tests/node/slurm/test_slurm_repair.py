@@ -14,16 +14,15 @@ import pytest
 from gpunode_tool.testing import Node
 
 from tests.node.repair import faults
-from tests.node.repair.faults import REPAIR, ROUNDS, Fault, Gpu
+from tests.node.repair.faults import GPUS, REPAIR, ROUNDS, Fault, Gpu
 from tests.node.slurm.test_slurm_hooks import PREPARE, field, state
 from tests.support.waiting import eventually
 
 HOURS = 4 * 3600  # after which it hangs
 pytestmark = [pytest.mark.node, pytest.mark.endurance, pytest.mark.timeout(HOURS)]
 
-GPUS = 8
-WHOLE = {"devices": "all", "mig-enabled": False}
 GRES = f"Name=gpu File=/dev/nvidia[0-{GPUS - 1}]"
+WHOLE = {"devices": "all", "mig-enabled": False}
 REST = (
     faults.RECOVERY,
     faults.DRAIN,
@@ -104,36 +103,21 @@ def test_gpus_of_a_node_at_once_end_as_the_table_says_and_jobs_end_well(
     node: Node, tmp_path: Path
 ) -> None:
     found, known = faults.gpus(node), given(node, tmp_path)
-    one, other, *rest = found
-    for number in range(ROUNDS + 1):  # as nothing can be back in the first one
-        every = {**faults.turns(number, one, other), **dict(zip(rest, REST, strict=True))}
+    for number in range(ROUNDS // 2 + 1):  # as nothing can be back in the first one
+        every = faults.turns(number, found[:2], found[2:4])
+        every |= zip(found[4:], 2 * REST, strict=True)
         with jobs_end_well(node):
-            since = faults.bring_about(node, every)
-            play = node.play(REPAIR, **known)
-            assert play.ok, play.message()
-        faults.ended(node, every, tmp_path)
-        in_service(node)
-        faults.keep("slurm", play, every, since)
+            repaired(node, every, known, tmp_path)
         faults.put_back(node, every, faults.REQUIRED)
 
 
-def test_lost_gpus_wait_for_a_reboot_and_come_back_by_it_where_it_is_allowed(
+def test_lost_gpus_wait_for_a_reboot_and_so_does_a_reset_beside_them(
     node: Node, tmp_path: Path
 ) -> None:
-    found, known = faults.gpus(node), given(node, tmp_path)
-    sick, *lost = found[1:]
-    for _round in range(-(-ROUNDS // len(lost))):
-        repaired(node, {**dict.fromkeys(lost, faults.LOST), sick: faults.BESIDE}, known, tmp_path)
-
-        allowed = {gpu: faults.rebooted(faults.LOST) for gpu in lost}
-        with jobs_end_well(node):
-            since = faults.bring_about(node, {})
-            play = node.play(REPAIR, repair_reboot="when_needed", **known)
-            assert play.ok, play.message()
-        faults.ended(node, allowed, tmp_path, others=True)
-        in_service(node)
-        faults.keep("slurm", play, allowed, since)
-        faults.put_back(node, {})
+    known, every = given(node, tmp_path), faults.lost(faults.gpus(node))
+    for _round in range(-(-2 * ROUNDS // len(every))):
+        repaired(node, every, known, tmp_path)
+        faults.put_back(node, every)
 
 
 def test_a_fault_that_comes_back_asks_for_a_reboot_and_then_for_a_replacement(
@@ -145,17 +129,24 @@ def test_a_fault_that_comes_back_asks_for_a_reboot_and_then_for_a_replacement(
         with jobs_end_well(node):
             repaired(node, every.resets, known, tmp_path)
         faults.put_back(node, every.resets, faults.RECOVERY)
+        repaired(node, every.waits, known, tmp_path)
         with jobs_end_well(node):
             allowed = {**known, "repair_reboot": "when_needed"}
-            repaired(node, every.reboots, allowed, tmp_path)
+            repaired(node, every.more, allowed, tmp_path, every.reboots)
         faults.put_back(node, every.reboots, faults.rebooted(faults.AGAIN))
 
 
-def repaired(node: Node, every: dict[Gpu, Fault], known: dict[str, Any], folder: Path) -> None:
-    """Bring faults about, repair the node, and see what became of it."""
-    since = faults.bring_about(node, every)
+def repaired(
+    node: Node,
+    every: dict[Gpu, Fault],
+    known: dict[str, Any],
+    folder: Path,
+    ends: dict[Gpu, Fault] | None = None,
+) -> None:
+    """Bring faults about, repair the node, and see what became of them, and of those that were there before."""
+    since, ends = faults.bring_about(node, every), ends or every
     play = node.play(REPAIR, **known)
     assert play.ok, play.message()
-    faults.ended(node, every, folder)
+    faults.ended(node, ends, folder)
     in_service(node)
-    faults.keep("slurm", play, every, since)
+    faults.keep("slurm", play, ends, since)
