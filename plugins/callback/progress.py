@@ -115,6 +115,7 @@ class CallbackModule(CallbackBase):
         ] = {}  # what was below a task's line, and the first node with it
         self._handlers: t.Set[str] = set()
         self._batch: t.List[str] = []
+        self._wanted = True
         self._names = text.Names(16 if 0 < width() < WIDE else 32)
         self._live = Live(self._display, self._names)
 
@@ -123,6 +124,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         """Show the play's name, and its nodes where they are not all of them."""
         every, self._batch = tasks.hosts(play)
+        self._wanted = bool(play.hosts)
         batch = [printable(one) for one in self._batch]
         self._names.add(batch)
         self._every.update(dict.fromkeys(every))
@@ -229,8 +231,9 @@ class CallbackModule(CallbackBase):
             self._below(f"{included_file._filename} for {hosts}", "note")
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        """Say that there is nothing to do."""
-        self._show("  no host matches", "skipped")
+        """Say that there is nothing to do: a play may have chosen nobody, or named a group that is not there."""
+        words = "no host matches" if self._wanted else "no host has to be changed"
+        self._show(f"  {words}", "skipped")
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
         """Say once why the rest of the play is not run."""

@@ -170,6 +170,11 @@ def test_everything_fits_into_60_columns(play: Play) -> None:
     assert " ".join(packages.split()) in " ".join(text.split())
 
 
+def test_a_play_that_has_chosen_no_host_is_no_group_of_another_name(play: Play) -> None:
+    text = play.run([of("{{ [] }}")], hosts=("n1",))
+    assert text.splitlines()[2] == "  no host has to be changed"
+
+
 def test_batches_are_named_and_what_was_not_run_is_told(play: Play) -> None:
     tasks = [{"name": "Break", "speaks": {"fail": "no"}}, {"name": "More", "speaks": {}}]
     plays = [of("nobody"), of("all", *tasks, serial=2)]
