@@ -62,7 +62,7 @@ gpus:
   type: list
   elements: dict
 lines:
-  description: The same in words, for GPUs of which there is something to tell.
+  description: The same in words, for GPUs and a node of which there is something to tell.
   returned: where the node is read
   type: list
   elements: str

@@ -138,7 +138,7 @@ class RepairCapability:
             "next": state.work.next.name.lower(),
             "work": _work(state.work),
             "gpus": [_gpu(one) for one in state.found],
-            "lines": planning.lines(state.found, state.work),
+            "lines": planning.lines(state.found, state.work, state.verdict),
         }
 
 

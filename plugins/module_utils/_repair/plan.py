@@ -15,7 +15,7 @@ from .._node.quarantine import OPERATOR, REPAIR
 from . import case as kept
 from .actions import Action
 from .case import Boot, Case, Cases
-from .state import Answer, GpuVerdict, ObservedGpu, ObservedNode, Verdict
+from .state import Answer, GpuVerdict, ObservedGpu, ObservedNode, Reason, Verdict
 
 DONE = "done"  # what comes of an attempt that has done what it was made for
 NEVER, WHEN_NEEDED = REBOOTS = ("never", "when_needed")
@@ -142,12 +142,17 @@ def _kept_by(lost: t.Sequence[str], found: t.Sequence[Todo]) -> t.Tuple[Todo, ..
 
 def _as_node(judged: GpuVerdict, verdict: Verdict) -> GpuVerdict:
     """Return a GPU's verdict, or its node's where switches or services of the node ask for a reset of all GPUs."""
-    of_gpus = {f"GPU {one.uuid}: {reason.text}" for one in verdict.gpus for reason in one.reasons}
-    own = tuple(one for one in verdict.reasons if one.text not in of_gpus)
+    own = _own(verdict)
     asked = max((one.action for one in own), default=Action.NONE)
     if all(one.action is not Action.RESET_ALL for one in own) or judged.action >= asked:
         return judged
     return judged._replace(action=asked, reasons=(*own, *judged.reasons), together=())
+
+
+def _own(verdict: Verdict) -> t.Tuple[Reason, ...]:
+    """Return the node's reasons that are of none of its GPUs."""
+    of_gpus = {f"GPU {one.uuid}: {reason.text}" for one in verdict.gpus for reason in one.reasons}
+    return tuple(one for one in verdict.reasons if one.text not in of_gpus)
 
 
 def _next(one: Seen, judged: GpuVerdict, case: t.Optional[Case], reboot: str) -> t.Tuple[Next, str]:
@@ -175,6 +180,10 @@ BY_HAND = "an operator has set it aside: gpu.node.release gives it back"
 REBOOT_IT = (
     "reboot the node with gpu.node.reboot -e gpu_nodes_reboot=always, or allow it with"
     " -e repair_reboot=when_needed, and run gpu.node.repair again"
+)
+SWITCHES = (
+    "a person has to look at its link in the kernel's log: gpu.node.reboot -e gpu_nodes_reboot=always resets all GPUs"
+    " with their switches. A GPU with signs of its own is set aside"
 )
 WAITS: t.Mapping[Action, str] = {
     Action.REBOOT: f"no reset can help: {REBOOT_IT}",
@@ -250,9 +259,17 @@ def clock_problem(seen: Observation) -> str:
     )
 
 
-def lines(found: t.Sequence[Todo], said: Work) -> t.List[str]:
-    """Return what a person is told: of each GPU with something to tell the verdict, why, and what comes next."""
-    told = []
+def _of_node(own: t.Sequence[Reason]) -> t.List[str]:
+    """Return what is told of the node: of a switch nobody knows which GPUs it concerns, and those tell."""
+    asks = [one.text for one in own if one.action is Action.ASK]
+    if not asks or any(one.action is Action.RESET_ALL for one in own):
+        return []
+    return [f"the node: ask: {'; '.join(asks)}", f"  next: {SWITCHES}"]
+
+
+def lines(found: t.Sequence[Todo], said: Work, verdict: Verdict) -> t.List[str]:
+    """Return what a person is told of the node and of GPUs with something to tell: verdict, why, what comes next."""
+    told = _of_node(_own(verdict))
     for one in found:
         if one.verdict.action is Action.NONE and one.next is Next.NOTHING:
             continue

@@ -130,6 +130,17 @@ def test_xids_count_since_the_last_reset_and_within_the_window(node: Node) -> No
     assert node.module(window=30)["next"] == "nothing"
 
 
+def test_a_switch_with_a_fatal_error_is_told_of_its_node(node: Node) -> None:
+    node.logs(
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 27 sourcetrack timeout"
+    )
+    found = node.module()
+    assert (found["next"], found["lines"][0]) == (
+        "nothing",
+        "the node: ask: SXID 24007 of an NVSwitch, fatal, and it is not known whether of a trunk port",
+    )
+
+
 def test_the_drivers_word_goes_before_the_list(node: Node) -> None:
     node.logs(xid(gpu(node), 48))
     assert node.module()["next"] == "nothing"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ HGX = ObservedNode(580, Virtual.NONE, nvswitch=True, nvlink=4, fabric_manager=Tr
 NVL5 = ObservedNode(580, Virtual.NONE, nvswitch=True, nvlink=5, fabric_manager=True)
 A, B, C = "GPU-a", "GPU-b", "GPU-c"
 BOOT = Boot("b-1", "7")
+NO_VERDICT = decide(HGX, [], NOW)
 OPEN = Case("1650", "0000:18:00.0", Action.RESET, ("XID 48",), NOW - 60, BOOT, kept.FENCED)
 
 
@@ -180,12 +182,34 @@ def test_a_person_is_told_of_each_gpu_what_was_found_tried_and_comes_next() -> N
     case = OPEN._replace(attempts=tried)
     lost = gpu(answer=Answer.LOST, attempts=case.tried(BOOT))
     told = found(Seen(lost, "0000:18:00.0", number=3), Seen(gpu(B)), cases=Cases(None, {A: case}))
-    first, following, before = plan.lines(told, plan.work(told))
+    first, following, before = plan.lines(told, plan.work(told), NO_VERDICT)
     assert first.startswith("GPU 3 (GPU-a, 0000:18:00.0): reboot: NVML says that the GPU is lost")
     assert following.startswith("  next: no reset can help")
     assert before == (
         "  before: 1 attempt, the last a reset at 2027-01-15T07:58:00Z: in use by another client"
     )
+
+
+def test_a_person_is_told_of_the_node_what_no_gpu_has() -> None:
+    switch = dataclasses.replace(HGX, sxids=(SXid(12028, True, None), SXid(10, False, None)))
+    seen = Observation(switch, (Seen(gpu(A)), Seen(gpu(B))), kept.NOBODY, BOOT, NOW)
+    verdict = decide(switch, [one.observed for one in seen.gpus], NOW)
+    told = plan.todo(seen, verdict, NEVER)
+    assert plan.work(told) == Work()
+    first, following = plan.lines(told, plan.work(told), verdict)
+    assert first.startswith("the node: ask: SXID 12028 of an NVSwitch, fatal, and it is not known")
+    assert following.startswith("  next: a person has to look at its link in the kernel's log")
+
+
+def test_what_the_gpus_of_a_node_are_reset_for_is_told_of_them() -> None:
+    trunk = dataclasses.replace(HGX, sxids=(SXid(12, True, True),))
+    seen = Observation(trunk, (Seen(gpu(A)),), kept.NOBODY, BOOT, NOW)
+    verdict = decide(trunk, [gpu(A)], NOW)
+    told = plan.todo(seen, verdict, NEVER)
+    assert [one.partition(" ")[0] for one in plan.lines(told, plan.work(told), verdict)] == [
+        "GPU",
+        "",
+    ]
 
 
 observed = st.builds(
@@ -256,4 +280,6 @@ def test_whatever_was_found_nothing_is_done_that_may_not_be(
         if one.seen.uuid in {*said.reset, *said.with_them}
         for pod in one.seen.pods
     }
-    assert bool(plan.lines(told, said)) == any(one.next or one.verdict.action for one in told)
+    assert bool(plan.lines(told, said, NO_VERDICT)) == any(
+        one.next or one.verdict.action for one in told
+    )
