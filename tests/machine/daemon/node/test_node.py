@@ -261,4 +261,5 @@ def test_check_config(make_node: MakeNode) -> None:
     assert refused.returncode == 1
     assert "did you mean flags.migStrategy?" in refused.stderr
     assert node.cli("check-config", "/none").returncode == 1
-    assert node.cli("run", "--config", "/none").returncode == 1
+    status = ("--status-file", node.status_file)
+    assert node.cli("run", "--config", "/none", *status).returncode == 1

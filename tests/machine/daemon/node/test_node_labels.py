@@ -336,7 +336,8 @@ def test_the_environment_says_the_same_as_the_flags(labeller: Start, tmp_path: P
     names |= {"GPU_LABELS_EXTRA": "a/b=c", "GFD_MIG_STRATEGY": "single", "NODE_NAME": "x"}
     names |= {"GPU_PLUGIN_HOST_ROOT": str(one.node.sim.root), "CONFIG_FILE": str(one.node.config)}
     one.node.config.write_text("flags: {migStrategy: mixed}")
-    process = one.node.python("-m", "gpu_plugin", "labels", **names)
+    status = ("--status-file", one.status)
+    process = one.node.python("-m", "gpu_plugin", "labels", *status, **names)
     assert process.wait(LIMIT) == 0, one.node.logged()
     lines = (tmp_path / "out").read_text().splitlines()
     assert {"a/b=c", "nvidia.com/mig.strategy=single"} <= set(lines)

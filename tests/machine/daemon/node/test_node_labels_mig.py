@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 from gpu_plugin.labels.mig import Paths
 from gpu_plugin.tools import status
 
+from tests.fakes.daemon.label_node import BEGIN
 from tests.fakes.daemon.mig_by_label import LAYOUTS, declare, files
 from tests.support.waiting import LIMIT, eventually
 
@@ -35,16 +37,17 @@ def flags(paths: Paths) -> list[str]:
     return ["--mig-by-label=true", *(f"--mig-{name}={path}" for name, path in named.items())]
 
 
-def words(paths: Paths) -> list[object]:
-    found: list[object] = ["mig-label", "--config", paths.config, "--asked", paths.asked]
-    found += ["--answer", paths.answer, "--chosen", paths.chosen]
-    return [*found, "--status", paths.answer.with_name("status.json")]
+def begin(one: Labeller, paths: Paths) -> subprocess.Popen[bytes]:
+    """Begin what gpu-mig-label.service does."""
+    words: list[object] = ["--config", paths.config, "--asked", paths.asked]
+    words += ["--answer", paths.answer, "--chosen", paths.chosen]
+    words += ["--status", paths.answer.with_name("status.json")]
+    return one.node.python("-c", BEGIN, "mig-label", *words, BEFORE=f"{paths.chosen}.before")
 
 
 def service(one: Labeller, paths: Paths) -> None:
-    """Do once what gpu-mig-label.service does."""
-    done = one.node.cli(*words(paths))
-    assert done.returncode == 0, done.stderr
+    """Do it once."""
+    assert begin(one, paths).wait(LIMIT) == 0, one.node.logged()
 
 
 def asked(paths: Paths) -> str | None:
@@ -76,7 +79,7 @@ def test_the_label_asks_and_the_state_answers(labeller: Start, paths: Paths) -> 
     holder = one.node.sim.hold(0, one.node.sim.ctl("status")["gpus"][0]["gis"][0]["id"], 0)
     one.api.set(nvidia_com__mig_config="whole")
     one.wait(mig_config_state="pending")
-    process = one.node.python("-m", "gpu_plugin", *words(paths))
+    process = begin(one, paths)
     eventually(lambda: "in use by process" in one.api.own("annotations").get(REASON, ""))
     assert one.api.own()[STATE] == "pending"
     one.node.sim.let_go(holder)
