@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
 import io
@@ -57,6 +58,8 @@ def anonymous(member: tarfile.TarInfo, when: int, size: int) -> tarfile.TarInfo:
     """Return a member without what tells of the machine that made it."""
     executable = member.isdir() or member.mode & 0o100
     mode = 0o777 if member.issym() else 0o755 if executable else 0o644
-    same = member.replace(mtime=when, uid=0, gid=0, uname="", gname="", mode=mode)
-    same.size, same.pax_headers = size, {}  # they would have the time again
+    same = copy.copy(member)
+    same.mtime, same.mode, same.size = when, mode, size
+    same.uid, same.gid, same.uname, same.gname = 0, 0, "", ""
+    same.pax_headers = {}  # they would have the time again
     return same

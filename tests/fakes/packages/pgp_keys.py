@@ -52,11 +52,15 @@ class Key:
     def gpg(self, words: list[str]) -> str:
         argv = ["gpg", "--homedir", str(self.home), "--batch", "--yes", *words]
         with self._agent():
-            return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+            done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     @contextlib.contextmanager
     def _agent(self) -> Iterator[None]:
-        """End the agent that gpg starts for itself."""
+        """Have an agent, for which gpg waits five seconds only if it starts one itself, and end it."""
+        words = ["gpg-agent", "--homedir", str(self.home), "--daemon"]
+        subprocess.run(words, check=True, capture_output=True)
         try:
             yield
         finally:

@@ -126,8 +126,7 @@ def test_the_tarball_has_what_users_need_and_no_more(tarball: Path) -> None:
 def test_no_link_of_the_tarball_s_pages_leads_to_what_is_not_in_it(
     tarball: Path, tmp_path: Path
 ) -> None:
-    with tarfile.open(tarball) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "--extract", "--file", tarball, "--directory", tmp_path], check=True)
     pages = [*tmp_path.glob("*.md"), *(tmp_path / "docs").rglob("*.md")]
     linked = {
         (str(page.relative_to(tmp_path)), name)
