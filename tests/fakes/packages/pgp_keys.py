@@ -60,7 +60,8 @@ class Key:
     def _agent(self) -> Iterator[None]:
         """Have an agent, for which gpg waits five seconds only if it starts one itself, and end it."""
         words = ["gpg-agent", "--homedir", str(self.home), "--daemon"]
-        subprocess.run(words, check=True, capture_output=True)
+        # Its output stays open as long as it runs, so nobody reads that to its end.
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield
         finally:
