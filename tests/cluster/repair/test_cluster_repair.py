@@ -12,8 +12,8 @@ import pytest
 
 from tests.cluster import claimed
 from tests.cluster.cluster import SHOW
-from tests.node.repair import faults
-from tests.node.repair.faults import GPUS, REPAIR, ROUNDS, Fault, Gpu
+from tests.node.repair import faults, times
+from tests.node.repair.faults import GPUS, ROUNDS, Fault, Gpu
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -211,15 +211,11 @@ def round_of(
     ends: dict[Gpu, Fault] | None = None,
 ) -> None:
     """Bring faults about, repair the node, and see what became of them, and of those that were there before."""
-    node, ends = cluster.node, ends or every
-    since = faults.bring_about(node, every)
-    play = node.play(REPAIR, **known)
-    assert play.ok, play.message()
-    faults.ended(node, ends, folder)
-    waits = {gpu.uuid for gpu, fault in ends.items() if fault.fences and not fault.back}
+    rows = faults.repaired(cluster.node, every, known, folder, ends)
+    waits = {gpu.uuid for gpu, fault in (ends or every).items() if fault.fences and not fault.back}
     offers_all_but(cluster, waits)
     assert in_service(cluster)
-    faults.keep("dra" if dra(cluster) else "kubernetes", play, ends, since)
+    times.keep("dra" if dra(cluster) else "kubernetes", rows)
 
 
 def put_back(cluster: Cluster, every: dict[Gpu, Fault], keep: Fault | None = None) -> None:

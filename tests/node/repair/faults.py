@@ -178,11 +178,8 @@ def read(node: Node, path: str) -> dict[str, Any]:
     return found
 
 
-def ended(node: Node, faults: Mapping[Gpu, Fault], folder: Path, *, others: bool = False) -> None:
-    """See that a run has left each GPU as the table of repair.md says, and nothing of itself.
-
-    ``others`` tells whether faults of other GPUs are on the node too.
-    """
+def ended(node: Node, faults: Mapping[Gpu, Fault], folder: Path) -> None:
+    """See that a run has left each GPU as the table of repair.md says, and nothing of itself."""
     told, aside = read(node, CASES), read(node, QUARANTINE)["gpus"]
     assert told.get("lease") is None
     assert node.run("sh", "-c", f"test ! -e {MARKER} && echo gone").strip() == "gone"
@@ -201,7 +198,7 @@ def ended(node: Node, faults: Mapping[Gpu, Fault], folder: Path, *, others: bool
             assert (case["stage"], case["verdict"]) == ("fenced", fault.verdict), (fault, case)
             assert aside[gpu.uuid]["by"] == "repair", fault
     waiting = {gpu.uuid for gpu, fault in faults.items() if fault.fences and not fault.back}
-    assert others or set(aside) == waiting
+    assert set(aside) == waiting
 
 
 def after(play: Play, uuid: str, since: float) -> dict[str, float]:
@@ -218,14 +215,29 @@ def after(play: Play, uuid: str, since: float) -> dict[str, float]:
     return found
 
 
-def keep(where: str, play: Play, faults: Mapping[Gpu, Fault], since: float) -> None:
-    """Keep how long it took of each fault, which has ended as it had to."""
-    rows = []
+def repaired(
+    node: Node,
+    every: Mapping[Gpu, Fault],
+    known: Mapping[str, Any],
+    folder: Path,
+    ends: Mapping[Gpu, Fault] | None = None,
+) -> list[times.Repaired]:
+    """Bring faults about, repair the node, and see what became of them, or of all in ``ends``.
+
+    Returns how long it took of each.
+    """
+    since, ends = bring_about(node, every), ends or every
+    play = node.play(REPAIR, **known)
+    assert play.ok, play.message()
+    ended(node, ends, folder)
+    return list(_took(play, ends, since))
+
+
+def _took(play: Play, faults: Mapping[Gpu, Fault], since: float) -> Iterator[times.Repaired]:
     for gpu, fault in faults.items():
         told = after(play, gpu.uuid, since)
         assert (RELEASES in told) == fault.back, (fault, told)
-        rows.append(times.Repaired(fault.name, fault.verdict, told.get(FENCES), told.get(RELEASES)))
-    times.keep(where, rows)
+        yield times.Repaired(fault.name, fault.verdict, told.get(FENCES), told.get(RELEASES))
 
 
 def turns(number: int, some: list[Gpu], others: list[Gpu]) -> dict[Gpu, Fault]:

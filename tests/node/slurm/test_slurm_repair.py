@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from gpunode_tool.testing import Node
 
-from tests.node.repair import faults
-from tests.node.repair.faults import GPUS, REPAIR, ROUNDS, Fault, Gpu
+from tests.node.repair import faults, times
+from tests.node.repair.faults import GPUS, ROUNDS, Fault, Gpu
 from tests.node.slurm.test_slurm_hooks import PREPARE, field, state
 from tests.support.waiting import eventually
 
@@ -144,9 +144,6 @@ def repaired(
     ends: dict[Gpu, Fault] | None = None,
 ) -> None:
     """Bring faults about, repair the node, and see what became of them, and of those that were there before."""
-    since, ends = faults.bring_about(node, every), ends or every
-    play = node.play(REPAIR, **known)
-    assert play.ok, play.message()
-    faults.ended(node, ends, folder)
+    rows = faults.repaired(node, every, known, folder, ends)
     in_service(node)
-    faults.keep("slurm", play, ends, since)
+    times.keep("slurm", rows)
