@@ -120,9 +120,9 @@ def reset_since(case: t.Optional[Case]) -> float:
 def todo(seen: Observation, verdict: Verdict, reboot: str) -> t.Tuple[Todo, ...]:
     """Return what comes next for each GPU. ``reboot`` is one of ``REBOOTS``."""
     found = []
-    judgements = {one.uuid: one for one in verdict.gpus}
+    judgements, own = {one.uuid: one for one in verdict.gpus}, _own(verdict)
     for one in seen.gpus:
-        judged = _as_node(judgements[one.uuid], verdict)
+        judged = _as_node(judgements[one.uuid], own)
         case = seen.cases.gpus.get(one.uuid)
         case = case if case and case.is_open else None
         found.append(Todo(one, judged, *_next(one, judged, case, reboot), case=case))
@@ -140,9 +140,8 @@ def _kept_by(lost: t.Sequence[str], found: t.Sequence[Todo]) -> t.Tuple[Todo, ..
     )
 
 
-def _as_node(judged: GpuVerdict, verdict: Verdict) -> GpuVerdict:
+def _as_node(judged: GpuVerdict, own: t.Tuple[Reason, ...]) -> GpuVerdict:
     """Return a GPU's verdict, or its node's where switches or services of the node ask for a reset of all GPUs."""
-    own = _own(verdict)
     asked = max((one.action for one in own), default=Action.NONE)
     if all(one.action is not Action.RESET_ALL for one in own) or judged.action >= asked:
         return judged
