@@ -170,9 +170,10 @@ def answer(name, args, check, node, folder):
     if name == "gpu_reset":
         return reset(args, check, node)
     if name == "gpu_evidence":
-        path = os.path.join(folder, f"{args['gpus'][0]}.tar.gz")
-        open(path, "w").close()
-        return {"path": path}
+        path, data = os.path.join(folder, f"{args['gpus'][0]}.tar.gz"), b"evidence"
+        with open(path, "wb") as stream:
+            stream.write(data)
+        return {"path": path, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
     if name == "quarantine":
         before = node.get("fenced", [])
         named, kept = args.get("gpus") or [], [one for one in before if one not in args["gpus"]]

@@ -58,7 +58,10 @@ def test_a_gpu_goes_from_its_fault_back_into_service(one: Scene) -> None:
     assert run.status == 0, run.text
     assert one.log("n1") == ORDER
     assert ended(one)
-    assert (one.folder / "evidence/n1" / f"{A}.tar.gz").stat().st_mode & 0o777 == 0o600
+    (archive,) = (one.folder / "evidence/n1").iterdir()
+    assert archive.name.startswith(f"{A}.before.")
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert archive.parent.stat().st_mode & 0o777 == 0o700
     one.become("n1", log=[])
     again = one.play("repair")
     assert again.status == 0, again.text
