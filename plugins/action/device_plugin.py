@@ -11,8 +11,10 @@ import tempfile
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.node_module import (
+    NodeModuleAction,
+)
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import (
     Files,
     pack,
@@ -20,11 +22,17 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.package import
 )
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeModuleAction):
     """Runs the module, and once more with the payload where the first run finds it missing."""
 
     TRANSFERS_FILES = True
     _supports_check_mode = True
+    INTERNAL_KEYS = {
+        "payload_needed": {
+            "type": "dict",
+            "contains": {"python": {"type": "str"}, "machine": {"type": "str"}},
+        }
+    }
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
         """Run the action."""
@@ -56,9 +64,5 @@ class ActionModule(ActionBase):
             self._remove_tmp_path(self._connection._shell.tmpdir)
 
     def _module(self, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
-        answer: t.Dict[str, t.Any] = self._execute_module(
-            module_name="gpu.node.device_plugin",
-            module_args={key: value for key, value in args.items() if value is not None},
-            task_vars=task_vars,
-        )
-        return answer
+        given = {key: value for key, value in args.items() if value is not None}
+        return self.run_module(given, task_vars, "gpu.node.device_plugin")

@@ -51,6 +51,7 @@ gpu_info:
       elements: dict
     driver:
       description: Version and type (open or proprietary) of the loaded kernel module, none where none is loaded.
+      returned: where one is loaded
       type: dict
     change:
       description:
@@ -74,9 +75,11 @@ gpu_info:
       type: str
     library_version:
       description: Version of the user-space library.
+      returned: where NVML answers
       type: str
     cuda_version:
       description: Newest CUDA version that the driver serves.
+      returned: where NVML answers
       type: str
     gpus:
       description: The GPUs that answer, with memory in bytes, MIG mode, profiles, instances, devices, and processes.

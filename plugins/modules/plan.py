@@ -119,7 +119,7 @@ status:
   description:
     - The node's state besides its GPUs and its plan, where it was asked for; else empty. What could not be read is
       empty, and its C(problem) or RV(status.allocations_unknown) says why.
-  returned: success
+  returned: with O(status=true)
   type: dict
   contains:
     host:
