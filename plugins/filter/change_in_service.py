@@ -57,7 +57,7 @@ import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import (
     Asked,
-    Change,
+    from_answer,
     refusal,
 )
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import lives, this_run
@@ -67,7 +67,7 @@ def change_in_service(
     standing: t.Mapping[str, t.Any], change: str = "", take_over: bool = False, after: float = 0
 ) -> dict[str, t.Any]:
     """Return what to make of the change that stands on a node."""
-    found = Change.of(standing)
+    found = from_answer(standing)
     me, asked = this_run(change), Asked(take_over, float(after))
     refused = refusal(found, me, asked, lives, finishes=bool(change)) if standing else ""
     return {
@@ -75,7 +75,7 @@ def change_in_service(
         "begun": bool(standing) and not refused,
         "cause": found.cause if standing else "",
         "text": json.dumps(me._asdict()),
-        "seen": standing.get("digest", ""),
+        "seen": digest if isinstance(digest := standing.get("digest", ""), str) else "",
         "holder": me.holder,
         "before": found.holder if standing else "",
     }

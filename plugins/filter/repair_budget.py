@@ -14,6 +14,9 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Counts the nodes of a fleet that are out of service or in repair, by what each of them reported last, and chooses
     those that may be repaired in addition.
+  - A node for which nothing was done in twelve hours, which is longer than a run takes, waits for a person. It is named
+    and does not count, so that it does not keep the others from their repair.
+  - A node whose answer is not that of M(gpu.node.repair) is not repaired, and does not count either.
 options:
   _input:
     description:
@@ -42,16 +45,23 @@ _value:
   type: dict
 """
 
+import json
+import time
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import (
     Asked,
     Change,
+    begun_at,
+    from_answer,
     refusal,
 )
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import LEASE_SECONDS, TOLERANCE
+from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import VERSION, parse
+from ansible_collections.gpu.node.plugins.plugin_utils.controller import answers, rollout
 from ansible_collections.gpu.node.plugins.plugin_utils.controller import repair_budget as budgets
-from ansible_collections.gpu.node.plugins.plugin_utils.controller import rollout
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.declared import pinned_options
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import lives, this_run
 
 DEFAULT = "10%"
@@ -63,46 +73,76 @@ def repair_budget(
     hostvars: t.Mapping[str, t.Mapping[str, t.Any]], nodes: t.Sequence[str]
 ) -> dict[str, t.Any]:
     """Return the nodes that are repaired now."""
-    given = {one: hostvars[one] for one in nodes}
+    options = {node: pinned_options(hostvars[node]) for node in nodes}
     values = {
-        one: variables[budgets.VARIABLE]
-        for one, variables in given.items()
-        if budgets.VARIABLE in variables
+        node: declared[budgets.VARIABLE]
+        for node, declared in options.items()
+        if budgets.VARIABLE in declared
     }
     try:
         limit = rollout.agreed({budgets.VARIABLE: values}, budgets.VARIABLE, rollout.size)
     except InputError as error:
         return {"problem": str(error), "nodes": [], "told": []}
-    found = budgets.budget({one: _node(given[one]) for one in nodes}, limit or DEFAULT)
-    return {"problem": "", "nodes": list(found.nodes), "told": list(found.told)}
+    now = _now()
+    fleet = {node: _node(hostvars[node], options[node], now) for node in nodes}
+    chosen = budgets.budget(fleet, limit or DEFAULT)
+    return {"problem": "", "nodes": list(chosen.nodes), "told": list(chosen.told)}
 
 
-def _node(variables: t.Mapping[str, t.Any]) -> budgets.Node:
-    seen = variables.get("__repair_seen") or {}
-    if not seen or seen.get("unreachable"):
+def _now() -> float:
+    return time.time()
+
+
+def _node(
+    variables: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any], now: float
+) -> budgets.Node:
+    """Return what counts of a node's answer, which is held against RETURN here, too: others' tasks may register it."""
+    answer = variables.get("__repair_seen") or {}
+    if not answer or answer.get("unreachable"):
         return budgets.Node(answers=False)
-    if "work" not in seen:
-        return budgets.Node(refused=str(seen.get("msg") or "it can't be judged"), needed=True)
-    work, standing = seen["work"], seen["change"]
-    ours = standing.get("change") == CHANGE
+    problem = answers.check(dict(answer), answers.documented("repair")).problem
+    if problem or not answer.get("work"):
+        reason = problem or str(answer.get("msg") or "")
+        return budgets.Node(refused=f"it can't be judged: {reason}".rstrip(" :"), needed=True)
+    work, change = answer["work"], from_answer(answer["change"])
+    ours = change.change == CHANGE
     needed = bool(work["works"] or work["fence"] or work["close"] or work["new"] or ours)
-    refused = seen["refused"] or _of_another(variables, standing, seen)
-    return budgets.Node(True, bool(seen["in_repair"] or standing), refused, needed)
+    try:
+        since = _stands_since(answer, change)
+    except (NodeError, ValueError) as error:
+        return budgets.Node(refused=f"it can't be judged: {error}", needed=True)
+    refused = answer["refused"] or _of_another(options, answer, change)
+    return budgets.Node(
+        out=bool(answer["in_repair"] or answer["change"]),
+        counts=now - LEASE_SECONDS <= since <= now + TOLERANCE,
+        refused=refused,
+        needed=needed,
+    )
+
+
+def _stands_since(answer: t.Mapping[str, t.Any], change: Change) -> float:
+    """Return when something was last done for a node's repair or change, as it tells, in seconds since 1970.
+
+    Raises:
+        NodeError: if its cases are not what repair.json may have.
+    """
+    data = {"version": VERSION, "lease": answer["lease"] or None, "gpus": answer["cases"]}
+    return max(parse(json.dumps(data)).latest, begun_at(change))
 
 
 def _of_another(
-    variables: t.Mapping[str, t.Any], standing: t.Mapping[str, t.Any], seen: t.Mapping[str, t.Any]
+    options: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], change: Change
 ) -> str:
-    """Say which other run has the node, empty where none has, or where it is over."""
-    found = Change.of(standing)
+    """Return which other run has the node, empty if none has, or if it is over."""
     asked = Asked(
-        variables.get("gpu_nodes_take_over", False) in TRUE,
-        float(variables.get("gpu_nodes_take_over_after", 43200)),
+        options.get("gpu_nodes_take_over", False) in TRUE,
+        float(options.get("gpu_nodes_take_over_after", 43200)),
     )
-    refused = refusal(found, this_run(CHANGE), asked, lives, finishes=True) if standing else ""
+    standing = bool(answer["change"])
+    refused = refusal(change, this_run(CHANGE), asked, lives, finishes=True) if standing else ""
     # A lease goes with its marker: where the run that left both is over, so is its lease.
-    its_own = standing and seen["lease"].get("holder") == found.holder
-    return refused or ("" if its_own else str(seen["held"]))
+    its_own = standing and answer["lease"].get("holder") == change.holder
+    return refused or ("" if its_own else answer["held"])
 
 
 class FilterModule:

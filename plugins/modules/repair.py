@@ -47,14 +47,58 @@ next:
   type: str
   sample: reset
 work:
-  description:
-    - What a repair does with the node. The GPUs with C(cases), those of them that have a C(new) one, those to
-      C(fence), those to C(reset), and those that a reset takes C(with_them).
-    - Also the GPUs that a C(reboot) is for, those to C(prove), and those to C(close) as they are gone.
-    - Also the pods to C(evict), as namespace/name; whether to C(cordon) the node, whether several GPUs are reset
-      C(together), and whether it C(works) at all.
+  description: What a repair does with the node, with GPUs by their UUIDs.
   returned: where the node is read
   type: dict
+  contains:
+    next:
+      description: The same as RV(next).
+      type: str
+    works:
+      description: Whether anything is done with the node itself.
+      type: bool
+    cordon:
+      description: Whether the node is cordoned.
+      type: bool
+    together:
+      description: Whether several GPUs are reset by one command.
+      type: bool
+    cases:
+      description: GPUs of which a case is kept.
+      type: list
+      elements: str
+    new:
+      description: Those of them that have none yet.
+      type: list
+      elements: str
+    fence:
+      description: GPUs to be set aside.
+      type: list
+      elements: str
+    reset:
+      description: GPUs to be reset.
+      type: list
+      elements: str
+    with_them:
+      description: GPUs that are reset with them.
+      type: list
+      elements: str
+    reboot:
+      description: GPUs that a reboot is for.
+      type: list
+      elements: str
+    prove:
+      description: GPUs that may be given back once they are proved.
+      type: list
+      elements: str
+    close:
+      description: GPUs whose case ends, as they are gone.
+      type: list
+      elements: str
+    evict:
+      description: Pods that have what is reset, as namespace/name.
+      type: list
+      elements: str
 gpus:
   description:
     - Each GPU with its C(verdict), the C(reasons), what comes C(next), the C(next_step) for a person, and its pods.

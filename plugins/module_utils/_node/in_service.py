@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import typing as t
 
@@ -91,6 +92,21 @@ def parse(text: str) -> Change:
         return Change(cut(named[1]) if named else "")
     texts = {key: printable(one) for key, one in told.items() if isinstance(one, str)}
     return Change.of({**told, **texts, "failed": printable(cut(found.failed))})
+
+
+def from_answer(standing: t.Mapping[str, t.Any]) -> Change:
+    """Return the change that a node's answer tells of. It is read as a marker is: a node may answer anything."""
+    change = parse(json.dumps({key: standing[key] for key in Change._fields if key in standing}))
+    playbook = standing.get("change")
+    is_earlier = not change.change and isinstance(playbook, str)
+    return Change(printable(cut(playbook))) if is_earlier else change
+
+
+def begun_at(change: Change) -> float:
+    """Return when a change has begun, in seconds since 1970, 0 where that isn't known."""
+    if not change.begun:
+        return 0.0
+    return _time(change.begun).replace(tzinfo=datetime.UTC).timestamp()
 
 
 def _time(begun: str) -> datetime.datetime:

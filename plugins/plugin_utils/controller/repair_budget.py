@@ -16,12 +16,17 @@ VARIABLE = "repair_max_unavailable"
 
 
 class Node(t.NamedTuple):
-    """What a node says: whether it answers, is out of service or in repair, why nothing may be begun, what is to do."""
+    """What a node says: whether it answers, and whether it is out of service or in repair.
+
+    ``counts`` is whether something was done for it of late, ``refused`` why nothing may be begun, and ``needed``
+    whether there is anything to do.
+    """
 
     answers: bool = True
     out: bool = False
     refused: str = ""
     needed: bool = False
+    counts: bool = True
 
 
 class Budget(t.NamedTuple):
@@ -34,18 +39,28 @@ class Budget(t.NamedTuple):
 def budget(nodes: t.Mapping[str, Node], limit: t.Union[int, str]) -> Budget:
     """Return which nodes may be repaired of a fleet, of which ``limit`` may be out of service at a time."""
     most = rollout.most(limit, len(nodes)) or 1
-    out = [name for name, one in nodes.items() if one.out or not one.answers]
-    wanted = [name for name, one in nodes.items() if one.needed and one.answers and not one.refused]
-    begun = [name for name in wanted if nodes[name].out]
-    new = [name for name in wanted if not nodes[name].out]
+    out = [name for name, node in nodes.items() if (node.out and node.counts) or not node.answers]
+    waiting = [
+        name for name, node in nodes.items() if node.answers and node.out and not node.counts
+    ]
+    due = [
+        name for name, node in nodes.items() if node.needed and node.answers and not node.refused
+    ]
+    begun = [name for name in due if nodes[name].out]
+    new = [name for name in due if not nodes[name].out]
     room = max(0, most - len(out))
     chosen = {*begun, *new[:room]}
-    told = [f"{name} does not answer" for name, one in nodes.items() if not one.answers]
+    told = [f"{name} does not answer" for name, node in nodes.items() if not node.answers]
     told += [
-        f"{name} is not repaired now: {one.refused}"
-        for name, one in nodes.items()
-        if one.needed and one.answers and one.refused
+        f"{name} is not repaired now: {node.refused}"
+        for name, node in nodes.items()
+        if node.needed and node.answers and node.refused
     ]
+    if waiting:
+        told.append(
+            f"{', '.join(waiting)}: in repair or out of service, with nothing done for longer than a run takes, and not"
+            f" counted in {VARIABLE}. Next step: see what the repair waits for"
+        )
     if new[room:]:
         told.append(
             f"{', '.join(new[room:])}: not repaired now, since {len(out)} of {len(nodes)} nodes are out of service or"
