@@ -12,7 +12,6 @@ import re
 import typing as t
 
 from ansible.errors import AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 from ansible_collections.gpu.node.plugins.module_utils._base.dra import allocation
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
@@ -26,7 +25,12 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import Problem
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
+from ansible_collections.gpu.node.plugins.plugin_utils.controller import declared
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.answers import documented
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.node_module import (
+    NodeModuleAction,
+)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Of no module's, but with values that can be wrong.
@@ -57,33 +61,32 @@ Problems = t.List[Problem]
 Values = t.Dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeModuleAction):
     """Runs the module on what the play has set, with what the controller refuses of it."""
 
     TRANSFERS_FILES = False
     _supports_check_mode = True
     MODULE = "gpu.node.preflight"
+    INTERNAL_KEYS = {"gpu_info": documented("gpu_info")["gpu_info"]}
 
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> t.Dict[str, t.Any]:
         """Run the action."""
         super().run(tmp, task_vars)
-        args, given = dict(self._task.args), task_vars or {}
+        args = dict(self._task.args)
+        given, unreadable = declared.pin(self._task, self._templar, task_vars or {})
         values, refused = args.get("variables"), []
         if not values:
             wanted = (*NAMES, *OTHERS, modules.SHARING, WHEELHOUSE)
             values, refused = self._read(given, wanted)
+            refused += [Problem(*problem) for problem in unreadable if problem.name in wanted]
             values.update(self._releases(values, given))
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
             refused += self._cluster(values, given)
         args.update(self._more(args, values, refused, given))
         shown = [one._asdict() for one in refused]
-        answer: t.Dict[str, t.Any] = self._execute_module(
-            module_name=self.MODULE,
-            module_args={**args, "variables": values, "refused": shown},
-            task_vars=task_vars,
-        )
-        return explained(answer)
+        args.update(variables=values, refused=shown)
+        return explained(self.run_module(args, task_vars, self.MODULE))
 
     def _more(
         self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]

@@ -16,7 +16,7 @@ description:
     roll-out, wherever they are written. A play's C(serial) is read before there are variables of nodes.
 options:
   _input:
-    description: Variables by node, as C(hostvars) has them.
+    description: Variables by node, as C(hostvars) has them. Their options are in C(__pinned).
     type: dict
     required: true
   nodes:
@@ -48,6 +48,7 @@ import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.plugin_utils.controller import rollout
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.declared import pinned_options
 
 NAMES = (rollout.SERIAL, rollout.UNAVAILABLE, rollout.FAIL_PERCENTAGE)
 
@@ -60,10 +61,10 @@ def rollout_settings(
     """Return the settings, or what is wrong with them."""
     values: dict[str, dict[str, t.Any]] = {}
     for node in nodes:
-        variables = hostvars[node]
+        options = pinned_options(hostvars[node])
         for name in (*NAMES, *aliases):
-            if name in variables:
-                values.setdefault(name, {})[node] = variables[name]
+            if name in options:
+                values.setdefault(name, {})[node] = options[name]
     try:
         found, old = rollout.settings(values, aliases)
     except InputError as error:

@@ -21,6 +21,9 @@ options:
     type: list
     elements: list
     required: true
+  options:
+    description: Values of these variables, as M(gpu.node.pin_options) returns them. Left out, those of the task count.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -95,11 +98,15 @@ class LookupModule(LookupBase):
         self, terms: t.Sequence[t.Any], variables: t.Any = None, **kwargs: t.Any
     ) -> list[dict[str, list[str]]]:
         """Run the lookup."""
-        given = variables or {}
-        places = folders(given, context.CLIARGS.get("args") or ())
+        self.set_options(var_options=variables, direct=kwargs)
+        declared = self.get_option("options")
+        values = variables or {} if declared is None else declared
+        sources = (variables or {}).get("ansible_inventory_sources")
+        beside = {**values, "ansible_inventory_sources": sources}
+        places = folders(beside, context.CLIARGS.get("args") or ())
         answer = []
         for names in terms:
-            there = {name: self._templar.template(given[name]) for name in names if name in given}
+            there = {name: self._templar.template(values[name]) for name in names if name in values}
             pairs = [search(name, value, places) for name, value in there.items()]
             files = [path for found, _problems in pairs for path in found]
             answer.append({"files": files, "problems": [one for _f, some in pairs for one in some]})

@@ -90,8 +90,12 @@ def named(module: str, path: str, option: Option) -> str:
 
 
 def call(table: Table, module: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what the role gives its module: ``asked`` has values that are ``set``, and the ``only`` options given."""
+    """Return what the role gives its module: ``asked`` has values that are ``set``, and the ``only`` options given.
+
+    Its ``within`` names the mapping that has the variables, of a module that runs on the controller.
+    """
     own, given = variables(table), asked.get("set", {})
+    within = f"{asked['within']}." if "within" in asked else ""
     wanted = asked.get("only", [*table.modules[module]])
 
     def value(path: str, option: Option) -> Any:
@@ -105,9 +109,9 @@ def call(table: Table, module: str, asked: dict[str, Any]) -> dict[str, Any]:
             }
             return {name: one for name, one in parts.items() if one is not None} or None
         if option.get("omit"):
-            return f"{{{{ {variable} or omit }}}}"
-        known = variable in own
-        return f"{{{{ {variable}{'' if known else f' | default({_jinja(option)})'} }}}}"
+            return f"{{{{ {within}{variable} or omit }}}}"
+        known = own.get(variable, {"defined": False}).get("defined", True)
+        return f"{{{{ {within}{variable}{'' if known else f' | default({_jinja(option)})'} }}}}"
 
     found = {name: value(name, one) for name, one in table.modules[module].items()}
     return {

@@ -22,6 +22,8 @@ from tests.support.paths import FAKES, REPOSITORY
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
 GROUP = "gpu_nodes"
+# Actions that ask no module for anything of its own. The others would look for what the scripted modules don't have.
+GENUINE_ACTIONS = ("pin_options", "fetch_evidence")
 EMPTY: dict[str, Any] = {"bool": False, "list": [], "dict": {}, "int": 0}
 
 
@@ -41,10 +43,18 @@ class Scene:
     def _collection(self) -> None:
         root = self.folder / "collections/ansible_collections/gpu/node"
         (root / "plugins/modules").mkdir(parents=True)
-        for part in ("playbooks", "roles", "files", "meta", "galaxy.yml"):
+        for part in ("playbooks", "roles", "files", "galaxy.yml"):
             (root / part).symlink_to(REPOSITORY / part)
+        (root / "meta").mkdir()
+        runtime = yaml.safe_load((REPOSITORY / "meta/runtime.yml").read_text())
+        del runtime["plugin_routing"]  # what scripted modules answer has few of the documented keys
+        (root / "meta/runtime.yml").write_text(yaml.safe_dump(runtime))
         for part in ("filter", "lookup", "module_utils", "plugin_utils", "doc_fragments"):
             (root / "plugins" / part).symlink_to(REPOSITORY / "plugins" / part)
+        (root / "plugins/action").mkdir()
+        for name in GENUINE_ACTIONS:
+            action = f"plugins/action/{name}.py"
+            (root / action).symlink_to(REPOSITORY / action)
         for name, returned in documented().items():
             text = SCRIPTED.read_text().replace("RETURNED = {}", f"RETURNED = {returned!r}")
             program = f"#!/usr/bin/python\n{text}"

@@ -13,11 +13,15 @@ SETTINGS = rollout_settings.FilterModule().filters()["rollout_settings"]
 STOP = rollout_stop.FilterModule().filters()["rollout_stop"]
 
 
-def test_settings_are_read_from_the_variables_of_the_roll_outs_nodes_alone() -> None:
+def pinned(**options: Any) -> dict[str, Any]:
+    return {"__pinned": {"options": options}}
+
+
+def test_settings_are_read_from_the_pinned_options_of_the_roll_outs_nodes_alone() -> None:
     hostvars: dict[str, Any] = {
-        "a": {"mig_serial": "2", "gpu_nodes_max_unavailable": "10%"},
-        "b": {"mig_serial": "2"},
-        "c": {"mig_serial": 7},
+        "a": pinned(mig_serial="2", gpu_nodes_max_unavailable="10%"),
+        "b": {**pinned(mig_serial="2"), "gpu_nodes_serial": "what a node may say"},
+        "c": pinned(mig_serial=7),
     }
     assert SETTINGS(hostvars, ["a", "b"], ["mig_serial"]) == {
         "problem": "",
@@ -29,7 +33,7 @@ def test_settings_are_read_from_the_variables_of_the_roll_outs_nodes_alone() -> 
 
 
 def test_what_is_wrong_is_an_answer() -> None:
-    found = SETTINGS({"a": {"gpu_nodes_serial": "all"}}, ["a"])
+    found = SETTINGS({"a": pinned(gpu_nodes_serial="all")}, ["a"])
     assert found["problem"].startswith("gpu_nodes_serial of a: 'all' is not valid")
 
 
