@@ -185,7 +185,7 @@ def options_in_texts(task: dict[str, Any], scope: Scope) -> list[str]:
     return sorted(f"{task['name']}: {name}" for name in read_names & NAMES - MAGIC)
 
 
-@pytest.mark.attack("a taken node takes the place of the controller's options")
+@pytest.mark.attack("controller-of-a-taken-node")
 def test_tasks_on_the_controller_read_pinned_options_alone() -> None:
     found, seen = [], 0
     for path in files():

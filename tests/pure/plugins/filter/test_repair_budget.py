@@ -134,7 +134,7 @@ def test_a_limit_that_is_none_is_refused_by_name(limit: Any) -> None:
     assert chosen(limit, a=SICK)["nodes"] == []
 
 
-@pytest.mark.attack("a taken node keeps all others from their repair")
+@pytest.mark.attack("answer-of-a-taken-node")
 def test_a_node_for_which_nothing_was_done_for_long_does_not_keep_others_from_repair() -> None:
     fleet = dict.fromkeys("bcdefghij", SICK)
     recent = chosen("10%", a=repairing(SICK, hours=1), **fleet)
@@ -154,7 +154,7 @@ ANYTHING = st.recursive(
 )
 
 
-@pytest.mark.attack("a taken node ends the repair of all")
+@pytest.mark.attack("answer-of-a-taken-node")
 @given(st.data())
 def test_an_answer_of_another_shape_ends_no_repair_of_others(data: st.DataObject) -> None:
     part = data.draw(st.sampled_from(["work", "change", "lease", "cases", ""]))
