@@ -30,6 +30,8 @@ EMPTY: dict[str, Any] = {"bool": False, "list": [], "dict": {}, "int": 0}
 class Scene:
     """Nodes by name, each with what its file says, and an inventory of them."""
 
+    place = "{{ inventory_hostname }}"  # the folder of a node
+
     def __init__(self, folder: Path, *names: str) -> None:
         self.folder, self.names = folder, names
         self.inventory, self.playbooks = folder / "inventory", folder / "site"
@@ -139,7 +141,7 @@ class Scene:
         path = self.playbooks / site
         named = [one if isinstance(one, dict) else imported(one) for one in playbooks]
         path.write_text(yaml.safe_dump(named))
-        at = f"{self.folder}/{{{{ inventory_hostname }}}}"
+        at = f"{self.folder}/{self.place}"
         parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
         own = {
             "__in_service_marker": f"{at}/in-service",

@@ -165,6 +165,8 @@ def answer(name, args, check, node, folder):
         changed = node.get(name) != kept
         node[name] = kept
         return {"changed": changed}
+    if name == "bundle":
+        return {"bundle": {"path": args["path"], "files": 0, "size": 0, "sha256": ""}}
     if name == "repair":
         return repair(args, check, node, folder)
     if name == "gpu_reset":
@@ -195,8 +197,10 @@ def main():
     args = {key: value for key, value in given.items() if not key.startswith("_ansible")}
     name = given["_ansible_module_name"].rpartition(".")[2]
     check = given["_ansible_check_mode"]
-    # What is delegated to the controller names the node.
-    path = os.environ.get("SCENE") or os.path.join(os.environ["SCENES"], args["node"], "node.json")
+    # What is delegated to the controller names the node, or is about the whole cluster.
+    path = os.environ.get("SCENE") or os.path.join(
+        os.environ["SCENES"], args.get("node", "cluster"), "node.json"
+    )
     with open(path) as stream:
         node = json.load(stream)
     mine = "quarantine" if args.get("quarantine") else ""
