@@ -17,7 +17,9 @@ from tests.machine.taken_node import variables
 VICTIM = "good"
 FORGED = "forged"
 NUMBER = 4242
-HUGE, DEEP, MANY = 100_000_000, 100_000, 2_000
+HUGE, WIDE, DEEP, MANY = 100_000_000, 1_000_000, 100_000, 2_000
+OWN = "plan|preflight|repair|gpu_info|quarantine|validate"
+TOO_BIG = 300 << 20  # of an archive, in bytes
 Changes = list[dict[str, Any]]
 
 
@@ -195,7 +197,7 @@ def aimed(target: Target) -> Changes:
         {"facts": {**merged, **connection(target)}},
         {"keys": engine_keys(target)},
         {"keys": {name: [target.template] for name in lists}, "module": "repair|plan|validate"},
-        EVIL_ARCHIVE,
+        evidence(ARCHIVES[0]),
     ]
 
 
@@ -204,7 +206,6 @@ def alike(*changes: dict[str, Any]) -> Callable[[Target], Changes]:
     return lambda _target: list(changes)
 
 
-EVIL_ARCHIVE = {"module": "gpu_evidence", "archive": "evil.yml"}
 SHAPES: dict[str, Any] = {
     "null": None,
     "text": "x",
@@ -229,7 +230,8 @@ ATTACKS: dict[str, Callable[[Target], Changes]] = {
     "tagged": tagged,
     "vaulted": vaulted,
     "messages": alike({"messages": MANY}),
-    "huge": alike({"width": HUGE}),
+    "huge": alike({"width": HUGE, "module": OWN}),
+    "wide": alike({"width": WIDE}),
     "deep": alike({"depth": DEEP}),
     "unreachable": alike({"keys": {"unreachable": True, "msg": "x"}}),
     "skipped": alike({"keys": {"skipped": True, "failed": False, "changed": True}}),
@@ -241,13 +243,21 @@ ATTACKS: dict[str, Callable[[Target], Changes]] = {
     "surrogates": alike({"raw": '{"changed": false, "msg": "\\ud800", "lines": ["\\udfff"]}'}),
     **{f"every key is a {name}": alike({"shape": value}) for name, value in SHAPES.items()},
 }
-# Names of the file that a node says is the evidence, below its own folder.
-ARCHIVES = (
-    "evil.yml",
-    "main.yml",
-    "..",
-    "../evil/evil.yml",
-    "evil.tar.gz/evil.yml",
-    ".bashrc",
-    "a\nb",
+# What a node says is the evidence, by its name below the node's own folder, or with what it is in the place of a file.
+ARCHIVES: tuple[dict[str, Any], ...] = (
+    {"name": "evil.yml"},
+    {"name": "main.yml"},
+    {"name": "evil.tar.gz/evil.yml"},
+    {"name": ".bashrc"},
+    {"name": "a\nb"},
+    {"name": "{{ inventory_hostname }}"},
+    {"path": "../../controller/kubeconfig"},
+    {"path": ".."},
+    {"path": ["x"]},
+    {"name": "big.tar.gz", "size": TOO_BIG},
 )
+
+
+def evidence(archive: dict[str, Any]) -> dict[str, Any]:
+    """Return how a node names what is none of its evidence."""
+    return {"module": "gpu_evidence", "archive": archive}

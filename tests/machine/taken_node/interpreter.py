@@ -4,8 +4,8 @@
 """Stands for the Python of a taken node: ``interpreter.py FOLDER ...`` runs the genuine one and forges its answer.
 
 FOLDER/attack.json is a list of changes, each an object with one of the keys of FORGERIES. ``module`` is a pattern for
-the names of the modules whose answers it changes, and ``text`` for what the node was sent. FOLDER/called has the modules
-that ran, and FOLDER/leaked those that were sent SECRET, a word that only files of the controller have.
+the names of the modules whose answers it changes, and ``text`` for what the node was sent. FOLDER/called has the
+modules that ran, and FOLDER/leaked those that were sent SECRET, a word that only files of the controller have.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def shape(answer: dict[str, Any], value: Any) -> None:
 
 
 def width(answer: dict[str, Any], size: int) -> None:
-    """Add texts of so many bytes."""
-    answer.update(msg="A" * size, lines=["A" * size], unknown="A" * size)
+    """Add a text of so many bytes, and have it in the place of each that is there."""
+    answer.update({key: "A" * size for key, value in answer.items() if isinstance(value, str)})
+    answer["unknown"] = "A" * size
 
 
 def messages(answer: dict[str, Any], count: int) -> None:
@@ -87,12 +88,16 @@ def messages(answer: dict[str, Any], count: int) -> None:
     answer.update(exception="A" * count * 1000, diff=[{"prepared": "A" * count * 1000}])
 
 
-def archive(answer: dict[str, Any], name: str) -> None:
-    """Name a file of the node as what was made, whose text Ansible would evaluate as variables."""
-    path = Path(sys.argv[1]) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text((Path(sys.argv[1]) / "forged-variables.yml").read_text())
-    answer["path"] = str(path)
+def archive(answer: dict[str, Any], place: dict[str, Any]) -> None:
+    """Name what is no evidence: a file whose text Ansible would read as variables, one of a size, or another path."""
+    folder = Path(sys.argv[1])
+    answer["path"] = place.get("path", str(folder / place.get("name", "")))
+    if "name" in place:
+        path = Path(answer["path"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((folder / "forged-variables.yml").read_text())
+        if "size" in place:
+            os.truncate(path, place["size"])
 
 
 FORGERIES = {

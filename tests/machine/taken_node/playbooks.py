@@ -14,14 +14,13 @@ ASIDE = {"quarantine_node": True, "quarantine_reason": "XID 79"}
 
 
 class Case(NamedTuple):
-    """Variables of the group, what the taken node is like, and what it answers so that it is changed."""
+    """Variables of the group and of the taken node, and what that one answers so that it is changed."""
 
     variables: dict[str, Any] = {}
     evil: dict[str, Any] = {}
     needs: Changes = []
 
 
-SICK = {"sick": {UUID: "reset"}}
 THERE = {"keys": {"stdout": "/etc/gpu-node/x", "stdout_lines": ["/etc/gpu-node/x"]}}
 CASES = {
     "bundle": Case({"bundle_path": "out/bundle"}),
@@ -47,5 +46,5 @@ def prepare(scene: TakenScene, name: str, changes: Changes) -> None:
     scene.declare({EVIL: case.evil}, **case.variables)
     for node in (VICTIM, TWIN):
         scene.become(node, nvidia_driver="580", mig="half", plan=[], sick={})
-    scene.become(EVIL, sick={UUID: "reset"})
+    scene.become(EVIL, plan=["device_plugin"], sick={UUID: "reset"})
     scene.attack([*case.needs, *changes])

@@ -25,7 +25,7 @@ import yaml
 
 from tests.machine.matrix.run import PRIVATE
 from tests.machine.playbooks.scene import GROUP, Run, Scene
-from tests.machine.taken_node.attacks import FORGED, NUMBER, VICTIM, Changes, Target
+from tests.machine.taken_node.attacks import FORGED, NUMBER, TOO_BIG, VICTIM, Changes, Target
 from tests.machine.taken_node.interpreter import SECRET
 from tests.support.paths import FAKES, REPOSITORY
 
@@ -236,6 +236,10 @@ class TakenScene(Scene):
         )
         return Run(process.returncode, process.stdout.decode(errors="replace"))
 
+    def forget(self) -> None:
+        """Forget which tasks have run."""
+        (self.folder / "recorded").unlink()
+
     def files(self) -> Iterator[tuple[str, str]]:
         """Yield what the controller's folders have, each file with what tells whether it changed."""
         for root in (self.target.home, self.target.controller):
@@ -262,6 +266,8 @@ class TakenScene(Scene):
             declared = root == "controller" and DECLARED.fullmatch(place)
             if self.before.get(name) != after.get(name) and not declared:
                 yield f"written: {name}"
+            elif name in after and (self.folder / name).stat().st_size >= TOO_BIG:
+                yield f"written: {name}, as big as the node likes"
 
     def _ran(self) -> Iterator[str]:
         path = self.folder / "ran"
@@ -278,7 +284,8 @@ class TakenScene(Scene):
         for task in self.recorded():
             if task["delegate_to"] is None or task["outcome"] == "skipped":
                 continue
-            args, where = task["args"] or {}, f"{task['task']} of {task['host']}"
+            where = f"{task['task']} of {task['host']}"
+            args = {key: value for key, value in (task["args"] or {}).items() if key[0] != "_"}
             if task["delegate_to"] not in ("localhost", HEAD):
                 yield f"called: {where} ran on {task['delegate_to']}"
             if args.get("node", task["host"]) != task["host"]:
@@ -311,6 +318,14 @@ class TakenScene(Scene):
                 expected = node
             elif node != expected:
                 yield f"lost: the node is {node} and not {expected}"
+
+    def called_for(self, name: str) -> set[str]:
+        """Return the delegated tasks that were run for a node."""
+        return {
+            task["task"]
+            for task in self.recorded()
+            if task["host"] == name and task["delegate_to"] and task["outcome"] != "skipped"
+        }
 
     def story(self, name: str) -> list[tuple[str, str]]:
         """Return the tasks of a node and how each ended, without those that one node has for all."""
