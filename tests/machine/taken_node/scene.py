@@ -310,7 +310,7 @@ class TakenScene(Scene):
         if len(alone) != len(beside):
             more = (alone if len(alone) > len(beside) else beside)[min(len(alone), len(beside))]
             yield f"lost: {len(beside)} steps and not {len(alone)}, from {more} on"
-        if not alone:
+        if not alone and self.story(EVIL):
             yield "lost: there was no run to compare with"
         for name in (TWIN, VICTIM):
             node = json.dumps(self.node(name), sort_keys=True).replace(name, "NODE")

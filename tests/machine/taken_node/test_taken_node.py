@@ -34,8 +34,8 @@ DELEGATED = {
     "upgrade_driver": DRAINS | {"Give the node back"},
     "validate": {"Run a pod with each GPU resource of the node", "Write the report"},
 }
-# Those that have a way of their own to the controller; the others go through the frame of repair, or have the bring-up.
-SHORT = ("gpu_nodes", "quarantine", "repair", "report", "validate")
+# Those that together have every way to the controller that there is; the others are as these, and take long.
+SHORT = ("quarantine", "repair", "report")
 PLAYBOOKS = [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in CASES]
 CROSSED = [(name, attack) for name in CASES for attack in ATTACKS if attack != "aimed"]
 NOT_INJECTED = {"ANSIBLE_INJECT_FACT_VARS": "false"}
