@@ -96,6 +96,7 @@ class TakenScene(Scene):
         for name in ("host_vars", "group_vars", "out"):
             (self.target.controller / name).mkdir(parents=True)
         (self.target.controller / "kubeconfig").touch()
+        (self.folder / "node-home").mkdir()
 
     def _slurm(self) -> None:
         """Make a host with a scontrol that knows the nodes."""
@@ -201,6 +202,7 @@ class TakenScene(Scene):
             "ANSIBLE_NOCOLOR": "true",
             "ANSIBLE_FORKS": "4",
             "LC_ALL": "C.UTF-8",
+            "NODE_HOME": str(self.folder / "node-home"),
             "RECORDED": str(self.folder / "recorded"),
             "SCENES": str(self.folder),
             **settings,

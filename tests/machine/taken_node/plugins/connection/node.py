@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The connection to a node that is a folder: what it runs has ON_NODE, and what the controller runs itself has not."""
+"""The connection to a node that is a folder: what it runs has ON_NODE, and what the controller runs itself has not.
+
+Its home is the folder that NODE_HOME names.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,10 @@ class Connection(LocalConnection):
     transport = "local"
 
     def exec_command(self, *args: Any, **kwargs: Any) -> Any:
-        os.environ["ON_NODE"] = "yes"
+        home = os.environ["HOME"]
+        os.environ.update(ON_NODE="yes", HOME=os.environ["NODE_HOME"])
         try:
             return super().exec_command(*args, **kwargs)
         finally:
+            os.environ["HOME"] = home
             del os.environ["ON_NODE"]
