@@ -98,8 +98,9 @@ def from_answer(standing: t.Mapping[str, t.Any]) -> Change:
     """Return the change that a node's answer tells of. It is read as a marker is: a node may answer anything."""
     change = parse(json.dumps({key: standing[key] for key in Change._fields if key in standing}))
     playbook = standing.get("change")
-    is_earlier = not change.change and isinstance(playbook, str)
-    return Change(printable(cut(playbook))) if is_earlier else change
+    if change.change or not isinstance(playbook, str):
+        return change
+    return Change(printable(cut(playbook)))
 
 
 def begun_at(change: Change) -> float:

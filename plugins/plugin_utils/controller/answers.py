@@ -9,9 +9,9 @@ Sizes are bounded here, before anything reads the answer. What reaches this has 
 
 from __future__ import annotations
 
+import ast
 import functools
 import os
-import re
 import typing as t
 
 import yaml
@@ -20,7 +20,6 @@ MODULES = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "modules"
 )
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-RETURN = re.compile(r'^RETURN = r?"""(.*?)^"""', re.MULTILINE | re.DOTALL)
 
 # A report on a node with 16 GPUs, each with seven instances and their users, has some 100 KiB in 5,000 values.
 MOST_CHARACTERS = 4 << 20
@@ -81,8 +80,13 @@ class Checked(t.NamedTuple):
 def documented(module: str) -> Shape:
     """Return the RETURN of a module of this collection, by the module's short name."""
     with open(os.path.join(MODULES, f"{module}.py"), encoding="utf-8") as stream:
-        match = RETURN.search(stream.read())
-    shape: Shape = yaml.load(match[1], LOADER) if match else {}
+        body = ast.parse(stream.read()).body
+    (text,) = (
+        ast.literal_eval(node.value)
+        for node in body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RETURN"
+    )
+    shape: Shape = yaml.load(text, LOADER) or {}
     return shape
 
 

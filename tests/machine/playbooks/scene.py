@@ -22,14 +22,14 @@ from tests.support.paths import FAKES, REPOSITORY
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
 GROUP = "gpu_nodes"
-# Actions that ask no module for anything of its own. The others would look for what the scripted modules don't have.
-GENUINE_ACTIONS = ("pin_options", "fetch_evidence")
-EMPTY: dict[str, Any] = {"bool": False, "list": [], "dict": {}, "int": 0}
+EMPTY: dict[str, Any] = {"bool": False, "list": [], "dict": {}, "int": 0, "float": 0.0}
 
 
 class Scene:
     """Nodes by name, each with what its file says, and an inventory of them."""
 
+    # The genuine action plugins. Those of other modules would look for what scripted modules don't have.
+    actions: tuple[str, ...] = ("node_module", "pin_options", "fetch_evidence")
     place = "{{ inventory_hostname }}"  # the folder of a node
 
     def __init__(self, folder: Path, *names: str) -> None:
@@ -45,21 +45,17 @@ class Scene:
     def _collection(self) -> None:
         root = self.folder / "collections/ansible_collections/gpu/node"
         (root / "plugins/modules").mkdir(parents=True)
-        for part in ("playbooks", "roles", "files", "galaxy.yml"):
+        for part in ("playbooks", "roles", "files", "meta", "galaxy.yml"):
             (root / part).symlink_to(REPOSITORY / part)
-        (root / "meta").mkdir()
-        runtime = yaml.safe_load((REPOSITORY / "meta/runtime.yml").read_text())
-        del runtime["plugin_routing"]  # what scripted modules answer has few of the documented keys
-        (root / "meta/runtime.yml").write_text(yaml.safe_dump(runtime))
         for part in ("filter", "lookup", "module_utils", "plugin_utils", "doc_fragments"):
             (root / "plugins" / part).symlink_to(REPOSITORY / "plugins" / part)
         (root / "plugins/action").mkdir()
-        for name in GENUINE_ACTIONS:
+        for name in self.actions:
             action = f"plugins/action/{name}.py"
             (root / action).symlink_to(REPOSITORY / action)
         for name, returned in documented().items():
             text = SCRIPTED.read_text().replace("RETURNED = {}", f"RETURNED = {returned!r}")
-            program = f"#!/usr/bin/python\n{text}"
+            program = "\n".join(["#!/usr/bin/python", *documentation(name), text])
             (root / "plugins/modules" / f"{name}.py").write_text(program)
 
     def _node(self, name: str) -> None:
@@ -197,6 +193,16 @@ def imported(playbook: str, **variables: Any) -> dict[str, Any]:
     return {"import_playbook": f"gpu.node.{playbook}", "vars": variables}
 
 
+def documentation(module: str) -> list[str]:
+    """Return what a module of the collection says of itself, such as DOCUMENTATION and RETURN."""
+    body = ast.parse((REPOSITORY / f"plugins/modules/{module}.py").read_text()).body
+    return [
+        ast.unparse(node)
+        for node in body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper()
+    ]
+
+
 @functools.cache
 def documented() -> dict[str, dict[str, Any]]:
     """Return what each module's documentation says it returns, all of it empty."""
@@ -211,8 +217,20 @@ def documented() -> dict[str, dict[str, Any]]:
             and isinstance(one.value, ast.Constant)
         )
         returned = yaml.safe_load(str(text)) or {}
-        found[module.stem] = {key: EMPTY.get(one.get("type"), "") for key, one in returned.items()}
+        found[module.stem] = empty(returned)
+    for name in ("plan", "preflight"):
+        found[name].update(found["gpu_info"])
     return found
+
+
+def empty(described: dict[str, Any]) -> dict[str, Any]:
+    """Return a value for each key of a RETURN, empty or with nothing in what it has."""
+    return {
+        key: empty(one["contains"])
+        if one.get("type") == "dict" and "contains" in one
+        else EMPTY.get(one.get("type"), "")
+        for key, one in described.items()
+    }
 
 
 class Run:

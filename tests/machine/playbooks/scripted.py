@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 
 PARTS = (
     "environment",
@@ -51,6 +52,33 @@ def standing(folder):
 
 NEXTS = ("nothing", "wait", "prove", "reset", "reboot")
 FENCES = ("reset", "reboot", "replace")
+
+
+SINCE = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+LEASE = {"since": SINCE, "boot_id": ""}
+CASE = {
+    **dict.fromkeys(("serial", "pci", "boot_id", "driver_load"), ""),
+    "verdict": "reset",
+    "reasons": [],
+    "stopped": [],
+    "since": SINCE,
+}
+
+
+def tried(case):
+    """Return what a case says of what was tried for its GPU."""
+    return [{"action": action, "at": SINCE, "result": "done"} for action in case["attempts"]]
+
+
+def merged(empty, answer):
+    """Return an answer with all that its module documents, where it has none of its own."""
+    both = {**empty, **answer}
+    return {
+        key: merged(empty[key], value)
+        if isinstance(value, dict) and isinstance(empty.get(key), dict)
+        else value
+        for key, value in both.items()
+    }
 
 
 def judged(node, uuid, verdict, args):
@@ -114,10 +142,10 @@ def repair(args, check, node, folder):
         "work": work,
         "gpus": gpus,
         "lines": lines,
-        "cases": cases,
+        "cases": {uuid: {**CASE, **one, "attempts": tried(one)} for uuid, one in cases.items()},
         "in_repair": [uuid for uuid, one in cases.items() if one["stage"] != "released"],
         "held": node.get("lease", ""),
-        "lease": {"holder": node["lease"]} if node.get("lease") else {},
+        "lease": {**LEASE, "holder": node["lease"]} if node.get("lease") else {},
         "change": standing(folder),
     }
 
@@ -140,7 +168,7 @@ def reset(args, check, node):
 def answer(name, args, check, node, folder):
     """Return what a module says, and leave its mark on the node."""
     if name in ("gpu_info", "preflight", "plan"):
-        gpus = ["a GPU"] * node.get("gpus", 1)
+        gpus = [{"kind": "gpu"}] * node.get("gpus", 1)
         calls = planned(args, node) if name == "plan" and gpus else []
         info = {
             "pci_gpus": gpus,
@@ -215,7 +243,7 @@ def main():
     with open(path + ".new", "w") as stream:
         json.dump(node, stream)
     os.rename(path + ".new", path)
-    print(json.dumps({"changed": False, **RETURNED, **said}))
+    print(json.dumps(merged({"changed": False, **RETURNED}, said)))
 
 
 main()

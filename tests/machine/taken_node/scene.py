@@ -9,7 +9,6 @@ Ansible itself write outside of the folder goes to memory.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
@@ -60,6 +59,7 @@ ENDED = ("ok", "failed", "unreachable", "skipped")
 class TakenScene(Scene):
     """The nodes, and a controller with a home of its own."""
 
+    actions = tuple(path.stem for path in (REPOSITORY / "plugins/action").glob("*.py"))
     place = "{{ place }}"  # which name it is that a node says of itself
 
     def __init__(self, folder: Path) -> None:
@@ -71,21 +71,6 @@ class TakenScene(Scene):
         self._controller()
         self._slurm()
         self._taken()
-
-    def _collection(self) -> None:
-        """Have the action plugins too, and what each module documents to return."""
-        super()._collection()
-        root = self.folder / "collections/ansible_collections/gpu/node"
-        (root / "plugins/action").symlink_to(REPOSITORY / "plugins/action")
-        for module in (root / "plugins/modules").iterdir():
-            genuine = ast.parse((REPOSITORY / "plugins/modules" / module.name).read_text())
-            documented = [
-                ast.unparse(node)
-                for node in genuine.body
-                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper()
-            ]
-            first, text = module.read_text().split("\n", 1)
-            module.write_text("\n".join([first, *documented, text]))
 
     def _controller(self) -> None:
         """Make the operator's home, and the folder from which playbooks are run."""
