@@ -61,7 +61,8 @@ def _render(data: Any, defaults: Mapping[str, Any], folder: Path) -> dict[str, A
     try:
         given = dict(examples.settings(_load(loader, path)))
         values = Templar(loader=loader, variables={**known, **given}).template(given)
-        whole = Templar(loader=loader, variables={**known, **values})
+        pinned = {"options": {**defaults, **values}}
+        whole = Templar(loader=loader, variables={**known, **values, "__pinned": pinned})
         refused, objects = _of_cluster(whole, loader) if _asks(values) else ("", [])
     except AnsibleError as error:
         return {"error": str(error)}

@@ -60,7 +60,9 @@ def test_nothing_is_left_of_a_table_that_is_gone() -> None:
 
 
 def test_a_module_checks_and_documents_the_options_of_its_table() -> None:
-    modules = {path.stem for path in (REPOSITORY / "plugins/modules").glob("*.py")}
+    paths = (REPOSITORY / "plugins/modules").glob("*.py")
+    # Of others an action plugin does the work, and checks their options itself.
+    modules = {path.stem for path in paths if "def main(" in path.read_text()}
     assert modules == MODULES.keys()
     for module, table in MODULES.items():
         found = importlib.import_module(f"ansible_collections.gpu.node.plugins.modules.{module}")

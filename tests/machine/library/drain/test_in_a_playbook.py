@@ -18,6 +18,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.waiting import LIMIT
 
 Play = Callable[..., tuple[dict[str, Any], str]]
+PREVIEW = ", previewed"
 HOOKS = REPOSITORY / "playbooks/hooks"
 NOWHERE = {
     "ansible_connection": "ssh",
@@ -39,7 +40,9 @@ def task(name: str) -> dict[str, Any]:
     """Return the task that includes a hook, or a task file of the role."""
     if name.startswith("kubernetes_"):
         return {"ansible.builtin.include_tasks": str(HOOKS / f"{name}.yml")}
-    return {"ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": name}}
+    preview = {"apply": {"check_mode": True}} if name.endswith(PREVIEW) else {}
+    file = name.removesuffix(PREVIEW)
+    return {"ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": file, **preview}}
 
 
 @pytest.fixture
@@ -108,10 +111,10 @@ def test_a_node_is_drained_from_the_controller(cluster: Cluster, play: Play) -> 
 
 def test_a_drain_that_would_be_refused_is_so_in_its_preview(cluster: Cluster, play: Play) -> None:
     cluster.add_pod("train", gpus=1)
-    found, said = play("preview_drain", gpu_nodes_kubeconfig="admin.conf")
+    found, said = play(f"drain{PREVIEW}", gpu_nodes_kubeconfig="admin.conf")
     assert found["drained"]["evicted"] == ["default/train"], said
     cluster.add_pod("alone", controller="", gpus=1)
-    _found, said = play("preview_drain", gpu_nodes_kubeconfig="admin.conf")
+    _found, said = play(f"drain{PREVIEW}", gpu_nodes_kubeconfig="admin.conf")
     assert "default/alone has no controller" in said
     assert cluster.changes() == []
 
