@@ -128,12 +128,24 @@ class SharedMemory:
 
     def __init__(self, names: Names) -> None:
         self._path, self._tenant = Path(names.shm), 0
+        self._device, self._problem = names.device, ""
 
     def tidy(self, daemon: int, servers: Iterable[int], end: Callable[[str], object]) -> None:
-        """Empty it where no container has it any more, and no client is there.
+        """Clear it once no container has it any more and there is no client.
 
         A server has files there too. It is ended before, at a look before this one; the next client gets another.
+        What can't be cleared is a warning: it takes memory, and no share.
         """
+        problem = ""
+        try:
+            self._tidy(daemon, servers, end)
+        except OSError as error:
+            problem = error.strerror or str(error)
+        if problem and problem != self._problem:
+            logs.warning("shared memory of MPS can't be cleared", gpu=self._device, cause=problem)
+        self._problem = problem
+
+    def _tidy(self, daemon: int, servers: Iterable[int], end: Callable[[str], object]) -> None:
         now = time.time()
         if not (os.path.ismount(self._path) and any(self._path.iterdir()) and clients.sees_all()):
             return
@@ -144,7 +156,7 @@ class SharedMemory:
         if ended := [end(f"shutdown_server {pid}") for pid in servers]:
             logs.info("servers without clients and containers are ended", servers=len(ended))
         else:
-            folders.empty(self._path, now - COARSE)
+            folders.clear(self._path, now - COARSE)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import secrets
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -32,6 +35,7 @@ LOG: Final = "log"
 OWN: Final = "d-"  # with which the name of a control daemon's own directory begins
 FOR_ROOT: Final = (LOG, "control_privileged", "control_lock", "nvidia-cuda-mps-control.pid")
 TIMEOUT: Final = 30
+CLEAR_SECONDS: Final = 5.0  # the device is not looked at meanwhile
 ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/gpu-node/mps"
 
 
@@ -225,12 +229,68 @@ def mount_shm(names: Names, size: int) -> bool:
     return True
 
 
-def empty(path: Path, before: float) -> None:
-    """Remove what is in a folder and was not changed since."""
-    for one in path.iterdir():
-        with contextlib.suppress(OSError):
-            if one.lstat().st_ctime < before:
-                Host().remove(str(one))
+def clear(path: Path, before: float) -> None:
+    """Remove what tenants left in a folder, unless it changed after ``before``, in seconds since the epoch.
+
+    The folder itself stays, since the control daemon has it mounted as its /dev/shm. A tenant chooses how deep and how
+    wide a tree is: nothing here recurses or keeps a list of it. What can't be removed keeps nothing else.
+
+    Raises:
+        OSError: if something is left. The next call goes on from there.
+    """
+    deadline = time.monotonic() + CLEAR_SECONDS
+    own, problem, removed = f".{secrets.token_hex(8)}.", None, True
+    with _opened(path) as top:
+        while removed:
+            removed = False
+            with os.scandir(top) as entries:
+                for entry in _in_time(entries, deadline):
+                    try:
+                        if entry.name.startswith(own) or _changed(entry) < before:
+                            _remove_level(entry.name, top, own, deadline)
+                            removed = True
+                    except OSError as error:
+                        problem = problem or error
+    if problem:
+        raise problem
+
+
+def _remove_level(name: str, top: int, own: str, deadline: float) -> None:
+    """Remove a file, or a folder whose own folders are moved up beside it, by new names that begin with ``own``."""
+    try:
+        os.unlink(name, dir_fd=top)
+        return
+    except IsADirectoryError:
+        pass
+    with _opened(name, top) as folder, os.scandir(folder) as entries:
+        for entry in _in_time(entries, deadline):
+            if entry.is_dir(follow_symlinks=False):
+                up = f"{own}{secrets.token_hex(8)}"
+                os.rename(entry.name, up, src_dir_fd=folder, dst_dir_fd=top)
+            else:
+                os.unlink(entry.name, dir_fd=folder)
+    os.rmdir(name, dir_fd=top)
+
+
+def _in_time(entries: Iterator[os.DirEntry[str]], deadline: float) -> Iterator[os.DirEntry[str]]:
+    for entry in entries:
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, f"it takes more than {CLEAR_SECONDS:g} seconds")
+        yield entry
+
+
+def _changed(entry: os.DirEntry[str]) -> float:
+    return entry.stat(follow_symlinks=False).st_ctime
+
+
+@contextlib.contextmanager
+def _opened(name: str | Path, parent: int | None = None) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def unmount(names: Names) -> None:

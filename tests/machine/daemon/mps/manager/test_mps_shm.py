@@ -11,14 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpu_plugin.mps import clients
+from gpu_plugin.mps import clients, folders
 
-from tests.fakes.mps.mps_running import STANDIN, MakeMps, Mps
+from tests.fakes.mps.mps_running import STANDIN, MakeMps, Mps, mount_small, unmount_below
 from tests.fakes.mps.tenants import NOBODY, Container
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 SHARES = ("--replicas", 4)
 WRITE = "open('/dev/shm/{}', 'w').write('x'); print('written', flush=True); input()"
+WARNING = "shared memory of MPS can't be cleared"
+NEST = """
+import os
+os.chdir("/dev/shm")
+for level in range(5000):
+    os.mkdir("d")
+    os.chdir("d")
+open("bottom", "w").write("x")
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +46,19 @@ class Tenants:
 
     def begin(self, name: str) -> subprocess.Popen[str]:
         """Start one that writes a file and stays."""
-        mount = {"host": str(self.shm), "container": "/dev/shm", "read_only": False}
-        self._made.append(Container([mount], user=NOBODY))
-        process = self._made[-1].start(WRITE.format(name))
+        process = self._container().start(WRITE.format(name))
         assert process.stdout is not None
         assert process.stdout.readline() == "written\n"
         return process
+
+    def run(self, script: str) -> str:
+        """Run a script in a container to its end and return its output."""
+        return self._container().run(script)
+
+    def _container(self) -> Container:
+        mount = {"host": str(self.shm), "container": "/dev/shm", "read_only": False}
+        self._made.append(Container([mount], user=NOBODY))
+        return self._made[-1]
 
     def left(self) -> list[str]:
         return sorted(one.name for one in self.shm.iterdir())
@@ -91,3 +107,62 @@ def test_a_server_without_clients_ends_before_its_memory_is_emptied(
     (found.shm / "of-the-server").touch()
     assert server.wait(LIMIT)
     eventually(found.left, [])
+
+
+@pytest.mark.attack("shared-memory-kept-full")
+def test_deeply_nested_folders_are_removed_with_the_files_of_another_tenant(
+    mps: Mps, tenants: Tenants
+) -> None:
+    neighbour = tenants.begin("a")
+    assert tenants.run(NEST) == ""
+    assert neighbour.communicate("\n", timeout=LIMIT)[0] == ""
+    eventually(tenants.left, [])
+    assert mps.ready(mps.uuid())["problem"] == ""
+    assert "Traceback" not in mps.log.read_text()
+
+
+@pytest.mark.attack("shared-memory-kept-full")
+def test_shares_stay_advertised_while_shared_memory_can_not_be_cleared(
+    mps: Mps, tenants: Tenants
+) -> None:
+    """A file system that is mounted in it is what root can't remove."""
+    mount_small(tenants.shm / "busy", "1m")
+    (tenants.shm / "file").touch()
+    eventually(tenants.left, ["busy"])
+
+    def shown() -> tuple[str, str]:
+        status = mps.status(mps.uuid())
+        return status["state"], status["problem"]
+
+    eventually(lambda: WARNING in mps.log.read_text())
+    unchanged(shown, ("ready", ""), lambda: mps.asked(mps.uuid()))
+    assert mps.log.read_text().count(WARNING) == 1
+
+
+@pytest.mark.attack("shared-memory-kept-full")
+def test_what_can_not_be_removed_keeps_nothing_else(tmp_path: Path) -> None:
+    mount_small(tmp_path / "busy", "1m")
+    for name in ("a", "b/c/d", "e/f"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").touch()
+    try:
+        with pytest.raises(OSError, match="busy"):
+            folders.clear(tmp_path, float("inf"))
+        assert [path.name for path in tmp_path.iterdir()] == ["busy"]
+    finally:
+        unmount_below(tmp_path)
+
+
+@pytest.mark.attack("shared-memory-kept-full")
+def test_clearing_follows_no_link_and_leaves_what_is_new(tmp_path: Path) -> None:
+    victim, shared_memory = tmp_path / "victim", tmp_path / "shm"
+    victim.mkdir()
+    (victim / "file").touch()
+    (shared_memory / "folder").mkdir(parents=True)
+    (shared_memory / "link").symlink_to(victim)
+    (shared_memory / "folder/link").symlink_to(victim)
+    folders.clear(shared_memory, 0)
+    assert sorted(path.name for path in shared_memory.iterdir()) == ["folder", "link"]
+    folders.clear(shared_memory, float("inf"))
+    assert list(shared_memory.iterdir()) == []
+    assert (victim / "file").exists()
