@@ -63,5 +63,20 @@ def test_one_that_is_not_there_can_not_be_started() -> None:
 
 def test_what_can_not_be_read_is_peeked_at_in_vain(tmp_path: Path) -> None:
     assert bounded.peek(tmp_path / "none") == bounded.peek(tmp_path) == ""
-    (tmp_path / "long").write_bytes(b"\xff" * (bounded.LONGEST + 1))
-    assert bounded.peek(tmp_path / "long") == "\ufffd" * bounded.LONGEST
+    (tmp_path / "binary").write_bytes(b"\xff" * bounded.LONGEST)
+    assert bounded.peek(tmp_path / "binary") == "\ufffd" * bounded.LONGEST
+
+
+@pytest.mark.parametrize("end", ["\n", "\0"])
+def test_a_line_that_is_cut_at_the_bound_is_left_out(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(f"first{end}second{end}")
+    assert bounded.peek(path, end) == f"first{end}second{end}"
+    assert bounded.peek_lines(path, end) == (["first", "second"], False)
+    path.write_text(f"first{end}{'x' * bounded.LONGEST}")
+    assert bounded.peek(path, end) == f"first{end}"
+    assert bounded.peek_lines(path, end) == (["first"], True)
+    path.write_text("x" * (bounded.LONGEST + 1))
+    assert bounded.peek_lines(path, end) == ([], True)
+    path.write_text("")
+    assert bounded.peek_lines(path, end) == ([], False)

@@ -18,7 +18,7 @@ from typing import Final
 from .._shared._base import pods
 from .._shared._base.text.shown import cut, printable
 from ..model.mps.paths import Names
-from ..tools.bounded import peek
+from ..tools.bounded import peek, peek_lines
 from ..tools.files import started, stat_fields
 
 PROC: Final = Path("/proc")
@@ -29,6 +29,9 @@ LONGEST_LIMIT: Final = 40
 MOST_NAMED: Final = 5
 FIRST: Final = "pid:[4026531836]"  # the kernel's number of the first namespace (PROC_PID_INIT_INO)
 PIDFD_GETFD: Final = 438  # pidfd_getfd(2) has this number on every architecture
+# Fields of /proc/<pid>/mountinfo: see proc_pid_mountinfo(5).
+DEVICE: Final = 2
+MOUNT_POINT: Final = 4
 CREDENTIALS: Final = struct.Struct("3i")
 
 
@@ -108,16 +111,21 @@ def sees_all() -> bool:
 def tenant(system: int, inside: str, daemon: int, before: int = 0) -> int:
     """Return a process of a container that has a file system, by its device number, at a path; 0 where none has.
 
-    That of ``before`` is looked at first. What the control daemon started has it too, and is none.
+    That of ``before`` is looked at first. What the control daemon started has it too, and is none. A process with more
+    mounts than are read may have it.
     """
     number, known = f"{os.major(system)}:{os.minor(system)}", {_space(daemon)}
     for pid in (before, *_pids()):
         space = _space(pid)
         if space not in known:
             known.add(space)
-            mounts = map(str.split, peek(PROC / str(pid) / "mountinfo").splitlines())
+            lines, is_cut = peek_lines(PROC / str(pid) / "mountinfo")
+            mounts = [fields for fields in map(str.split, lines) if len(fields) > MOUNT_POINT]
             # While a container is made, its root is a folder of the host's.
-            if any(one[2] == number and one[4].endswith(inside) for one in mounts):
+            if is_cut or any(
+                fields[DEVICE] == number and fields[MOUNT_POINT].endswith(inside)
+                for fields in mounts
+            ):
                 return pid
     return 0
 
@@ -134,7 +142,8 @@ def _pids() -> Iterator[int]:
 
 
 def _environment(pid: int, proc: Path = PROC) -> dict[str, str]:
-    pairs = (entry.split("=", 1) for entry in peek(proc / str(pid) / "environ").split("\0"))
+    entries = peek_lines(proc / str(pid) / "environ", "\0").lines
+    pairs = (entry.split("=", 1) for entry in entries)
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 

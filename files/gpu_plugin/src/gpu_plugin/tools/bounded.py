@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from .._shared._machine.host import Completed
 
@@ -44,13 +44,39 @@ def read_text(path: Path, longest: int = LONGEST) -> str:
     return read(path, longest).decode("utf-8")
 
 
-def peek(path: Path) -> str:
-    """Return the beginning of a file's text; nothing where it can't be read, as of a process that ended."""
+class Lines(NamedTuple):
+    """The whole lines at the beginning of a file, and whether it has more than is read."""
+
+    lines: list[str]
+    is_cut: bool
+
+
+def peek(path: Path, end: str = "\n") -> str:
+    """Return a file's text up to LONGEST bytes; nothing if it can't be read, as of a process that ended.
+
+    Of a longer file the last line is left out: cut at the bound it would be taken for a shorter one. ``end`` is what
+    ends a line, which is a NUL in some files of /proc.
+    """
+    return _peek(path, end)[0]
+
+
+def peek_lines(path: Path, end: str = "\n") -> Lines:
+    """Return the lines of the text that peek() returns, and whether the file has more."""
+    text, is_cut = _peek(path, end)
+    lines = text.split(end)
+    return Lines(lines if lines[-1] else lines[:-1], is_cut)
+
+
+def _peek(path: Path, end: str) -> tuple[str, bool]:
     try:
         with path.open("rb") as stream:
-            return stream.read(LONGEST).decode(errors="replace")
+            data = stream.read(LONGEST + 1)
     except OSError:
-        return ""
+        return "", False
+    is_cut = len(data) > LONGEST
+    if is_cut:
+        data = data[: data.rfind(end.encode(), 0, LONGEST) + 1]
+    return data.decode(errors="replace"), is_cut
 
 
 def run(argv: Sequence[str], text: str, env: Mapping[str, str], seconds: float) -> Completed:

@@ -19,6 +19,19 @@ from tests.support.waiting import LIMIT, eventually, unchanged
 
 SHARES = ("--replicas", 4)
 WRITE = "open('/dev/shm/{}', 'w').write('x'); print('written', flush=True); input()"
+MOUNT = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x20000) == 0  # CLONE_NEWNS
+assert libc.mount(b"none", b"/", None, 0x44000, None) == 0  # MS_PRIVATE | MS_REC
+folder = os.path.join(sys.argv[1], "m" * 200)
+os.mkdir(folder)
+while len(open("/proc/self/mountinfo").read()) < 1 << 20:
+    for _again in range(500):
+        assert libc.mount(b"/run", folder.encode(), None, 0x1000, None) == 0  # MS_BIND
+print("mounted", flush=True)
+sys.stdin.read()
+"""
 WARNING = "shared memory of MPS can't be cleared"
 NEST = """
 import os
@@ -166,3 +179,24 @@ def test_clearing_follows_no_link_and_leaves_what_is_new(tmp_path: Path) -> None
     folders.clear(shared_memory, float("inf"))
     assert list(shared_memory.iterdir()) == []
     assert (victim / "file").exists()
+
+
+@pytest.mark.attack("shared-memory-kept-full")
+def test_a_process_with_too_many_mounts_to_read_takes_no_shares(
+    mps: Mps, tenants: Tenants, tmp_path: Path
+) -> None:
+    """It may have the memory, which is cleared once it has ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", MOUNT, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"mounted\n"
+        (tenants.shm / "file").touch()
+
+        def shown() -> tuple[str, str, list[str]]:
+            status = mps.status(mps.uuid())
+            return status["state"], status["problem"], tenants.left()
+
+        unchanged(shown, ("ready", "", ["file"]), lambda: mps.asked(mps.uuid()))
+        process.communicate()
+    eventually(tenants.left, [])
