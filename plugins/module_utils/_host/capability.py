@@ -23,7 +23,7 @@ from .machine.observe import NOTED
 from .state import PATH, Iommu, Kept, dump, parse
 
 UNMANAGED = "unmanaged"
-LOCK = "/run/gpu-node/host.lock"
+LOCK = "/run/gpu-node/locks/host.lock"
 NO_BOOT = BootState(None, {}, {}, program=True)
 
 

@@ -18,6 +18,7 @@ import typing as t
 
 from .._base.errors import NodeError, unmask
 from .._base.text.masking import masked_text
+from . import locks
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -317,19 +318,11 @@ class Host:
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
-        """Hold an exclusive lock on a file; NodeError when another process keeps it too long."""
-        self.makedirs(os.path.dirname(path))
-        deadline = time.monotonic() + timeout
-        with open(path, "a", encoding="utf-8") as stream:
-            while True:
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        hint = "wait until the other run has ended, then run again"
-                        raise NodeError(f"{path} is held by another process", hint=hint) from None
-                    time.sleep(0.2)
+        """Hold an exclusive lock that root alone can take; NodeError when another process keeps it too long."""
+        folder = os.path.dirname(path)
+        self.makedirs(os.path.dirname(folder))
+        self.makedirs(folder, 0o700)
+        with locks.locked(path, timeout):
             yield
 
 

@@ -33,7 +33,7 @@ from .rules import Rule, parse
 from .state import NOTHING, PATH, GpuState, Kept, Lock, dump, now, shown
 from .state import parse as parse_record
 
-LOCK = "/run/gpu-node/settings.lock"
+LOCK = "/run/gpu-node/locks/settings.lock"
 TIMED_OUT = 124  # the status of a program that did not answer in time
 OPEN = "default"  # the compute mode in which every process may use a GPU
 SLURM = "/etc/slurm/slurm.conf"

@@ -141,6 +141,7 @@ class Scene:
         parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
         own = {
             "__in_service_marker": f"{at}/in-service",
+            "__in_service_lock": f"{at}/run/locks/in-service.lock",
             "__in_service_paths": {
                 "older": [f"{at}/driver-upgrade", f"{at}/mig-change"],
                 **{part: f"{at}/{part}" for part in parts},

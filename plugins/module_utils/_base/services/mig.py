@@ -7,4 +7,6 @@ from __future__ import annotations
 
 UNIT = "gpu-mig.service"
 STATUS = "/run/gpu-node/mig.json"
-LOCK = "/run/gpu-node/mig.lock"
+LOCK = "/run/gpu-node/locks/mig.lock"
+# Of services, which would be killed without a word after 900 s; a change of the layout takes minutes.
+LOCK_SECONDS = 600.0

@@ -14,7 +14,7 @@ from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, within
 from ..quarantine import EMPTY, PATH, Quarantine, Seen, dump, parse
 
-LOCK = "/run/gpu-node/quarantine.lock"
+LOCK = "/run/gpu-node/locks/quarantine.lock"
 LOCK_SECONDS = 30.0
 
 

@@ -12,7 +12,7 @@ from ..._machine.host import Host
 from ..._node.machine.facts import BOOT_ID, MODULE
 from .. import case, case_file
 
-LOCK = "/var/lib/gpu-node/repair.lock"
+LOCK = "/run/gpu-node/locks/repair.lock"
 LOCK_SECONDS = 30.0
 
 

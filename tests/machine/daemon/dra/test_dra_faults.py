@@ -254,7 +254,7 @@ def test_two_drivers_of_one_node_do_not_take_turns(make_dra: MakeDra) -> None:
     node.process = first
     assert second is not None
     assert second.wait(LIMIT) == 1
-    assert "checkpoint.json.lock is held by another process" in node.logged()
+    assert f"checkpoint.json.lock is held by process {first.pid} (" in node.logged()
     assert node.kept() == kept
     node.end_pod(claim)
 

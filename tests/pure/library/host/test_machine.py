@@ -58,7 +58,7 @@ def test_lock_is_exclusive(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     with (
         HOST.lock(path),
-        pytest.raises(NodeError, match="held by another process"),
+        pytest.raises(NodeError, match=f"held by process {os.getpid()} "),
         HOST.lock(path),
     ):
         pass

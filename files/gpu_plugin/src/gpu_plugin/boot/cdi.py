@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from math import inf
 from pathlib import Path
 from typing import Final
 
+from .._shared._base.services.mig import LOCK_SECONDS
 from .._shared._cdi import boot as cdi_boot
 from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._cdi.machine.specify import lost_files, specify
@@ -47,7 +47,7 @@ def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
     """Bring the file up to date; tell whether it was not."""
     host = Host()
     files = DriverFiles(host, options.driver_root)
-    with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=inf):
+    with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=LOCK_SECONDS):
         wanted, warnings = specify(inventory(nvml), files, options)
         before = host.read(options.path)
         if (before or "") == wanted.text:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from math import inf
 from pathlib import Path
 from typing import Final
 
 from .._shared._base.dra.names import CHECKPOINT
 from .._shared._base.errors import NodeError
+from .._shared._base.services.mig import LOCK_SECONDS
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.real import Nvml
 from .._shared._mig import label
@@ -78,7 +78,7 @@ def _mig(
             logs.warning(warning)
         selection = declared.selection(name)
         outcome.selected = selection.label
-        with Host().lock(str(lock), timeout=inf), driver(wait) as nvml:
+        with Host().lock(str(lock), timeout=LOCK_SECONDS), driver(wait) as nvml:
             _converge(nvml, selection, outcome, pods, going)
     except OSError as error:
         outcome.state, outcome.problems = FAILED, [f"can't read {config}: {error.strerror}"]

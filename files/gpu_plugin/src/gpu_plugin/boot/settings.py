@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from math import inf
 from pathlib import Path
 from typing import Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import Gpu, SettingsTold
 from .._shared._base.services.mig import LOCK as MIG_LOCK
+from .._shared._base.services.mig import LOCK_SECONDS
 from .._shared._machine.host import Host
 from .._shared._settings import boot as settings_boot
 from .._shared._settings.capability import SettingsCapability, State
@@ -25,7 +25,6 @@ from ..tools.start_timeout import StartTimeout
 from .driver import Quiet, driver, ended, status_of
 
 ROUNDS: Final = 5
-LOCK_SECONDS: Final = 600  # a run of the module on the same node
 
 
 class Again(SettingsCapability):
@@ -55,7 +54,7 @@ def _settings(config: Path, wait: float, going: StartTimeout) -> int:
     written, rules = settings_boot.load(text, str(config))
     params = {"state": "present", "rules": written, "boot": None, "lock_timeout": LOCK_SECONDS}
     host = Quiet()
-    with driver(wait), host.lock(MIG_LOCK, timeout=inf):
+    with driver(wait), host.lock(MIG_LOCK, timeout=LOCK_SECONDS):
         # What happens while this runs starts it no second time.
         for _round in range(ROUNDS):
             with contextlib.closing(Again(host, params, check_mode=False)) as capability:

@@ -17,6 +17,7 @@ from .. import __version__
 from .._shared._base.dra import names
 from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._base.gpu import Gpu
+from .._shared._base.services.mig import LOCK as MIG_LOCK
 from .._shared._node.quarantine import data_of
 from ..cluster.access import Access
 from ..cluster.rate import Rate
@@ -69,7 +70,7 @@ class Paths:
     registration: Path = Path(names.REGISTRATION)
     checkpoint: Path = Path(names.CHECKPOINT)
     status_file: Path = Path(names.STATUS)
-    mig_lock: Path = Path("/run/gpu-node/mig.lock")
+    mig_lock: Path = Path(MIG_LOCK)
     mps_managers: str = ""
     metrics: tuple[str, int] | None = None
     rescan: float = 5.0

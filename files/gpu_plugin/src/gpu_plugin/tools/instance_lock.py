@@ -36,12 +36,15 @@ def hold(folder: Path, environment: Mapping[str, str], seconds: float = PATIENCE
     )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         logs.warning("no other device plugin can be kept off this node", cause=str(error))
         yield
         return
     try:
+        with contextlib.suppress(OSError):
+            os.fchmod(descriptor, 0o600)  # who can open it can lock it
         _take(descriptor, seconds, pod=pod)
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)

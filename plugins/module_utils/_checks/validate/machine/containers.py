@@ -23,7 +23,7 @@ from . import program
 
 NAME = "gpu-node-validate"  # of containers, the image and the namespace: what a killed run left is found by it
 FOLDER = "/run/gpu-node/validate"
-LOCK = "/run/gpu-node/validate.lock"
+LOCK = "/run/gpu-node/locks/validate.lock"
 SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
 ROOT = f"{FOLDER}/root"
 CONFIG = f"{FOLDER}/config.json"
