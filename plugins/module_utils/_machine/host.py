@@ -18,7 +18,7 @@ import typing as t
 
 from .._base.errors import NodeError, unmask
 from .._base.text.masking import masked_text
-from . import locks
+from . import devices, locks
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -248,6 +248,10 @@ class Host:
             return _status(os.lstat(path))
         except OSError:
             return None
+
+    def character_device(self, path: str) -> t.Optional[devices.Device]:
+        """Return the character device that a path leads to, None if it is none."""
+        return devices.character_device(path)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""

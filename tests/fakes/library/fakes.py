@@ -9,6 +9,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.devices import Device
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import (
     Completed,
     Measured,
@@ -53,6 +54,7 @@ class FakeHost:
         self.statuses: t.Dict[str, Status] = {}
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
         self.ran: t.List[t.Tuple[str, ...]] = []
+        self.devices: t.Dict[str, Device] = {}
         self.holders: t.Dict[str, int] = {}
         self.answers: t.Dict[t.Tuple[str, str], t.Any] = {}  # of services at sockets
 
@@ -155,6 +157,13 @@ class FakeHost:
     def status(self, path: str) -> t.Optional[Status]:
         plain = 0o100755 if path in self.files else 0o040755
         return self.statuses.get(path, Status(plain, 0) if self.exists(path) else None)
+
+    def character_device(self, path: str) -> t.Optional[Device]:
+        """Return the number in ``devices``, or that of one of the driver's nodes by its name."""
+        name = self.links.get(path, path).replace(" (deleted)", "")
+        minor = name[len("/dev/nvidia") :] if name.startswith("/dev/nvidia") else None
+        known = None if minor is None else Device(195, int(minor) if minor.isdigit() else 255)
+        return self.devices.get(name, known)
 
     def mtime(self, path: str) -> t.Optional[float]:
         return self.times.get(path, 0.0) if path in self.files else None

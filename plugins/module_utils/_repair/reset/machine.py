@@ -14,6 +14,7 @@ from ..._base.gpu import PERSISTENCE, NvmlError, Process, SettingsTold, architec
 from ..._base.services.driver import FABRIC_SERVICE
 from ..._base.services.mps import SERVER, idle_servers
 from ..._base.steps import Step
+from ..._machine.devices import parse_number
 from ..._machine.host import Host, properties
 from ..._machine.nvml import faults
 from ..._machine.nvml.real import open_nvml
@@ -22,7 +23,7 @@ from ..._machine.nvml.within import within
 from ..._node.machine import facts, mps
 from ..._node.users.allocated import Allocation, Devices, places
 from ..._node.users.holders import OURS
-from ..._node.users.machine.users import gpu_users, user_of
+from ..._node.users.machine.users import MAJOR, gpu_users, user_of
 from ..._node.users.users import KERNELS, User
 from .. import connected
 from ..machine import observe_node, observe_nvml
@@ -166,11 +167,13 @@ def users(
 
 
 def _processes(host: Host, gpu: Found, told: t.Sequence[Process]) -> t.Iterator[User]:
-    """Yield those that have a GPU open, also by a device node of its alone, and those that NVML tells of."""
+    """Yield those that have a GPU open, also by its DRM devices, and those that NVML tells of."""
     minor = _information(host, gpu.pci).get("Device Minor", "")
-    nodes = [f"/dev/dri/{one}" for one in host.listdir(f"{facts.BUS}/{gpu.pci}/drm")]
-    nodes += [f"/dev/nvidia{minor}"] if minor else []
-    found = {one.pid: one for one in gpu_users(host, frozenset(nodes))}
+    folder = f"{facts.BUS}/{gpu.pci}/drm"
+    numbers = [host.read(f"{folder}/{name}/dev") for name in host.listdir(folder)]
+    numbers += [f"{MAJOR}:{minor}"] if minor else []
+    devices = frozenset(filter(None, map(parse_number, numbers)))
+    found = {one.pid: one for one in gpu_users(host, devices)}
     for one in told:
         if one.pid not in found:
             user = user_of(host, one.pid)

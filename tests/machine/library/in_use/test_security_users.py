@@ -6,28 +6,43 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._machine.devices import Device
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
-from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.users import gpu_users
+from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.users import (
+    gpu_users,
+    open_devices,
+)
 
 from tests.fakes.library.fakes import FakeHost
 
 NOBODY = 65534
+FULL = Device(1, 7)  # /dev/full, which no other test opens
+DEVICES = """Character devices:
+  4 tty
+195 nvidia
+195 nvidiactl
+511 nvidia-uvm
+
+Block devices:
+259 nvidia-disk
+"""
 NAMES = ("nvidia-persiste", "nv-fabricmanage")
 HOLD = "exec 3< {device}; printf %s {name} > /proc/$$/comm; echo there; read x"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
-def device() -> Iterator[str]:
-    """Return a file that is named like a device node of the driver."""
-    path = Path(f"/dev/nvidia-gpu-node-test-{uuid.uuid4().hex}")
-    path.touch(mode=0o644)
+def device(tmp_path: Path) -> Iterator[str]:
+    """Return a device node of a user, by a name of its own, of what the driver's node stands for here: /dev/full."""
+    path = Path(f"/dev/gpu-node-test-{uuid.uuid4().hex}")
+    os.mknod(path, 0o644 | stat.S_IFCHR, os.makedev(*FULL))
     yield str(path)
     path.unlink()
 
@@ -39,10 +54,59 @@ def told(device: str, name: str, *before: str) -> bool:
     try:
         assert running.stdout is not None
         assert running.stdout.readline() == b"there\n"
-        return (running.pid, name) in [(one.pid, one.program) for one in gpu_users(Host())]
+        found = [(one.pid, one.program) for one in gpu_users(Host(), [FULL])]
+        assert (running.pid, name) not in [(one.pid, one.program) for one in gpu_users(Host())]
+        return (running.pid, name) in found
     finally:
         running.kill()
         running.communicate()
+
+
+@pytest.mark.attack("gpu-by-another-name")
+@pytest.mark.parametrize("removed", [False, True], ids=["there", "removed"])
+def test_a_process_is_a_user_by_the_number_of_the_device_that_it_has_open(
+    device: str, removed: bool
+) -> None:
+    with open(device, "rb"), open("/dev/null", "rb"):
+        if removed:
+            Path(device).unlink()
+        assert FULL in open_devices(Host(), os.getpid())
+        assert os.getpid() in [user.pid for user in gpu_users(Host(), [FULL])]
+    if removed:
+        Path(device).touch()  # for the fixture
+    assert FULL not in open_devices(Host(), os.getpid())
+
+
+@pytest.mark.attack("gpu-by-another-name")
+def test_a_file_that_is_named_like_a_device_node_makes_no_user() -> None:
+    path = Path(f"/dev/nvidia-gpu-node-test-{uuid.uuid4().hex}")
+    path.touch()
+    try:
+        with path.open("rb"):
+            assert os.getpid() not in [user.pid for user in gpu_users(Host())]
+    finally:
+        path.unlink()
+
+
+@pytest.mark.attack("gpu-by-another-name")
+def test_the_majors_of_the_driver_count_and_no_others() -> None:
+    host = FakeHost({"/proc/devices": DEVICES})
+    host.devices = {
+        "/tmp/uvm": Device(511, 0),
+        "/tmp/disk": Device(259, 0),
+        "/tmp/tty": Device(4, 0),
+    }
+    for pid, name in enumerate(("/tmp/uvm", "/tmp/disk", "/tmp/tty", "/dev/nvidia0"), 7):
+        host.links[f"/proc/{pid}/fd/3"] = name
+    assert sorted(user.pid for user in gpu_users(host)) == [7, 10]
+
+
+def test_a_socket_or_a_pipe_is_not_asked_for_its_number() -> None:
+    host = FakeHost()
+    for number, name in enumerate(("socket:[1]", "pipe:[2]", "anon_inode:[eventfd]")):
+        host.links[f"/proc/7/fd/{number}"] = name
+        host.devices[name] = Device(195, 0)
+    assert gpu_users(host) == ()
 
 
 @pytest.mark.attack("cgroup-taken-for-a-pod")

@@ -10,35 +10,49 @@ import typing as t
 
 from ...._base import pods
 from ...._base.services.driver import FABRIC_SERVICE, SERVICE
+from ...._machine.devices import Device, parse_majors
 from ...._machine.host import Host
 from ...machine.facts import proc
 from ..users import Container, User, container_of, docker_name, podman_name, unit_of
 
 DRIVERS_OWN = ("nvidia-persiste", "nv-fabricmanage")  # the kernel keeps 15 characters
 DRIVERS_CGROUPS = tuple(f"/system.slice/{unit}" for unit in (SERVICE, FABRIC_SERVICE))
-GONE = " (deleted)"
+MAJOR = 195  # NVIDIA's in the kernel's list of devices; those of unified memory and of capabilities are dynamic
+DRIVER = "nvidia"  # with which the names of the driver's majors begin
+ANONYMOUS = ("socket:", "pipe:", "anon_inode:")  # how proc_pid_fd(5) shows what has no path
 DOCKER = "/var/lib/docker/containers/{}/config.v2.json"
 PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
 
 
-def gpu_users(host: Host, nodes: t.Optional[t.Collection[str]] = None) -> t.Tuple[User, ...]:
-    """Return the processes that have a GPU open, or one of these device nodes, but for the driver's own daemons."""
+def gpu_users(host: Host, devices: t.Optional[t.Collection[Device]] = None) -> t.Tuple[User, ...]:
+    """Return the processes that have a GPU open, or one of these devices, but for the driver's own daemons."""
+    majors = {MAJOR, *parse_majors(host.read("/proc/devices"), DRIVER)}
     found = []
     for pid in host.listdir("/proc"):
         if not pid.isdigit():
             continue
-        folder = f"/proc/{pid}/fd"
-        opened = (host.readlink(f"{folder}/{number}") for number in host.listdir(folder))
-        if any(one and _is_gpu(one, nodes) for one in opened):
+        opened = open_devices(host, int(pid))
+        if any(
+            device.major in majors if devices is None else device in devices for device in opened
+        ):
             user = user_of(host, int(pid))
             found += [] if _is_own(host, user) else [user]
     return tuple(found)
 
 
-def _is_gpu(path: str, nodes: t.Optional[t.Collection[str]]) -> bool:
-    # The kernel's mark of a node that was removed, which keeps the GPU open all the same.
-    name = path[: -len(GONE)] if path.endswith(GONE) else path
-    return name.startswith("/dev/nvidia") if nodes is None else name in nodes
+def open_devices(host: Host, pid: int) -> t.FrozenSet[Device]:
+    """Return the character devices that a process has open, by their numbers.
+
+    A process may have made a node of its own, by any name, in any file system; its number is the driver's all the same.
+    """
+    folder = f"/proc/{pid}/fd"
+    paths = [f"{folder}/{number}" for number in host.listdir(folder)]
+    devices = [host.character_device(path) for path in paths if _may_be_device(host, path)]
+    return frozenset(device for device in devices if device)
+
+
+def _may_be_device(host: Host, path: str) -> bool:
+    return not (host.readlink(path) or ANONYMOUS[0]).startswith(ANONYMOUS)
 
 
 def user_of(host: Host, pid: int) -> User:
