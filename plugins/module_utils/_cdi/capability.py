@@ -73,7 +73,15 @@ class CdiCapability:
                 raise InputError.of("library_folders", folder, "absolute paths")
 
     def observe(self) -> Observed:
-        """Read the files and, where it is wanted, the GPUs and the driver's files."""
+        """Read the files and, where it is wanted, the GPUs and the driver's files.
+
+        Raises:
+            InputError: if others may write where the file is to be, which is what containers are given by.
+        """
+        problem = self._host.who_writes(posixpath.dirname(self._path)) if self._present else ""
+        if problem:
+            expected = f"a file in a folder that root alone may write to; {problem}"
+            raise InputError.of("path", self._path, expected)
         units = boot.observe(self._host, cdi_boot.BOOT)
         found, path = self._observe(units), cdi_boot.path(units.config)
         elsewhere = bool(path) and not specification.is_same_file(path, self._path)

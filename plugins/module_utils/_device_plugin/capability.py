@@ -14,7 +14,7 @@ from functools import partial
 
 from .._base import visible_devices
 from .._base.dra.names import UNIT as DRA_UNIT
-from .._base.errors import NodeError, checked_timeout
+from .._base.errors import InputError, NodeError, checked_timeout
 from .._base.gpu import NvmlError
 from .._base.services import mps
 from .._base.steps import Plan, Step
@@ -84,8 +84,16 @@ class DevicePluginCapability:
     # --- observe ---
 
     def observe(self) -> Observed:
-        """Read the environment, the files, the services and what the daemon says."""
+        """Read the environment, the files, the services and what the daemon says.
+
+        Raises:
+            InputError: if others may write below the prefix, whose programs root runs.
+        """
         host, desired, packages = self._host, self._desired, self._packages
+        problem = host.who_writes(self._prefix) if desired.digest else ""
+        if problem:
+            expected = f"a folder that root alone may write to; {problem}"
+            raise InputError.of("prefix", self._prefix, expected)
         packages.check()
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         same = bool(current) and current == desired.digest

@@ -18,7 +18,7 @@ import typing as t
 
 from .._base.errors import NodeError, unmask
 from .._base.text.masking import masked_text
-from . import devices, locks
+from . import devices, locks, writers
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -270,6 +270,10 @@ class Host:
         except OSError:
             return None
         return None if kind == fcntl.F_UNLCK else int(pid)
+
+    def who_writes(self, folder: str) -> str:
+        """Return who else than root may change what is in a folder, empty if nobody may."""
+        return writers.who_writes(folder, sticky=True)
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         """Make a folder and its parents, in this mode whatever the process's mask is."""

@@ -54,6 +54,7 @@ class FakeHost:
         self.statuses: t.Dict[str, Status] = {}
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
         self.ran: t.List[t.Tuple[str, ...]] = []
+        self.writers: t.Dict[str, str] = {}  # who else may write to a folder
         self.devices: t.Dict[str, Device] = {}
         self.holders: t.Dict[str, int] = {}
         self.answers: t.Dict[t.Tuple[str, str], t.Any] = {}  # of services at sockets
@@ -170,6 +171,9 @@ class FakeHost:
 
     def lock_holder(self, path: str) -> t.Optional[int]:
         return self.holders.get(path)
+
+    def who_writes(self, folder: str) -> str:
+        return self.writers.get(folder, "")
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
         """Folders exist by their files."""

@@ -287,6 +287,17 @@ def test_a_folder_that_others_may_write_to_is_refused(scene: Scene) -> None:
     assert os.listdir(scene.tmp / "elsewhere") == []
 
 
+@pytest.mark.attack("folder-of-a-user-above")
+def test_a_folder_that_is_not_there_yet_below_one_of_a_user_is_refused(scene: Scene) -> None:
+    theirs = scene.folder.parent / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    answer = scene.evidence(path=str(theirs / "evidence"))
+    assert answer["failed"]
+    assert f"{theirs} belongs to user 65534" in answer["msg"]
+    assert list(theirs.iterdir()) == []
+
+
 def test_where_there_is_no_room_the_parts_are_told_and_nothing_is_left(scene: Scene) -> None:
     scene.folder.mkdir(mode=0o700)
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "small", str(scene.folder)]

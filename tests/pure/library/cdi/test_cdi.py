@@ -366,3 +366,13 @@ def test_what_keeps_the_file_up_to_date_is_written_and_removed(nvml: FakeNvml) -
     converge(host, state="absent", boot=True)
     assert set(host.files) == before
     assert ("systemctl", "disable", "--now", cdi_boot.PATH_UNIT, cdi_boot.UNIT) in host.ran
+
+
+@pytest.mark.attack("folder-of-a-user-above")
+def test_a_file_in_a_folder_of_a_user_is_refused_before_anything_is_written(nvml: FakeNvml) -> None:
+    host = HostWithDriver()
+    host.writers["/home/user"] = "/home/user belongs to user 1000"
+    with pytest.raises(InputError, match=r"path: .*/home/user belongs to user 1000"):
+        converge(host, path="/home/user/nvidia.yaml")
+    assert "/home/user/nvidia.yaml" not in host.files
+    assert converge(host, path="/home/user/nvidia.yaml", state="absent") == []

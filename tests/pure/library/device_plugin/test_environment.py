@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
@@ -161,3 +161,17 @@ def test_a_release_that_is_not_there_is_asked_for_with_whose_wheels_it_takes() -
     with pytest.raises(NodeError) as caught:
         one.plan(one.observe())
     assert caught.value.details == {"payload_needed": {"python": "3.13", "machine": "x86_64"}}
+
+
+@pytest.mark.attack("folder-of-a-user-above")
+def test_programs_are_put_below_no_folder_of_a_user() -> None:
+    """Root runs them."""
+    machine = AgentHost()
+    machine.writers[PREFIX] = "/opt belongs to user 1000"
+    before = dict(machine.files)
+    capability = DevicePluginCapability(
+        t.cast("t.Any", machine), parameters("r1", 0), check_mode=False
+    )
+    with pytest.raises(InputError, match=r"prefix: .*/opt belongs to user 1000"):
+        capability.observe()
+    assert machine.files == before

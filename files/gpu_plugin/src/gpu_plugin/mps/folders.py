@@ -19,6 +19,7 @@ from typing import Final
 
 from .._shared._base.errors import NodeError
 from .._shared._machine.host import Host
+from .._shared._machine.writers import who_writes
 from ..model.mps.paths import Names
 from ..model.mps.settings import SMALLEST_SHM
 from ..tools import logs
@@ -44,31 +45,8 @@ def refusal(root: str) -> str:
 
     Links, states and process ids are trusted there.
     """
-    problem = who_writes(Path(root))
+    problem = who_writes(root)
     return f"MPS can't have its files in {root}: {problem}" if problem else ""
-
-
-def who_writes(folder: Path) -> str:
-    """Return who else may change what is in a folder, empty where root alone may."""
-    return next(filter(None, map(_problem, (folder, *folder.parents))), "")
-
-
-def _problem(path: Path) -> str:
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return ""  # it is made by root, then
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    if found.st_uid not in (0, os.geteuid()):
-        return f"{path} belongs to user {found.st_uid}"
-    if stat.S_ISLNK(found.st_mode):
-        return who_writes(path.resolve())
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{path} is not a folder"
-    if found.st_mode & (stat.S_IWOTH if found.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write in {path} (mode {stat.S_IMODE(found.st_mode):o})"
-    return ""
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import stat
 import tarfile
 import tempfile
 import typing as t
@@ -18,6 +17,7 @@ import zlib
 from ...._base.errors import InputError, NodeError
 from ...._base.text.json_data import LONGEST
 from ...._machine.host import Host
+from ...._machine.writers import who_writes
 from .. import manifest
 from ..manifest import Earlier
 from ..state import RMA, Archive, Missing, Part
@@ -35,13 +35,11 @@ class Archives:
 
     def check(self) -> None:
         """Refuse a folder in which somebody else than root could exchange an archive. InputError says which."""
-        found = self._host.itself(self.folder)
-        if found is None:
-            return
-        alone = stat.S_ISDIR(found.mode) and found.uid == os.geteuid() and not found.mode & 0o022
-        if not alone:
-            expected = "a folder that is not there yet, or that is root's and that nobody else may write to"
-            raise InputError.of("path", self.folder, expected)
+        is_link = os.path.islink(self.folder)
+        problem = f"{self.folder} is a link" if is_link else who_writes(self.folder, sticky=True)
+        if problem:
+            expected = "a folder that root alone may write to, as all folders above it are"
+            raise InputError.of("path", self.folder, f"{expected}; {problem}")
 
     def names(self) -> t.Tuple[Archive, ...]:
         """Return the archives in the order of their times."""

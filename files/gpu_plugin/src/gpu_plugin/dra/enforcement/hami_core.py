@@ -15,6 +15,7 @@ from typing import Final
 
 from ..._shared._base.dra.names import HAMI_CORE
 from ..._shared._base.errors import NodeError
+from ..._shared._machine.writers import who_writes
 from ...model.quantity import MIB
 from ...mps import folders
 from ...tools import files
@@ -123,7 +124,7 @@ def problem_of(path: Path) -> str:
         return f"others may write {path} (mode {stat.S_IMODE(found.st_mode):o}), and tenants run it"
     if not found.st_mode & stat.S_IROTH:
         return f"tenants may not read {path} (mode {stat.S_IMODE(found.st_mode):o})"
-    return folders.who_writes(real.parent)
+    return who_writes(real.parent)
 
 
 def header_problem(header: bytes, machine: str) -> str:

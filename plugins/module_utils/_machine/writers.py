@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Who else than root decides what is below a path that an operator has chosen: looked at all the way up."""
+
+from __future__ import annotations
+
+import os
+import stat
+import typing as t
+from pathlib import Path
+
+MOST_LINKS = 40  # as many as the kernel follows
+
+
+def who_writes(folder: t.Union[str, Path], *, sticky: bool = False, links: int = 0) -> str:
+    """Return who else may change what is in a folder, empty if root alone may.
+
+    Args:
+        folder: An absolute path. What is not there yet is made by root.
+        sticky: Whether a parent may be a folder such as /tmp, where others can't move what is root's and there already.
+        links: How many links led here.
+    """
+    below = False  # whether what is below in the path is there
+    path = Path(folder)
+    for place in (path, *path.parents):
+        problem = _problem(place, sticky and below, links)
+        if problem:
+            return problem
+        below = os.path.lexists(place)
+    return ""
+
+
+def _problem(path: Path, may_be_sticky: bool, links: int) -> str:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    mode = status.st_mode
+    if status.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to user {status.st_uid}"
+    if stat.S_ISLNK(mode):
+        if links >= MOST_LINKS:
+            return f"{path} leads through too many links"
+        return who_writes(path.parent / os.readlink(path), sticky=may_be_sticky, links=links + 1)
+    if not stat.S_ISDIR(mode):
+        return f"{path} is not a folder"
+    others = mode & (stat.S_IWOTH if status.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH)
+    if others and not (may_be_sticky and mode & stat.S_ISVTX):
+        return f"others may write in {path} (mode {stat.S_IMODE(mode):o})"
+    return ""
