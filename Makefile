@@ -177,6 +177,7 @@ docs-tables: options ## Regenerate what docs have from the code: the tests of ea
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.variables
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.migration_tables
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.tables.keys
+	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.docs.places.places
 
 screenshots: setup ## Regenerate the pictures of docs/operations/report.md
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.support.browser.screenshots docs/images
