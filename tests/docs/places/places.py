@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the code that runs as root opens what others than root may write, for docs/security/foreign-folders.md."""
+"""Where the code that runs as root opens what others than root may write, for docs/development/foreign-folders.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.support.paths import DAEMON_SOURCES, REPOSITORY
 
-PAGE: Final = REPOSITORY / "docs/security/foreign-folders.md"
+PAGE: Final = REPOSITORY / "docs/development/foreign-folders.md"
 MARKS: Final = ("<!-- places: written by make docs-tables -->", "<!-- places: end -->")
 LIBRARY: Final = REPOSITORY / "plugins/module_utils"
 
