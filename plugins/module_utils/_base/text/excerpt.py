@@ -8,13 +8,16 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from .masking import masked_text
+from .masking import MASK, masked_lines
+from .private_keys import PrivateKeys
 
 LONGEST_LINE = 1 << 16
 
 
 class Excerpt:
     """Hands on the lines of a text, each masked by itself: a quote that one leaves open hides nothing of the next.
+
+    Private keys are the exception: whether a line belongs to one depends on the lines before it and on the next.
 
     Of a text of more than ``most`` bytes, what is left out is in its middle. What is cut off a line of more than
     ``LONGEST_LINE`` is left out as well: where a credential in it ends would not be known.
@@ -23,6 +26,7 @@ class Excerpt:
     def __init__(self, write: t.Callable[[bytes], t.Any], most: int) -> None:
         self._write, self._half = write, most // 2
         self._begun = bytearray()
+        self._keys = PrivateKeys(MASK)
         self._head = self._end = self.left_out = 0
         self._tail: t.Deque[bytes] = collections.deque()
 
@@ -38,6 +42,8 @@ class Excerpt:
         """Hand on what is left."""
         if self._begun:
             self._hand(b"")
+        for line in self._keys.close():
+            self._add_line(line)
         if self.left_out:
             self._write(b"[%d bytes are left out]\n" % self.left_out)
         for one in self._tail:
@@ -49,8 +55,14 @@ class Excerpt:
         self.left_out += len(data[room:])
 
     def _hand(self, end: bytes) -> None:
-        line = masked_text(self._begun.decode("utf-8", "replace")).encode() + end
+        text = (self._begun + end).decode("utf-8", "replace")
         self._begun.clear()
+        for line in self._keys.take(text):
+            self._add_line(line)
+
+    def _add_line(self, text: str) -> None:
+        content, end, _nothing = text.partition("\n")
+        line = (masked_lines(content) + end).encode()
         if not self._tail and self._head + len(line) <= self._half:
             self._head += len(line)
             self._write(line)

@@ -13,12 +13,24 @@ import difflib
 import re
 import typing as t
 
+from .login_options import OPTION as LOGIN_OPTION
+from .login_options import SEPARATOR, USER, takes_password
+from .private_keys import mask_private_keys
+from .tokens import mask_tokens
+
 MASK = "***"
-MASKED = re.compile(r"\*\*\*(?=[\s,\]}\"']|$)")
+MASKED = re.compile(r"\*\*\*(?=[\s\0,\]}\"']|$)")
 NOTHING = re.compile(r"(?i)(?:true|false|null|none|\"\"|''|\[\s*\]|\{\s*\})?[\s,]*")
 WORDS = r"passw(?:or)?d|passphrase|secret|token|credential|cookie|(?:api|access|private)[_-]?key|key-data"
+WORDS += r"|(?<=[_-])(?:pass(?:code|in|out)?|pwd)(?![a-z])|(?<![a-z])psk(?![a-z])|x-amz-signature"
 NAME = rf"(?:(?:{WORDS})|(?<![a-z0-9])auth(?:s|orization)?(?![a-z0-9]))[\w.-]*"
 CLOSED = r"\\?[\"']?"
+# A key of something, and a value of some length that is no path, no address and no number of a device.
+KEYED = r"(?:(?<=[a-z0-9_-])|(?<=licen[cs]e[ ]))(?<!public[_-])(?<!public)(?<!sig_)key"
+KEY_VALUE = (
+    r"""(?!\\?["']?(?:0x[0-9a-f]+(?![\w+/=-])|\.{0,2}/[a-z]|\w+:/))\\?["']?[^\s\0"'\\,]{6}"""
+)
+KEY_FIELD = re.compile(rf"(?is)[^=]*{KEYED}={KEY_VALUE}.*")
 # Where the name in a heading ends. What is seen to end so is one: no key of a long line is tried in vain.
 END_OF_IT = r"\][^\n\]]*\n"
 # A key with what follows it up to its value; an option of a command line; the heading of a table in TOML.
@@ -26,16 +38,36 @@ START = re.compile(
     rf"""(?ix)
     (?P<heading>^[ \t]*\[\[?(?=[^\n=]*{END_OF_IT})(?:(?!{END_OF_IT})[^\n=])*?(?:{NAME})[^\n=]*{END_OF_IT})
     |(?:{NAME}){CLOSED}(?:[ \t]*[:=]\s*)
-    |(?<![\w.-])--?[\w.-]*?(?:{NAME})(?:[ \t]+|\\?["']\s*,(?:\s|\\[nrt])*)(?![-:= \t])
+    |(?:{KEYED}){CLOSED}(?:[ \t]*[:=]\s*)(?={KEY_VALUE})
+    |(?<![\w.-])pass=(?!\d*(?:[\s\0,]|$))
+    |[?&]sig=(?=\S{{16}})
+    |(?<![\w.-])--?[\w.-]*?(?:{NAME})(?:{SEPARATOR})(?![-:= \t])
+    |(?P<option>(?-i:{LOGIN_OPTION}))
+    |(?P<user>(?-i:{USER}))
     """,
     re.M,
 )
+# What START matches has one of these in it, which most lines have not.
+CUES: t.Tuple[str, ...] = (
+    "pass",
+    "secret",
+    "token",
+    "credential",
+    "cookie",
+    "key",
+    "auth",
+    "pwd",
+    "psk",
+)
+CUES += ("signature", "sig=", "-p", "-a", "-w", "-u", "--user", "--proxy-user")
 # What stands between the scheme and the host. Where it is no login, all is taken: each address is read once.
 LOGIN = re.compile(r"://(?:([^\s\"']*@)|[^\s\"']*)")
 OPTION = re.compile(rf"(?i)--?[\w.-]*?(?:{NAME})")
+SHORT_OPTIONS = ("-p", "-u", "-U", "--user", "--proxy-user")
 NEXT_HEADING = re.compile(r"^[ \t]*\[", re.M)
-TO_LINE_END = re.compile(r"[^\n]*")
-LITERAL = re.compile(r"[^\s,\]}\"'\\]*")
+TO_LINE_END = re.compile(r"[^\n\0]*")
+LITERAL = re.compile(r"[^\s\0,\]}\"'\\]*")
+WORD = re.compile(r"""[^\s\0"'\\]*""")
 OPENED = re.compile(r"([\"'])[\w.-]*\Z")
 LONGEST = 100
 # A string of JSON that is itself in a string of JSON.
@@ -79,33 +111,72 @@ def files(options: t.Mapping[str, t.Any]) -> t.Set[str]:
 
 
 def _under(key: t.Any, value: t.Any) -> t.Any:
-    secret = isinstance(key, str) and re.search(rf"(?i){NAME}", key)
+    secret = isinstance(key, str) and (
+        re.search(rf"(?i){NAME}", key)
+        or (isinstance(value, str) and KEY_FIELD.fullmatch(f"{key}={value}"))
+    )
     return MASK if secret and value and not isinstance(value, bool) else masked(value)
 
 
 def _item(before: t.Any, value: t.Any) -> t.Any:
-    named = isinstance(before, str) and OPTION.fullmatch(before)
-    return MASK if named and isinstance(value, str) and value[:1] != "-" else masked(value)
+    if not isinstance(before, str) or not isinstance(value, str):
+        return masked(value)
+    if OPTION.fullmatch(before) and value[:1] != "-":
+        return MASK
+    # As the two stand behind each other in /proc/PID/cmdline.
+    argument = masked_lines(f"{before}\0{value}") if before in SHORT_OPTIONS else ""
+    return argument.partition("\0")[2] or masked_text(value)
 
 
 def masked_text(text: str) -> str:
     """Return a text with its credentials masked."""
+    return masked_lines(mask_private_keys(text, MASK))
+
+
+def masked_lines(text: str) -> str:
+    """Return a text with its credentials masked, but for private keys: their blocks need the lines around."""
     text = LOGIN.sub(lambda one: f"://{MASK}@" if one[1] else one[0], text)
+    text = mask_tokens(text, MASK)
+    lower = text.lower()
+    if not any(cue in lower for cue in CUES):
+        return text
     parts: t.List[str] = []
     at = 0
     match = START.search(text)
     while match:
         begin = match.end()
+        if match["option"] and not takes_password(match):
+            match = START.search(text, begin)
+            continue
+        line = ""
         if match["heading"]:
             found = NEXT_HEADING.search(text, begin)
             end, line = found.start() if found else len(text), "\n"
+        elif match["option"] or match["user"]:
+            end = _argument_end(match)
         else:
-            end, line = _end(match), ""
+            end = _end(match)
         value = text[begin:end]
         parts += [text[at:begin], value if NOTHING.fullmatch(value) else MASK + line]
         at = end
         match = START.search(text, at)
     return "".join(parts) + text[at:]
+
+
+def _argument_end(match: t.Match[str]) -> int:
+    """Return where the argument of a short option ends."""
+    text, at = match.string, match.end()
+    if "\0" in match.group():
+        return _after(TO_LINE_END, text, at)
+    opened = re.search(r"""([\\]?)(["'])[^\s"']*\Z""", match.group()) if match["user"] else None
+    if opened and not opened[1]:
+        return _after(STRING[opened[2]], text, at)
+    if text[at : at + 1] in STRING:
+        return _after(GLUED, text, _string(text, at))
+    if text.startswith("\\", at):
+        at = min(at + 2, len(text))
+    end = _after(WORD, text, at)
+    return end if opened or "," in match.group() else _after(GLUED, text, end)
 
 
 def _around(match: t.Match[str]) -> str:
