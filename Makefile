@@ -27,6 +27,7 @@ LIBRARY := $(COLLECTIONS):tests/fakes/nvsim:tests/fakes/kubelet:tests/fakes/node
 export PATH := $(BIN):$(PATH):$(CACHE)/zypper/usr/bin
 export ANSIBLE_COLLECTIONS_PATH := $(COLLECTIONS)
 export ANSIBLE_LOCALHOST_WARNING := false
+export ANSIBLE_INJECT_FACT_VARS := false
 export GPUNODE_CACHE := $(CACHE)/node
 export WHEELHOUSE
 

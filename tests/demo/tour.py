@@ -11,6 +11,7 @@ from pathlib import Path
 
 SETTINGS = {
     "ANSIBLE_STDOUT_CALLBACK": "gpu.node.progress",
+    "ANSIBLE_INJECT_FACT_VARS": "false",
     "ANSIBLE_PIPELINING": "true",
     "ANSIBLE_HOST_KEY_CHECKING": "false",
     "ANSIBLE_LOCALHOST_WARNING": "false",

@@ -23,6 +23,7 @@ def ours() -> dict[str, str]:
     path = [*(str(one) for one in places), *(one for one in there if Path(one) not in places)]
     return {
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "GPUNODE_CACHE": str(CACHE / "node"),
         "LC_ALL": "C.UTF-8",

@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SETTINGS = {
     "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "connection"),
+    "ANSIBLE_INJECT_FACT_VARS": "false",
     "ANSIBLE_PIPELINING": "true",
     "ANSIBLE_FORKS": "20",
     "ANSIBLE_NOCOLOR": "true",

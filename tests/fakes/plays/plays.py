@@ -112,6 +112,7 @@ class Play:
             **kept,
             "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
             "ANSIBLE_STDOUT_CALLBACK": "gpu.node.progress",
+            "ANSIBLE_INJECT_FACT_VARS": "false",
             "ANSIBLE_LOCALHOST_WARNING": "false",
             "LC_ALL": "C.UTF-8",
             **settings,

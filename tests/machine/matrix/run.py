@@ -60,6 +60,7 @@ def run_modules(folder: Path, sim: Sim, core: Path, target: Path) -> Answers:
         "ANSIBLE_CALLBACKS_ENABLED": "answers",
         "ANSIBLE_COLLECTIONS_PATH": os.environ["ANSIBLE_COLLECTIONS_PATH"],
         "ANSIBLE_DEPRECATION_WARNINGS": "true",
+        "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_HOME": str(folder / "home"),
         "MATRIX_ANSWERS": str(answers),

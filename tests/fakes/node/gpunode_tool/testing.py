@@ -61,6 +61,7 @@ class Node:
             envvars={
                 "ANSIBLE_COLLECTIONS_PATH": os.environ["ANSIBLE_COLLECTIONS_PATH"],
                 "ANSIBLE_HOME": str(self.folder / "ansible"),
+                "ANSIBLE_INJECT_FACT_VARS": "false",
                 "ANSIBLE_PIPELINING": "true",
                 "ANSIBLE_HOST_KEY_CHECKING": "false",
                 "ANSIBLE_TIMEOUT": "120",  # seconds to connect: a busy machine is no failure
