@@ -32,15 +32,19 @@ NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME, for whic
 
 
 class Templates:
-    """Takes for each template until the gate is open. ``waiting`` are those that wait for it."""
+    """Takes for each template until the gate is open: that of its namespace in ``gates``, else ``gate``.
+
+    ``waiting`` are those that wait for it.
+    """
 
     def __init__(self) -> None:
         self.gate, self.ensured, self.waiting = threading.Event(), 0, 0
+        self.gates: dict[str, threading.Event] = {}
         self.gate.set()
 
-    def ensure(self, _space: str, _template: Any, _now: float, look: Callable[[], None]) -> bool:
+    def ensure(self, space: str, _template: Any, _now: float, look: Callable[[], None]) -> bool:
         self.waiting += 1
-        self.gate.wait(LIMIT)
+        self.gates.get(space, self.gate).wait(LIMIT)
         self.waiting -= 1
         look()
         self.ensured += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import threading
 
 import pytest
 from gpu_cluster.webhook import limits as bounds
@@ -19,6 +20,8 @@ from tests.fakes.cluster.hami_pods import SETTINGS, limits, pod
 from tests.fakes.daemon import scraping
 from tests.fakes.kubernetes.webhook_serving import PATH, Running, asked
 from tests.support.waiting import LIMIT, eventually
+
+LARGE = pod(limits(gpu=1, gpumem=3000), annotations={"a": "x" * bounds.LANES[0].longest})
 
 
 def test_a_review_is_answered(running: Running) -> None:
@@ -106,11 +109,10 @@ def test_a_small_review_waits_for_no_large_one(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many large ones as there are come, and none of them ends: small ones are answered."""
-    large = pod(limits(gpu=1, gpumem=3000), annotations={"a": "x" * bounds.LANES[0].longest})
     running.templates.gate.clear()
     connections = [running.connection() for _each in range(3 * bounds.LANES[-1].at_once)]
-    for one in connections:
-        one.request("POST", f"/{PATH}", asked(large))
+    for number, one in enumerate(connections):
+        one.request("POST", f"/{PATH}", asked(LARGE, namespace=f"team-{number}"))
     eventually(lambda: running.templates.waiting, bounds.LANES[-1].threads)
     assert running.ask(asked(pod(limits())))[0] == 200
     running.templates.gate.set()
@@ -120,9 +122,48 @@ def test_a_small_review_waits_for_no_large_one(
 
 
 @pytest.mark.attack("webhook-kept-busy")
+def test_a_large_pod_is_answered_while_large_ones_of_another_namespace_are_reviewed(
+    running: Running,
+) -> None:
+    running.templates.gates["crowd"] = threading.Event()
+    first = running.connection()
+    first.request("POST", f"/{PATH}", asked(LARGE, namespace="crowd"))
+    eventually(lambda: running.templates.waiting, 1)
+    for _each in range(3 * bounds.LANES[-1].at_once):
+        status, body = running.ask(asked(LARGE, namespace="crowd", uid="again"))
+        response = json.loads(body)["response"]
+        assert (status, response["uid"], response["allowed"]) == (200, "again", False)
+        assert response["status"]["code"] == 429
+        assert response["status"]["details"] == {"retryAfterSeconds": bounds.COME_AGAIN}
+        assert "another large pod of namespace crowd" in response["status"]["message"]
+        assert "tries again" in response["status"]["message"]
+    assert json.loads(running.ask(asked(LARGE, namespace="team"))[1])["response"]["allowed"]
+    running.templates.gates["crowd"].set()
+    assert json.loads(first.getresponse().read())["response"]["allowed"]
+    assert json.loads(running.ask(asked(LARGE, namespace="crowd"))[1])["response"]["allowed"]
+    first.close()
+
+
+@pytest.mark.attack("webhook-kept-busy")
+def test_a_namespace_has_its_turn_again_after_a_review_that_failed(running: Running) -> None:
+    broken = asked(LARGE, operation="UPDATE")
+    assert [running.ask(broken)[0] for _each in range(3)] == [400, 400, 400]
+    assert json.loads(running.ask(asked(LARGE))[1])["response"]["allowed"]
+
+
+@pytest.mark.attack("webhook-kept-busy")
+def test_a_pod_cannot_name_another_namespace_for_itself() -> None:
+    name = '"namespace":"other"'
+    body = asked(pod({"name": "a"}), name=name, namespace="own")
+    ahead = body.replace(b'"kind":"Pod"}', b'"kind":"Pod"},"name":' + json.dumps(name).encode(), 1)
+    assert review.read_head(ahead) == ("u", "own")
+    assert review.read_head(b"{") == ("", "")
+
+
+@pytest.mark.attack("webhook-kept-busy")
 def test_who_works_for_nobody_ends(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A review that is late frees its thread between two templates."""
-    monkeypatch.setattr(bounds, "LANES", (Lane(LONGEST, 4, 1),))
+    monkeypatch.setattr(bounds, "LANES", (Lane(LONGEST, 4, 1, 4),))
     one = Running()
     try:
         monkeypatch.setattr(bounds, "DEADLINE", 0.3)

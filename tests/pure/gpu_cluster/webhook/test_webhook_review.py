@@ -125,9 +125,14 @@ def test_nothing_is_made_in_the_namespaces_of_the_cluster_and_of_the_webhook(spa
 
 def test_what_a_namespace_may_not_have_is_told_by_its_status() -> None:
     told = decided(pod(SHARE), Templates(OverLimit("too many", 429)))
-    assert (told["allowed"], told["status"]) == (False, {"code": 429, "message": "too many"})
+    again = {"retryAfterSeconds": limits.COME_AGAIN}
+    assert not told["allowed"]
+    assert told["status"] == {"code": 429, "message": "too many", "details": again}
     told = decided(pod(SHARE), Templates(ApiError("making", "quota", status=403)))
     assert told["status"]["code"] == 403
+    assert "details" not in told["status"]
+    told = decided(pod(SHARE), Templates(ApiError("making", "the connection ended")))
+    assert (told["status"]["code"], told["status"]["details"]) == (503, again)
 
 
 @pytest.mark.attack("webhook-kept-busy")

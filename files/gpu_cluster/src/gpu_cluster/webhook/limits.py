@@ -22,18 +22,24 @@ MOST_CONNECTIONS: Final = 128  # kept ones too
 
 @dataclass(frozen=True)
 class Lane:
-    """Reviews of up to ``longest`` bytes: how many are read or decided at once, and in how many threads."""
+    """Reviews of up to ``longest`` bytes: how many are read or decided at once, and in how many threads.
+
+    Of one namespace, ``of_namespace`` are under way, those that wait included; more are told to come again.
+    """
 
     longest: int
     at_once: int
     threads: int
+    of_namespace: int
 
 
 # A review of a usual pod has a few KiB, and waits for none of the large ones.
-LANES: Final = (Lane(64 << 10, 64, 12), Lane(4 << 20, 2, 1))
+LANES: Final = (Lane(64 << 10, 64, 12, 64), Lane(4 << 20, 2, 2, 1))
 LONGEST: Final = LANES[-1].longest  # etcd takes no object of more than 1.5 MiB
+LONGEST_HEAD: Final = 4096  # bytes in which an API server writes a review's uid and namespace
 MARKS: Final = (b"{", b"[", b'"')  # of JSON
 MOST_MARKS: Final = 1 << 18  # in a review: what they mark takes most of the memory and of the time
+COME_AGAIN: Final = 1  # seconds until a client that is refused for now tries again
 LONGEST_ANSWER: Final = 4 << 20  # of an API server, to the webhook
 
 MOST_TEMPLATES: Final = 32  # that a pod asks for

@@ -20,6 +20,11 @@ from . import limits
 API_VERSION: Final = "admission.k8s.io/v1"
 LONGEST_WARNING, MOST_WARNINGS = 256, 16  # characters, above which API servers leave them out
 LONGEST_MESSAGE: Final = 2048
+# Statuses of a refusal for now. An API server hands the seconds to its client as Retry-After, which client-go obeys.
+FOR_NOW: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# An API server writes both before the object, and a quote in a name has a backslash before it.
+UID: Final = re.compile(rb'"uid":\s*"([\w-]{1,64})"')
+NAMESPACE: Final = re.compile(rb'"namespace":\s*"([-a-z0-9]{1,63})"')
 LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Json = Mapping[str, Any]
 # What of a pod is read, and of which kind each field is where an API server has sent it:
@@ -60,6 +65,12 @@ class Review:
     namespace: str
     pod: Json
     dry_run: bool
+
+
+def read_head(head: bytes) -> tuple[str, str]:
+    """Return the uid and the namespace of a review from its first bytes, empty if they are not there."""
+    uid, namespace = (pattern.search(head) for pattern in (UID, NAMESPACE))
+    return (uid[1].decode() if uid else ""), (namespace[1].decode() if namespace else "")
 
 
 def read(body: bytes) -> Review:
@@ -116,7 +127,9 @@ def allowed(uid: str, patch: Sequence[Json], warnings: Sequence[str]) -> dict[st
 
 def denied(uid: str, message: str, code: int = HTTPStatus.UNPROCESSABLE_ENTITY) -> dict[str, Any]:
     """Return the answer that refuses a pod."""
-    status = {"code": int(code), "message": _plain(message, LONGEST_MESSAGE)}
+    status: dict[str, Any] = {"code": int(code), "message": _plain(message, LONGEST_MESSAGE)}
+    if code in FOR_NOW:
+        status["details"] = {"retryAfterSeconds": limits.COME_AGAIN}
     return _answer({"uid": uid, "allowed": False, "status": status})
 
 

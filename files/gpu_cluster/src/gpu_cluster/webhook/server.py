@@ -13,17 +13,19 @@ import hmac
 import logging
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import web
 from gpu_plugin.tools import logs
 
-from . import limits, metrics
+from . import limits, metrics, review
 from .admission import Admission
-from .budget import Deadline, Late
+from .budget import AGAIN, Deadline, Late, OverLimit
 from .connections import Connections
 from .limits import Lane
 from .review import ReviewError
@@ -39,6 +41,26 @@ class _Way:
         self.longest = lane.longest
         self.gate = asyncio.Semaphore(lane.at_once)
         self.threads = ThreadPoolExecutor(lane.threads, "review")
+        self._of_namespace = lane.of_namespace
+        self._under_way: Counter[str] = Counter()
+
+    @contextmanager
+    def turn(self, namespace: str) -> Iterator[None]:
+        """Let a review of the namespace be under way. OverLimit: so many of it are already."""
+        if self._under_way[namespace] >= self._of_namespace:
+            raise OverLimit(
+                f"another large pod of namespace {namespace} is being reviewed",
+                HTTPStatus.TOO_MANY_REQUESTS,
+                cause=f"at most {self._of_namespace} of more than {limits.LANES[0].longest >> 10} KiB at once",
+                hint=AGAIN,
+            )
+        self._under_way[namespace] += 1
+        try:
+            yield
+        finally:
+            self._under_way[namespace] -= 1
+            if not self._under_way[namespace]:
+                del self._under_way[namespace]
 
 
 class Server:
@@ -113,10 +135,19 @@ class Server:
     async def _answered(
         self, request: web.BaseRequest, way: _Way, length: int, deadline: Deadline
     ) -> dict[str, Any]:
-        async with way.gate:
-            body = await request.content.readexactly(length) if length else b""
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(way.threads, self._guarded, body, deadline)
+        content = request.content
+        body = await content.readexactly(min(length, limits.LONGEST_HEAD)) if length else b""
+        uid, namespace = review.read_head(body)
+        try:
+            with way.turn(namespace):
+                async with way.gate:
+                    if len(body) < length:
+                        body += await content.readexactly(length - len(body))
+                    loop = asyncio.get_running_loop()
+                    return await loop.run_in_executor(way.threads, self._guarded, body, deadline)
+        except OverLimit as error:
+            metrics.REVIEWS.labels("refused").inc()
+            return review.denied(uid, str(error), error.status)
 
     def _guarded(self, body: bytes, deadline: Deadline) -> dict[str, Any]:
         try:
