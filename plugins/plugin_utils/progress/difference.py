@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import difflib
-import json
 import typing as t
 
+from ansible_collections.gpu.node.plugins.module_utils._base.text import json_data
 from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import as_yaml
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted
 
@@ -75,7 +75,7 @@ def _data(value: t.Any) -> t.Any:
     """Return what a value holds: a mapping or list, also where it is a text of JSON; else None."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
-            value = json.loads(value)
+            value = json_data.loads(value)
         except ValueError:
             return None
     return value if isinstance(value, (dict, list)) else None

@@ -129,10 +129,22 @@ class Hostile:
         """Return how many of a kind had an answer."""
         return sum(count for (of, _status), count in self.answers.items() if of == kind)
 
+    def reviewed(self, kind: str) -> int:
+        """Return how many of a kind had an answer other than to come again."""
+        return self.answered(kind) - self.answers[kind, 429]
+
     @staticmethod
     def _large() -> list[Iterator[bytes]]:
         bodies = large()
-        turned = (bodies[first % len(bodies) :] + bodies for first in range(LARGE))
+        # Of two namespaces, so that as many are under way as there can be.
+        elsewhere = [
+            body.replace(b'"namespace":"default"', b'"namespace":"team"', 1) for body in bodies
+        ]
+        turned = (
+            reviews[first % len(bodies) :] + reviews
+            for first in range(LARGE)
+            for reviews in [elsewhere if first % 2 else bodies]
+        )
         return [itertools.cycle(one[: len(bodies)]) for one in turned]
 
     def _thread(self, work: Callable[..., None], *words: Any) -> threading.Thread:

@@ -9,6 +9,8 @@ import json
 import re
 import typing as t
 
+from .json_data import levels
+
 # A text that could be taken for something else is shown with quotes.
 AMBIGUOUS = re.compile(
     r"|true|false|null|[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|\s.*|.*\s|[\[{\"'#&*!|>%@-].*",
@@ -18,6 +20,11 @@ AMBIGUOUS = re.compile(
 
 def as_yaml(value: t.Any) -> str:
     """Return a value as YAML for people, without a line end: texts of several lines are as they are."""
+    try:
+        for _level in levels(value):
+            pass
+    except ValueError as error:  # whoever answers chooses the depth
+        return f"({error})"
     return "\n".join(_yaml(value))
 
 

@@ -43,6 +43,7 @@ def test_a_review_is_answered(running: Running) -> None:
         b"[]",
         b"null",
         b"[" * 100000,
+        asked({"spec": {"affinity": json.loads("[" * 100 + "]" * 100)}}),
         b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
         asked().replace(b"io/v1", b"io/v1beta1"),
         asked(namespace="../default"),

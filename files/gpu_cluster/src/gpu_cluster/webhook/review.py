@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+from gpu_plugin._shared._base.text import json_data
 from gpu_plugin._shared._base.text.shown import cut, printable
 
 from . import limits
@@ -79,8 +80,12 @@ def read(body: bytes) -> Review:
         raise ReviewError("the body has more objects, lists and texts than a pod has")
     try:
         data = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ReviewError(f"the body is no JSON: {cut(str(error))}") from error
+        for _level in json_data.levels(data):  # what works on a pod follows its nesting
+            pass
+    except RecursionError as error:
+        raise ReviewError(f"the body is nested more than {json_data.DEEPEST} deep") from error
+    except ValueError as error:
+        raise ReviewError(f"the body is no JSON of a pod: {cut(str(error))}") from error
     kind = (data.get("apiVersion"), data.get("kind")) if isinstance(data, dict) else ()
     if kind != (API_VERSION, "AdmissionReview"):
         raise ReviewError(f"expected an AdmissionReview of {API_VERSION}")

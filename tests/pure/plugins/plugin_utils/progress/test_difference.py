@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._base.text.readable import as_yaml
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.difference import cut, difference
@@ -91,3 +92,16 @@ def test_the_next_step_has_a_line_of_its_own() -> None:
 
 def test_what_the_message_has_is_not_shown_twice() -> None:
     assert reason({"msg": "it says: no room", "stderr": "no room\n"}) == "it says: no room"
+
+
+@pytest.mark.parametrize("depth", [100, 100_000])
+def test_what_a_node_nests_too_deeply_is_named_and_not_followed(depth: int) -> None:
+    text = "[" * depth + "]" * depth
+    data: list[Any] = []
+    for _level in range(depth):
+        data = [data]
+    for before in (text, data):
+        shown = [line.text for line in difference({"before": before, "after": ""}, 0)]
+        assert len(shown) == 2
+        assert max(map(len, shown)) <= 2 * depth + 1
+    assert shown[1] == "-(it is nested more than 64 deep)"
