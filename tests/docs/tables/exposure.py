@@ -59,9 +59,14 @@ def version() -> int:
 @cache
 def exposure(name: str) -> float:
     """Return systemd's measure of what the unit may do, from 0 to 10."""
+    return measure(name, units()[name])
+
+
+def measure(name: str, text: str) -> float:
+    """Return systemd's measure of what a unit with this text may do, from 0 to 10."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
-        path.write_text(units()[name])
+        path.write_text(text)
         words = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
         told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     return float(told.rpartition(".service: ")[2].split()[0])
