@@ -146,6 +146,33 @@ def test_a_large_pod_is_answered_while_large_ones_of_another_namespace_are_revie
 
 
 @pytest.mark.attack("webhook-kept-busy")
+@pytest.mark.usefixtures("running")  # its deadlines
+def test_a_client_that_sends_slowly_sees_that_it_shall_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "LINGER", 0.0)  # nothing is read after an answer
+    server = Running()
+    server.templates.gates["crowd"] = threading.Event()
+    first, second = server.connection(), server.connection()
+    body = asked(LARGE, namespace="crowd")
+    first.request("POST", f"/{PATH}", body)
+    eventually(lambda: server.templates.waiting, 1)
+    second.putrequest("POST", f"/{PATH}")
+    second.putheader("Content-Length", str(len(body)))
+    second.endheaders(body[: bounds.LONGEST_HEAD])
+    server.ask(asked())  # which is answered after the second one's first bytes were looked at
+    for start in range(bounds.LONGEST_HEAD, len(body), 4096):
+        second.send(body[start : start + 4096])
+        server.ask(b"{")
+    answer = second.getresponse()
+    assert json.loads(answer.read())["response"]["status"]["code"] == 429
+    server.templates.gates["crowd"].set()
+    for connection in (first, second):
+        connection.close()
+    server.stop()
+
+
+@pytest.mark.attack("webhook-kept-busy")
 def test_a_namespace_has_its_turn_again_after_a_review_that_failed(running: Running) -> None:
     broken = asked(LARGE, operation="UPDATE")
     assert [running.ask(broken)[0] for _each in range(3)] == [400, 400, 400]

@@ -146,6 +146,9 @@ class Server:
                     loop = asyncio.get_running_loop()
                     return await loop.run_in_executor(way.threads, self._guarded, body, deadline)
         except OverLimit as error:
+            # Who is still sending when the connection is closed never sees the answer.
+            while not content.at_eof():
+                await content.readany()
             metrics.REVIEWS.labels("refused").inc()
             return review.denied(uid, str(error), error.status)
 
