@@ -35,7 +35,7 @@ def received(argv: list[str], source: bytes) -> bytes:
     """Return all that the node was sent: the module, its arguments, and the archives that these name."""
     parts = [source, *(Path(path).read_bytes() for path in argv if os.path.isfile(path))]
     for path in re.findall(rb'"(/[^"]+\.tar\.gz)"', b"".join(parts)):
-        if os.path.isfile(path):
+        if os.path.isfile(path) and tarfile.is_tarfile(path):
             with tarfile.open(os.fsdecode(path)) as archive:
                 for member in archive:
                     stream = archive.extractfile(member)
