@@ -10,6 +10,7 @@ modules that ran, and FOLDER/leaked those that were sent SECRET, a word that onl
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -98,6 +99,10 @@ def archive(answer: dict[str, Any], place: dict[str, Any]) -> None:
         path.write_text((folder / "forged-variables.yml").read_text())
         if "size" in place:
             os.truncate(path, place["size"])
+            answer["size"] = place["size"]
+        elif path.is_file():
+            data = path.read_bytes()
+            answer.update(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 FORGERIES = {

@@ -243,7 +243,14 @@ class TakenScene(Scene):
 
     def broken(self) -> list[str]:
         """Return what a taken node has achieved, a line for each thing."""
-        return [*self._written(), *self._ran(), *self._sent(), *self._called(), *self._lost()]
+        return [
+            *self._written(),
+            *self._ran(),
+            *self._sent(),
+            *self._called(),
+            *self._told(),
+            *self._lost(),
+        ]
 
     def _written(self) -> Iterator[str]:
         """Yield files of the controller that no variable of the inventory names."""
@@ -286,6 +293,14 @@ class TakenScene(Scene):
             argv = " ".join(map(str, args.get("argv") or ()))
             if named := others.intersection(re.findall(r"[\w-]+", argv)):
                 yield f"called: {where} named {', '.join(named)}"
+
+    def _told(self) -> Iterator[str]:
+        """Yield messages about the taken node that name the other one."""
+        for task in self.recorded():
+            if task["host"] == EVIL and not task["run_once"]:
+                named = re.search(rf"\b{VICTIM}\b", task["message"].replace(f"/{VICTIM}", ""))
+                if named:
+                    yield f"told: {task['task']} of {EVIL} says: {task['message'][:100]}"
 
     def _lost(self) -> Iterator[str]:
         """Yield what the other node has otherwise than the one that was alone."""

@@ -28,7 +28,7 @@ DELEGATED = {
     "quarantine": {"Cordon the node for as long as it is in quarantine", "Drain the node in Slurm"},
     "reboot": DRAINS,
     "release": {"Give the node back that was in quarantine"},
-    "repair": DRAINS | {"Give the node back", "Let nobody else read the evidence"},
+    "repair": {"Drain the node in Slurm", "Give the node back"},
     "report": {"Write the report"},
     "teardown": DRAINS | {"Give the node back"},
     "upgrade_driver": DRAINS | {"Give the node back"},

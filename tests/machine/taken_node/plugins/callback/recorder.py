@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
+MOST = 2000  # characters of a message
 DOCUMENTATION = """
 name: recorder
 type: notification
@@ -36,6 +37,7 @@ class CallbackModule(CallbackBase):
             "args": fields.get("args"),
             "delegate_to": fields.get("delegate_to"),
             "run_once": bool(fields.get("run_once")),
+            "message": str(result.result.get("msg", ""))[:MOST],
             "outcome": outcome,
         }
         with open(os.environ["RECORDED"], "a", encoding="utf-8", errors="backslashreplace") as file:
