@@ -12,6 +12,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.helper_process import end_detached, start_detached
+
 # The public key of an example in RFC 9580, appendix A.3.
 EXAMPLE = """\
 -----BEGIN PGP PUBLIC KEY BLOCK-----
@@ -51,27 +53,37 @@ class Key:
 
     def gpg(self, words: list[str]) -> str:
         argv = ["gpg", "--homedir", str(self.home), "--batch", "--yes", *words]
-        with self._agent():
+        with self.agent():
             done = subprocess.run(argv, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     @contextlib.contextmanager
-    def _agent(self) -> Iterator[None]:
-        """Have an agent, for which gpg waits five seconds only if it starts one itself, and end it."""
-        words = ["gpg-agent", "--homedir", str(self.home), "--daemon"]
-        # Its output stays open as long as it runs, so nobody reads that to its end.
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def agent(self) -> Iterator[tuple[int, Path]]:
+        """Run an agent for the time of a with statement and yield its process number and its socket.
+
+        gpg waits only five seconds for an agent that it starts itself.
+        """
+        argv = ["gpg-agent", "--homedir", str(self.home), "--daemon"]
+        pid, socket = start_detached(argv, ready=self._find_agent)
         try:
-            yield
+            yield pid, socket
         finally:
-            words = ["gpgconf", "--homedir", str(self.home), "--kill", "gpg-agent"]
-            subprocess.run(words, check=True, capture_output=True)
+            # gpgconf --kill returns before the agent has ended, and the next agent dies of talking to it.
+            end_detached(pid, socket)
+
+    def _find_agent(self) -> tuple[int, Path] | None:
+        """Return the process number and the socket of the agent, or None if there is none yet."""
+        argv = ["gpg-connect-agent", "--homedir", str(self.home), "--no-autostart"]
+        argv += ["GETINFO pid", "GETINFO socket_name", "/bye"]
+        output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        answers = [line[2:] for line in output.splitlines() if line.startswith("D ")]
+        return (int(answers[0]), Path(answers[1])) if answers else None
 
     def sign_rpms(self, folder: Path) -> None:
         words = ["rpmsign", "--define", f"_gpg_name {self.fingerprint}"]
         words += ["--define", f"__gpg {shutil.which('gpg')}", "--addsign"]
         words += sorted(map(str, folder.rglob("*.rpm")))
         environment = {**os.environ, "GNUPGHOME": str(self.home)}
-        with self._agent():
+        with self.agent():
             subprocess.run(words, check=True, capture_output=True, env=environment)

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpunode_tool.testing import Node
 
-from tests.node.runtime.toolkit_package import NAME, UNIT, WRITTEN, Key, build
+from tests.fakes.packages.pgp_keys import Key
+from tests.node.runtime.toolkit_package import NAME, UNIT, WRITTEN, build
 from tests.support.waiting import eventually
 
 SPEC = "/etc/cdi/nvidia.yaml"
@@ -48,10 +49,8 @@ def dpkg(node: Node) -> str:
 
 
 @pytest.fixture
-def key(tmp_path: Path) -> Iterator[Key]:
-    found = Key(tmp_path / "key")
-    yield found
-    found.close()
+def key(tmp_path: Path) -> Key:
+    return Key(tmp_path / "key", "ed25519")
 
 
 def wanted(key: Key) -> dict[str, Any]:

@@ -17,6 +17,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+from tests.fakes.packages.pgp_keys import Key
+
 NAME = "nvidia-container-toolkit-base"
 UNIT = "nvidia-cdi-refresh"
 WRITTEN = "/var/run/cdi/nvidia.yaml"
@@ -59,28 +61,6 @@ systemctl enable --now {UNIT}.service || true
 PRERM = f"#!/bin/sh\nsystemctl disable --now {UNIT}.service || true\n"
 
 
-class Key:
-    """A signing key in a folder of its own."""
-
-    def __init__(self, home: Path) -> None:
-        home.mkdir(mode=0o700)
-        self._home = home
-        self._gpg("--passphrase", "", "--quick-generate-key", "t <t@t>", "ed25519", "sign", "never")
-        self.armoured = self._gpg("--armor", "--export")
-
-    def sign(self, path: Path) -> None:
-        self._gpg("--clearsign", "--output", str(path.parent / "InRelease"), str(path))
-
-    def close(self) -> None:
-        """End gpg's agent."""
-        argv = ["gpgconf", "--homedir", str(self._home), "--kill", "all"]
-        subprocess.run(argv, check=True, capture_output=True)
-
-    def _gpg(self, *words: str) -> str:
-        argv = ["gpg", "--homedir", str(self._home), "--batch", "--yes", *words]
-        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-
-
 def build(folder: Path, key: Key, *versions: str) -> str:
     """Return a flat repository with these versions, as a tar archive in base64."""
     repo = folder / "repo"
@@ -94,7 +74,7 @@ def build(folder: Path, key: Key, *versions: str) -> str:
     release.write_text(
         f"Origin: test\nDate: Sat, 01 Aug 2026 00:00:00 UTC\nSHA256:\n {digest} {len(index)} Packages\n"
     )
-    key.sign(release)
+    key.gpg(["--clearsign", "--output", str(repo / "InRelease"), str(release)])
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         archive.add(repo, ".")

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Start and end the helper processes of tests; nothing else in tests/ does.
+
+A started process is waited for until it is ready, an ended one until it is gone. The only limit is that of a hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tests.support.waiting import LIMIT, eventually
+
+T = TypeVar("T")
+
+
+class HelperProcess(subprocess.Popen[Any]):
+    """A child process whose end is always waited for, and no longer than a hang."""
+
+    def wait(self, timeout: float | None = LIMIT) -> int:
+        """Return the exit status once the process has ended by itself."""
+        return super().wait(timeout)
+
+    def communicate(self, input: Any = None, timeout: float | None = LIMIT) -> tuple[Any, Any]:
+        """Write the input, and return the output and the error output once the process has ended by itself."""
+        return super().communicate(input, timeout)
+
+    def kill(self) -> None:
+        """Kill the process and wait until it is gone. Its pipes stay open."""
+        super().kill()
+        self.wait()
+
+    def terminate(self) -> None:
+        """Terminate the process and wait until it is gone.
+
+        Raises:
+            subprocess.TimeoutExpired: if it hung, in which case it was killed.
+        """
+        super().terminate()
+        try:
+            self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def close(self) -> None:
+        """Kill the process if it still runs, wait until it is gone and close its pipes."""
+        self.kill()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):  # of input that was not flushed
+                    pipe.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+Ready = Callable[[HelperProcess], object]
+
+
+def executed(_process: HelperProcess) -> bool:
+    """Return True: the program was executed, and the caller needs no more of it."""
+    return True
+
+
+def printed(expected: str = "") -> Ready:
+    """Return a check that the process has printed a line: this one, or any if it is empty."""
+
+    def check(process: HelperProcess) -> bool:
+        assert process.stdout is not None
+        output = process.stdout.readline()
+        line = output if isinstance(output, str) else output.decode()
+        assert line.endswith("\n"), f"ended before it was ready: {process.args!r} printed {line!r}"
+        assert expected in ("", line[:-1]), f"{process.args!r} printed {line!r}"
+        return True
+
+    return check
+
+
+def exists(path: Path) -> Ready:
+    """Return a check that a path, such as that of a socket, exists."""
+    return lambda _process: path.exists()
+
+
+def start(argv: Sequence[Any], *, ready: Ready, **options: Any) -> HelperProcess:
+    """Start a process and return it once it is ready.
+
+    Args:
+        argv: The command line.
+        ready: Whether the process is ready; asked again until it is.
+        options: Further arguments of subprocess.Popen.
+
+    Raises:
+        AssertionError: if the process ended before it was ready, or hung.
+    """
+    process = HelperProcess(argv, **options)
+
+    def is_ready() -> bool:
+        status = process.poll()
+        if ready(process):
+            return True
+        assert status is None, f"{argv} ended with status {status} before it was ready"
+        return False
+
+    try:
+        eventually(is_ready)
+    except BaseException:
+        process.close()
+        raise
+    return process
+
+
+def start_detached(argv: Sequence[Any], *, ready: Callable[[], T | None], **options: Any) -> T:
+    """Run a command that leaves a daemon behind, and return what `ready` does once it is true.
+
+    The daemon has no pipe to the caller: it would stay open for as long as the daemon runs.
+    """
+    null = subprocess.DEVNULL
+    subprocess.run(argv, check=True, stdin=null, stdout=null, stderr=null, **options)
+    answer = eventually(ready)
+    assert answer is not None
+    return answer
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Send a signal to a single process.
+
+    ``os.kill`` takes the 0 of a state without a process for the process group of the tests, and ends them and whoever
+    started them.
+
+    Raises:
+        OSError: if there is no such process.
+    """
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
+
+
+def end_detached(pid: int, *left: Path, number: int = signal.SIGTERM) -> None:
+    """End a process that is no child of this one, and wait until it and these paths, such as its socket, are gone.
+
+    Raises:
+        AssertionError: if it hung, in which case it was killed.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, number)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        ended = bool(poll.poll(LIMIT * 1000))
+        if not ended:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            poll.poll(LIMIT * 1000)
+        assert ended, f"process {pid} did not end within {LIMIT:.0f} seconds and was killed"
+    finally:
+        os.close(descriptor)
+    eventually(lambda: not any(path.exists() for path in left))
