@@ -10,6 +10,7 @@ import threading
 from typing import ClassVar
 
 import pytest
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._base.gpu import GPU_IS_LOST, NvmlError
 from gpu_plugin.driver import events
 from gpu_plugin.driver.events import Ears, Xid
@@ -68,6 +69,15 @@ def listening(heard: list[Xid], *uuids: str) -> Ears:
     return ears
 
 
+def is_failing(ears: Ears) -> bool:
+    """Return whether XIDs are not heard at present."""
+    try:
+        ears.check()
+    except NodeError:
+        return True
+    return False
+
+
 def end(ears: Ears) -> None:
     for one in EventSet.made:
         one.outcomes.put(NvmlError(GPU_IS_LOST, "the end of the test"))
@@ -103,4 +113,34 @@ def test_one_that_fails_at_once_waits_for_the_next_look(
     EventSet.made[0].outcomes.put(NvmlError(GPU_IS_LOST, "waiting for events"))
     eventually(EventSet.made[0].closed.is_set)
     assert len(EventSet.made) == 1
+    assert ears.close()
+
+
+def test_events_fail_until_a_wait_has_succeeded_again(heard: list[Xid]) -> None:
+    """Also while the GPUs of another event set are still looked at: an XID in that time would be lost."""
+    ears = listening(heard, "GPU-0")
+    EventSet.lost.add("GPU-0")  # so that there is no other event set at once
+    EventSet.made[0].outcomes.put(NvmlError(GPU_IS_LOST, "waiting for events"))
+    eventually(lambda: is_failing(ears))
+    EventSet.lost.clear()
+    ears.begin()
+    assert is_failing(ears)
+    ears.add("GPU-0", True)
+    ears.keep(["GPU-0"])
+    assert is_failing(ears)
+    EventSet.made[-1].outcomes.put(XID)
+    eventually(lambda: not is_failing(ears))
+    assert heard == [XID]
+    EventSet.lost.add("GPU-0")
+    end(ears)
+
+
+def test_no_events_fail_where_no_gpu_has_any(heard: list[Xid]) -> None:
+    ears = listening(heard, "GPU-0")
+    EventSet.lost.add("GPU-0")
+    EventSet.made[0].outcomes.put(NvmlError(GPU_IS_LOST, "waiting for events"))
+    eventually(lambda: is_failing(ears))
+    ears.begin()
+    ears.keep([])
+    assert not is_failing(ears)
     assert ears.close()

@@ -144,7 +144,7 @@ class Ears:
             raise NodeError("there is no event set")
         if now.silent > (limit := WAIT + self._longest):
             raise NodeError(f"NVML has not come back from a wait of a second for {limit:g} seconds")
-        if now.ended or (now.quiet and now.is_alive()):
+        if now.ended or now.quiet:
             raise NodeError("waiting for events fails")
         if self._failed:
             raise NodeError(f"events of {', '.join(sorted(self._failed))} are not available")
@@ -170,16 +170,12 @@ class _Listener:
         self.gone: set[str] = set()  # those of them that could not be used meanwhile
         self.stale = False  # another set is wanted
         self.quiet = quiet  # until a wait succeeds
+        self.ended = False  # it listened, and does not any more
         self._put = put
         self._stopping = False
         self._waits_since = 0.0
         self._events = XidWatch()
         self._thread = threading.Thread(target=self._run, name="xids", daemon=True)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it listened, and does not any more."""
-        return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
     def silent(self) -> float:
@@ -204,9 +200,13 @@ class _Listener:
 
     def begin(self) -> None:
         """Wait for events, if there can be any."""
-        if self._thread.ident is None and self._events.hears:
+        if self._thread.ident is not None:
+            return
+        if self._events.hears:
             self._waits_since = time.monotonic()
             self._thread.start()
+        else:
+            self.quiet = False  # no wait will fail or succeed
 
     def stop(self) -> None:
         """Let it end by itself."""
@@ -225,6 +225,7 @@ class _Listener:
                 pass
         finally:
             self._events.close()
+            self.ended = True
 
     def _listen(self) -> bool:
         """Wait for events until it is stopped or NVML fails. Returns whether to go on with another event set."""
