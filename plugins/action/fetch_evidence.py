@@ -14,7 +14,7 @@ import tempfile
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 # Fields of an archive's name.
@@ -86,7 +86,9 @@ class ActionModule(ActionBase):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
         try:
             result = fetch.run(task_vars=task_vars)
-        except OSError as error:
+        except AnsibleConnectionFailure:
+            raise
+        except (AnsibleError, OSError) as error:
             raise self._refusal(task_vars, f"it can't be fetched: {error}") from error
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -42,7 +42,9 @@ def task(name: str) -> dict[str, Any]:
         return {"ansible.builtin.include_tasks": str(HOOKS / f"{name}.yml")}
     preview = {"apply": {"check_mode": True}} if name.endswith(PREVIEW) else {}
     file = name.removesuffix(PREVIEW)
-    return {"ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": file, **preview}}
+    return {
+        "ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": file, **preview}
+    }
 
 
 @pytest.fixture
