@@ -29,6 +29,7 @@ from tests.support.waiting import LIMIT, eventually
 
 HERE = Path(__file__).resolve().parent
 GPU = "nvidia.com/gpu"
+BY_ANSWERS = (str(HERE / "by_answers.py"),)
 WATCHDOG = 3_000_000  # microseconds, of which the daemon says six times that it is well
 MakeNode = Callable[..., "Node"]
 
@@ -115,6 +116,7 @@ class Node:
         self.notified.bind(str(folder / "n.sock"))
         self._manager = threading.Thread(target=self._listen, name="systemd", daemon=True)
         self._manager.start()
+        self.program = ("-m", "gpu_plugin")
         self.env = {**sim.env, "NOTIFY_SOCKET": str(folder / "n.sock")}
         self.env["WATCHDOG_USEC"] = str(WATCHDOG)
         self.env["GPU_PLUGIN_METRICS_ADDRESS"] = "off"  # nodes of other tests run beside this one
@@ -136,7 +138,7 @@ class Node:
 
     def start_daemon(self, config: str = "", *flags: str, **env: str) -> None:
         self.config.write_text(config)
-        self.run_daemon("-m", "gpu_plugin", flags=flags, **env)
+        self.run_daemon(*self.program, flags=flags, **env)
 
     def run_daemon(self, *program: str, flags: Sequence[str] = (), **env: str) -> None:
         """Start the daemon with the configuration as it is, by the words that an interpreter gets for it.

@@ -26,9 +26,16 @@ MIXED = "flags: {migStrategy: mixed}"
 MEMORY = "nvmlDeviceGetMemoryInfo"
 
 
+def patient_node(make_node: MakeNode, gpus: int) -> Node:
+    """Return a node on which a GPU hangs by what the others answer meanwhile, however busy the machine is."""
+    node = make_node(gpus)
+    node.program = running.BY_ANSWERS
+    return node
+
+
 def mixed_node(make_node: MakeNode, whole: int, mig: int) -> tuple[Node, list[str]]:
     """Return a running node and its GPUs; those in MIG mode come last and have a device each."""
-    node = make_node(whole + mig)
+    node = patient_node(make_node, whole + mig)
     for index in range(whole, whole + mig):
         node.layout(index, "1g.10gb")
     gpus = node.serve(whole, MIXED, *SOON)
@@ -95,7 +102,7 @@ def test_what_is_asked_once_per_model_takes_its_gpu_alone(make_node: MakeNode) -
 def test_while_all_gpus_hang_who_asks_is_answered_and_a_signal_ends_it(
     make_node: MakeNode,
 ) -> None:
-    node, metrics = make_node(8), scraping.Metrics()
+    node, metrics = patient_node(make_node, 8), scraping.Metrics()
     gpus = node.serve(8, "", "--metrics-address", metrics.address, *SOON)
     with h.one_process(node):
         node.sim.ctl("hang", function=MEMORY)
@@ -118,7 +125,8 @@ def test_while_all_gpus_hang_who_asks_is_answered_and_a_signal_ends_it(
 
 def test_a_gpu_that_is_too_slow_stays_sick_while_it_is(make_node: MakeNode) -> None:
     """Its looks end, each too late; it does not come and go with them."""
-    node, (slow, well) = mixed_node(make_node, 2, 0)
+    node = make_node(2)
+    slow, well = node.serve(2, MIXED, *SOON)
     node.sim.ctl("delay", function=MEMORY, gpu=slow, ms=1500)
     h.until_sick(node, [slow])
     h.serves(node, well, slow)
@@ -169,7 +177,7 @@ def test_a_gpu_within_its_time_stays_healthy_and_no_other_waits_for_it(
 def test_a_driver_that_hangs_at_the_start_holds_up_nothing(
     make_node: MakeNode, of: dict[str, str]
 ) -> None:
-    node = make_node(3)
+    node = patient_node(make_node, 3)
     node.sim.ctl("hang", function=MEMORY if of else "nvmlDeviceGetCount_v2", **of)
     node.start_kubelet()
     node.start_daemon("", *SOON)
