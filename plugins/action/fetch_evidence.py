@@ -16,6 +16,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.declared import hostname
 
 # Fields of an archive's name.
 UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -97,8 +98,7 @@ class ActionModule(ActionBase):
             raise self._refusal(task_vars, f"it can't be fetched: {reason}")
 
     def _refusal(self, task_vars: t.Any, reason: str) -> AnsibleActionFail:
-        host = task_vars["inventory_hostname"]
-        return AnsibleActionFail(f"evidence of {host}: {reason}. Next step: {STEP}")
+        return AnsibleActionFail(f"evidence of {hostname(task_vars)}: {reason}. Next step: {STEP}")
 
 
 def _digest(path: str) -> str:

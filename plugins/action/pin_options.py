@@ -33,6 +33,6 @@ class ActionModule(ActionBase):
         if unreadable:
             reasons = "; ".join(option.text for option in unreadable)
             raise AnsibleActionFail(
-                f"variables: {task_vars['inventory_hostname']}: {reasons}. Next step: {STEP}"
+                f"variables: {declared.hostname(task_vars)}: {reasons}. Next step: {STEP}"
             )
         return {"changed": False, "options": options}

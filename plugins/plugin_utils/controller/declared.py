@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import typing as t
 
 from ansible.errors import AnsibleError
@@ -42,7 +43,7 @@ OPTIONS = (
 PARAMETERS = (
     *("__in_service_plan", "__in_service_prepare", "__in_service_apply", "__in_service_finish"),
     *("__slurm_owner", "__slurm_waits", "__common_kubeconfig", "__device_plugin_package"),
-    *("ansible_limit", "inventory_dir"),
+    *("ansible_limit", "inventory_dir", "inventory_hostname", "inventory_hostname_short"),
 )
 NAMES = frozenset((*OPTIONS, *PARAMETERS))
 
@@ -61,19 +62,27 @@ class _NoFacts:
         return {}
 
 
+def hostname(task_vars: t.Mapping[str, t.Any]) -> str:
+    """Return the name in the inventory of the host that a task is for.
+
+    A fact may be called ``inventory_hostname``, too. The worker that runs the task knows for whom it does.
+    """
+    host = getattr(multiprocessing.current_process(), "_host", None)
+    return str(host.name if host else task_vars["inventory_hostname"])
+
+
 def declared_variables(task: t.Any, task_vars: t.Mapping[str, t.Any]) -> Variables:
     """Return the variables of a task without facts, also in ``hostvars``.
 
     Facts are what nodes say of themselves, and each module's answer may have some. Ansible makes variables of them
     that outrank the inventory, group variables and the defaults of roles.
     """
-    hostname = task_vars["inventory_hostname"]
     manager = copy.copy(task.get_variable_manager())
     manager._fact_cache = _NoFacts()
     HostVars(manager._inventory, manager, task.get_loader())
     variables: Variables = manager.get_vars(
         play=task.get_play(),
-        host=manager._inventory.get_host(hostname),
+        host=manager._inventory.get_host(hostname(task_vars)),
         task=task,
         _hosts=task_vars.get("ansible_play_batch"),
         _hosts_all=task_vars.get("ansible_play_hosts_all"),

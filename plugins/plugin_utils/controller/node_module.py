@@ -11,6 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.gpu.node.plugins.plugin_utils.controller import answers
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.declared import hostname
 
 display = Display()
 STEP = (
@@ -38,7 +39,7 @@ class NodeModuleAction(ActionBase):  # type: ignore[misc]
 
     def checked(self, answer: answers.Answer, name: str, task_vars: t.Any) -> answers.Answer:
         """Return what the module documents of an answer; the names of what else it has are warned of."""
-        host = (task_vars or {}).get("inventory_hostname", "the node")
+        host = hostname(task_vars)
         shape = {**answers.documented(name.rpartition(".")[2]), **self.INTERNAL_KEYS}
         result = answers.check(answer, shape)
         if result.dropped and not result.problem:
