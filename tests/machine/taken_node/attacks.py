@@ -105,7 +105,7 @@ def limits(_target: Target) -> dict[str, Any]:
 
 
 def connection(target: Target) -> dict[str, Any]:
-    """Return variables that say how Ansible reaches a host, and who it is."""
+    """Return variables that say how Ansible reaches a host."""
     program = str(target.program)
     return {
         "ansible_connection": "local",
@@ -121,14 +121,21 @@ def connection(target: Target) -> dict[str, Any]:
         "ansible_ssh_common_args": f"-o ProxyCommand={program}",
         "ansible_module_compression": FORGED,
         "ansible_delegated_vars": {"localhost": {"ansible_python_interpreter": program}},
+        "environment": [{"PATH": str(target.evil)}],
+    }
+
+
+def identity(target: Target) -> dict[str, Any]:
+    """Return variables by which Ansible tells a play who the host is, and where it is run from."""
+    return {
         "inventory_hostname": VICTIM,
         "inventory_hostname_short": VICTIM,
+        "group_names": [FORGED],
         "playbook_dir": str(target.evil),
         "role_path": str(target.evil),
         "inventory_dir": str(target.evil),
         "hostvars": {"localhost": {"__rollout_settings": {"serial": [NUMBER]}}},
         "groups": {"gpu_nodes": [VICTIM]},
-        "environment": [{"PATH": str(target.evil)}],
     }
 
 
@@ -194,7 +201,7 @@ def aimed(target: Target) -> Changes:
     lists = ("lines", "notes", "told")
     merged = {**written(target), **sent(target), **ran(target), **led_elsewhere(target)}
     return [
-        {"facts": {**merged, **connection(target)}},
+        {"facts": {**merged, **connection(target), **identity(target)}},
         {"keys": engine_keys(target)},
         {"keys": {name: [target.template] for name in lists}, "module": "repair|plan|validate"},
         evidence(ARCHIVES[0]),
@@ -224,6 +231,7 @@ ATTACKS: dict[str, Callable[[Target], Changes]] = {
     "other nodes": with_facts(led_elsewhere),
     "limits": with_facts(limits),
     "connection": with_facts(connection),
+    "identity": with_facts(identity),
     "every variable": every_variable,
     "engine": lambda target: [{"keys": engine_keys(target)}],
     "templates": every_string,

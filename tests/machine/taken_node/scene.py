@@ -337,7 +337,9 @@ class TakenScene(Scene):
             if task["host"] == name
             and task["outcome"] in ENDED
             and not task["run_once"]
-            and task["action"]  # of meta there is none
+            # Nothing of Ansible's own, of which meta has no action.
+            and task["action"]
+            and task["task"] != "Gathering Facts"
         ]
 
 
