@@ -45,7 +45,7 @@ PARAMETERS = (
     *("__slurm_owner", "__slurm_waits", "__common_kubeconfig", "__device_plugin_package"),
     *("ansible_limit", "inventory_dir", "inventory_hostname", "inventory_hostname_short"),
 )
-NAMES = frozenset((*OPTIONS, *PARAMETERS))
+NAMES = (*OPTIONS, *PARAMETERS)
 
 
 class Unreadable(t.NamedTuple):

@@ -182,7 +182,7 @@ def options_in_texts(task: dict[str, Any], scope: Scope) -> list[str]:
     conditions = strings([task.get(key) for key in ("when", "until", "failed_when")])
     read_names = {name for text in conditions for name in names(text, condition=True)}
     read_names |= closure(strings({key: task[key] for key in task if key not in KEYWORDS}), scope)
-    return sorted(f"{task['name']}: {name}" for name in read_names & NAMES - MAGIC)
+    return sorted(f"{task['name']}: {name}" for name in read_names & {*NAMES} - MAGIC)
 
 
 @pytest.mark.attack("controller-of-a-taken-node")
