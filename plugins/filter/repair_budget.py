@@ -66,6 +66,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import liv
 
 DEFAULT = "10%"
 CHANGE = "repair"
+JUDGED = ("change", "refused", "held")  # which an answer has where the node was read
 TRUE = (True, "true", "yes", "True", 1)
 
 
@@ -100,8 +101,9 @@ def _node(
     answer = variables.get("__repair_seen") or {}
     if not answer or answer.get("unreachable"):
         return budgets.Node(answers=False)
-    problem = answers.check(dict(answer), answers.documented("repair")).problem
-    if problem or not answer.get("work"):
+    problem = answers.check(dict(answer), answers.documented("repair"), whole=True).problem
+    is_judged = answer.get("work") and all(answer.get(key) is not None for key in JUDGED)
+    if problem or not is_judged:
         reason = problem or str(answer.get("msg") or "")
         return budgets.Node(refused=f"it can't be judged: {reason}".rstrip(" :"), needed=True)
     work, change = answer["work"], from_answer(answer["change"])

@@ -65,7 +65,6 @@ TYPES: t.Mapping[str, t.Tuple[type, ...]] = {
     "dict": (dict,),
     "complex": (dict,),
 }
-MISSING = object()
 
 
 class Checked(t.NamedTuple):
@@ -90,11 +89,12 @@ def documented(module: str) -> Shape:
     return shape
 
 
-def check(answer: Answer, shape: Shape) -> Checked:
+def check(answer: Answer, shape: Shape, *, whole: bool = False) -> Checked:
     """Check an answer against the RETURN of its module.
 
-    A key that isn't documented is left out. A value of another type or out of bounds, or the lack of what is always
-    returned, makes the answer useless, which is then empty but for the names of what was left out.
+    A key that isn't documented is left out. A value of another type or out of bounds makes the answer useless, which is
+    then empty but for the names of what was left out. So does, where it has to be ``whole``, what is not there or null
+    though RETURN says that it is returned on success.
     """
     known = {**COMMON, **shape}
     dropped = tuple(
@@ -103,7 +103,8 @@ def check(answer: Answer, shape: Shape) -> Checked:
         if key not in known and key not in (*MESSAGES, *INTERNAL, "invocation")
     )
     kept = {key: answer[key] for key in answer if key in known}
-    problem = _too_much(kept) or _mismatch_of_keys(kept, known, has_failed(answer))
+    whole = whole and not has_failed(answer)
+    problem = _too_much(kept) or _mismatch_of_keys(kept, known, whole)
     if problem:
         return Checked({}, dropped, problem)
     checked = {key: _documented_part(value, known[key]) for key, value in kept.items()}
@@ -143,35 +144,36 @@ def _too_much(answer: Answer) -> str:
     return f"it is nested more than {DEEPEST} deep"
 
 
-def _mismatch_of_keys(answer: t.Mapping[str, t.Any], shape: Shape, failed: bool) -> str:
+def _mismatch_of_keys(answer: t.Mapping[str, t.Any], shape: Shape, whole: bool) -> str:
     for key, described in shape.items():
-        value = answer.get(key, MISSING)
-        if value is MISSING:
-            if not failed and described.get("returned") in ("success", "always"):
+        if key not in answer:
+            if whole and described.get("returned") in ("success", "always"):
                 return f"{key} is missing"
-        elif problem := _mismatch(value, described):
+        elif problem := _mismatch(answer[key], described, whole):
             return f"{key}{problem}"
     return ""
 
 
-def _mismatch(value: t.Any, described: Shape) -> str:
+def _mismatch(value: t.Any, described: Shape, whole: bool) -> str:
     """Return how a value differs from its description, behind its name; empty if it doesn't."""
     kind = described.get("type", "raw")
-    if not value and described.get("returned") not in ("success", "always", None):
+    is_conditional = described.get("returned") not in ("success", "always", None)
+    if value is None and (is_conditional or not whole):
         return ""
     if kind in TYPES and not _is_of(value, kind):
         return f": expected {kind}, got {type(value).__name__}"
     contains: Shape = described.get("contains", {})
     if isinstance(value, list):
         element = {"type": described.get("elements", "raw"), "contains": contains}
-        problems = (_mismatch(one, element) for one in value)
+        problems = (_mismatch(item, element, whole) for item in value)
         return next((f"[]{problem}" for problem in problems if problem), "")
     if isinstance(value, dict) and contains:
+        is_whole = whole and not (is_conditional and not value)
         for key, inner in contains.items():
             if key not in value:
-                if inner.get("returned") is None:
+                if is_whole and inner.get("returned") is None:
                     return f".{key} is missing"
-            elif problem := _mismatch(value[key], inner):
+            elif problem := _mismatch(value[key], inner, whole):
                 return f".{key}{problem}"
     return ""
 

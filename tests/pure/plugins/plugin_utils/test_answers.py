@@ -64,13 +64,19 @@ def test_only_documented_keys_are_kept() -> None:
     ],
 )
 def test_an_answer_of_another_shape_is_refused(change: dict[str, Any], problem: str) -> None:
-    assert answers.check({**ANSWER, **change}, SHAPE) == answers.Checked({}, (), problem)
+    checked = answers.check({**ANSWER, **change}, SHAPE, whole=True)
+    assert checked == answers.Checked({}, (), problem)
 
 
-def test_what_is_always_returned_may_be_missing_of_a_failure_alone() -> None:
-    assert answers.check({"changed": False}, SHAPE).problem == "path is missing"
+def test_a_whole_answer_has_all_but_of_a_failure() -> None:
+    assert answers.check({"changed": False}, SHAPE, whole=True).problem == "path is missing"
     failure = {"failed": True, "msg": "no driver"}
-    assert answers.check(failure, SHAPE).answer == failure
+    assert answers.check(failure, SHAPE, whole=True).answer == failure
+
+
+def test_what_is_null_or_missing_is_nothing() -> None:
+    answer = {"changed": False, "path": None, "gpus": [{}]}
+    assert answers.check(answer, SHAPE).answer == answer
 
 
 @pytest.mark.attack("answer-of-a-taken-node")
@@ -103,8 +109,8 @@ def test_messages_of_a_node_are_few() -> None:
 def test_whatever_a_node_answers_is_kept_as_documented_or_refused(answer: dict[str, Any]) -> None:
     result = answers.check(answer, SHAPE)
     assert result.answer.keys() <= {*SHAPE, *answers.COMMON, *answers.MESSAGES}
-    if not result.problem and "path" in result.answer:
-        assert isinstance(result.answer["path"], str)
+    if not result.problem:
+        assert isinstance(result.answer.get("path", ""), (str, type(None)))
 
 
 @pytest.mark.parametrize(
