@@ -88,7 +88,6 @@ def node_software() -> Iterator[str]:
         eventually(lambda: "nvidia.com/gpu.count" in api.own())
         yield f"NVSIM_SOCKET={node.sim.socket}"
         labels.kill()
-        labels.wait()
     finally:
         api.stop()
         node.stop()

@@ -21,6 +21,7 @@ from tests.fakes.cluster.hami_pods import limits, pod
 from tests.fakes.kubernetes.reviews import asked
 from tests.fakes.kubernetes.webhook_cluster import CLUSTERS
 from tests.fakes.kubernetes.webhook_load import Client, memory
+from tests.support import helper_process
 
 PODS, SECONDS = 500, 60.0  # that the load goes on for at least
 LONGEST, MOST = 1.0, 256.0  # seconds of an answer, and MiB
@@ -57,7 +58,9 @@ def main() -> bool:
         show(f"at rest, {kind} API server", calm)
         print(f"at rest: {memory(pid):.0f} MiB at most")
         load = [sys.executable, "-m", "tests.fakes.kubernetes.webhook_load", *words]
-        with subprocess.Popen(load, stdin=subprocess.PIPE) as hostile:
+        with helper_process.start(
+            load, stdin=subprocess.PIPE, ready=helper_process.executed
+        ) as hostile:
             busy = answers(client, SECONDS)
             assert hostile.stdin is not None
             hostile.stdin.close()

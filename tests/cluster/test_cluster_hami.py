@@ -18,6 +18,7 @@ import yaml
 
 from tests.cluster import claimed
 from tests.cluster.cluster import IMAGE, SHOW, Cluster
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -55,9 +56,15 @@ def serving(cluster: Cluster, folder: Path) -> Iterator[None]:
     words = ["--kubeconfig", str(kubeconfig), "--namespace", "gpu-node"]
     words += ["--listen", f"0.0.0.0:{port}", "--metrics-address", f"127.0.0.1:{metrics}"]
     program = [sys.executable, "-m", "gpu_cluster", "webhook", *words]
-    ready = ["curl", "--silent", "--fail", f"http://127.0.0.1:{metrics}/readyz"]
-    with (folder / "webhook.log").open("w") as log, subprocess.Popen(program, stderr=log) as one:
-        eventually(lambda: subprocess.run(ready, check=False, capture_output=True).returncode, 0)
+    ask = ["curl", "--silent", "--fail", f"http://127.0.0.1:{metrics}/readyz"]
+
+    def is_ready(_process: helper_process.HelperProcess) -> bool:
+        return subprocess.run(ask, check=False, capture_output=True).returncode == 0
+
+    with (
+        (folder / "webhook.log").open("w") as log,
+        helper_process.start(program, stderr=log, ready=is_ready) as one,
+    ):
         yield
         one.terminate()
 

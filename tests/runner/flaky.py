@@ -25,6 +25,7 @@ from datetime import date
 from fnmatch import fnmatch
 from typing import Any
 
+from tests.support import helper_process
 from tests.support.paths import CACHE, DOCS, REPOSITORY
 
 from . import run
@@ -43,13 +44,15 @@ Entry = dict[str, Any]
 def busy() -> Iterator[None]:
     """Keep each core busy with loops of the tests' own priority, which end with this process."""
     words = [sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"]
-    loops = [subprocess.Popen(words) for _loop in range(LOOPS * (os.cpu_count() or 1))]
+    loops = [
+        helper_process.start(words, ready=helper_process.executed)
+        for _loop in range(LOOPS * (os.cpu_count() or 1))
+    ]
     try:
         yield
     finally:
         for loop in loops:
             loop.kill()
-            loop.wait()
 
 
 def tree() -> tuple[str, dict[str, str]]:

@@ -13,12 +13,11 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support import folder
+from tests.support import folder, helper_process
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -29,15 +28,16 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, li
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     place = folder.begin()
-    child = subprocess.Popen(
+    child = helper_process.start(
         command,
         env={**environment, "TMPDIR": str(place)},
         preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+        ready=helper_process.executed,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: child.kill())
+        signal.signal(number, lambda *_: child.send_signal(signal.SIGKILL))
     try:
-        return child.wait(), left()
+        return child.wait(None), left()
     finally:
         end()
         folder.remove(place)

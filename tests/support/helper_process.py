@@ -136,24 +136,27 @@ def start_detached(argv: Sequence[Any], *, ready: Callable[[], T | None], **opti
     return answer
 
 
-def send_signal(pid: int, number: int) -> None:
-    """Send a signal to a single process.
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a single process, and wait until it is gone if it is killed.
 
     ``os.kill`` takes the 0 of a state without a process for the process group of the tests, and ends them and whoever
     started them.
 
     Raises:
         OSError: if there is no such process.
+        AssertionError: if it hung.
     """
     descriptor = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(descriptor, number)
+        if number == signal.SIGKILL:
+            assert _is_gone(descriptor), f"process {pid} is still there"
     finally:
         os.close(descriptor)
 
 
-def end_detached(pid: int, *left: Path, number: int = signal.SIGTERM) -> None:
-    """End a process that is no child of this one, and wait until it and these paths, such as its socket, are gone.
+def end_detached(pid: int, *left: Path) -> None:
+    """Terminate a process that is no child of this one, and wait until it and these paths, as its socket, are gone.
 
     Raises:
         AssertionError: if it hung, in which case it was killed.
@@ -164,14 +167,19 @@ def end_detached(pid: int, *left: Path, number: int = signal.SIGTERM) -> None:
         return
     try:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(descriptor, number)
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        ended = bool(poll.poll(LIMIT * 1000))
-        if not ended:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        has_ended = _is_gone(descriptor)
+        if not has_ended:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            poll.poll(LIMIT * 1000)
-        assert ended, f"process {pid} did not end within {LIMIT:.0f} seconds and was killed"
+            _is_gone(descriptor)
+        assert has_ended, f"process {pid} did not end within {LIMIT:.0f} seconds and was killed"
     finally:
         os.close(descriptor)
     eventually(lambda: not any(path.exists() for path in left))
+
+
+def _is_gone(descriptor: int) -> bool:
+    """Wait for the end of a process, and return whether it came before the hang limit."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(LIMIT * 1000))

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import helper_process
+
 HERE = Path(__file__).parent
 SETTINGS = {
     "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "connection"),
@@ -72,10 +74,16 @@ def measure(
     before, begun = used(), time.monotonic()
     with (
         (folder / "log").open("w") as log,
-        subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT) as process,
+        helper_process.start(
+            words,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            ready=helper_process.executed,
+        ) as process,
         watched(process.pid) as seen,
     ):
-        status = process.wait()
+        status = process.wait(None)
     wall, processor = time.monotonic() - begun, used() - before
     if status:
         raise RuntimeError((folder / "log").read_text()[-4000:])

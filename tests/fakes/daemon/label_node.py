@@ -15,6 +15,7 @@ from typing import Any
 from gpu_plugin._shared._mig.label import Request
 from nvsim.testing import Sim
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually
 
 THREES, SEVEN = {"3g.20gb": 2}, {"7g.40gb": 1}
@@ -100,8 +101,12 @@ class LabelNode:
 
     def _popen(self, words: list[str]) -> subprocess.Popen[str]:
         env = {**self.sim.env, "BEFORE": str(self.folder / "before")}
-        return subprocess.Popen(
-            [sys.executable, *words], env=env, stderr=subprocess.PIPE, text=True
+        return helper_process.start(
+            [sys.executable, *words],
+            env=env,
+            stderr=subprocess.PIPE,
+            text=True,
+            ready=helper_process.executed,
         )
 
     def tries(self) -> int:
@@ -130,6 +135,5 @@ class LabelNode:
 
     def stop(self) -> None:
         if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
+            self.process.close()
             self.process = None

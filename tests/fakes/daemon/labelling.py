@@ -70,7 +70,6 @@ class Labeller:
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
         self.api.stop()
 
 

@@ -25,6 +25,7 @@ from nvsim import testing
 from nvsim.testing import Sim
 from standin_kubelet import control
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually
 
 HERE = Path(__file__).resolve().parent
@@ -40,18 +41,6 @@ def fill(folder: Path) -> Path:
     with path.open("wb", buffering=0) as stream, pytest.raises(OSError, match="No space left"):
         all(stream.write(b"x" * 4096) for _page in range(1 << 20))
     return path
-
-
-def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to one process. OSError: there is none, as for the 0 of a state that names nobody.
-
-    ``os.kill`` takes that 0 for everybody in the group of the tests, which ends them and who started them.
-    """
-    descriptor = os.pidfd_open(pid)
-    try:
-        signal.pidfd_send_signal(descriptor, number)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -124,17 +113,25 @@ class Node:
 
     # --- processes ---
 
-    def python(self, *words: object, **more: str) -> subprocess.Popen[bytes]:
+    def python(
+        self, *words: object, ready: helper_process.Ready = helper_process.executed, **more: str
+    ) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             command = [sys.executable, *map(str, words)]
-            process = subprocess.Popen(command, env={**self.env, **more}, stderr=log, stdout=log)
+            process = helper_process.start(
+                command,
+                env={**self.env, **more},
+                stderr=log,
+                stdout=log,
+                ready=ready,
+            )
         self._started.append(process)
         return process
 
     def start_kubelet(self) -> None:
         words = ("serve", "--dir", self.plugins, "--control", self.control)
-        self.kubelet = self.python("-m", "standin_kubelet", *words, NOTIFY_SOCKET="")
-        eventually(self.control.exists)
+        ready = helper_process.exists(self.control)
+        self.kubelet = self.python("-m", "standin_kubelet", *words, ready=ready, NOTIFY_SOCKET="")
 
     def start_daemon(self, config: str = "", *flags: str, **env: str) -> None:
         self.config.write_text(config)
@@ -186,7 +183,6 @@ class Node:
         """End all that was started, and leave nothing."""
         for process in self._started:
             process.kill()
-            process.wait()
         with contextlib.suppress(OSError):  # it was stopped before
             self.notified.shutdown(socket.SHUT_RDWR)
         self._manager.join()

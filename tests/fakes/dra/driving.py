@@ -19,6 +19,7 @@ from nvsim.testing import Sim, client
 from standin_kubelet.dra import Claim, DraKubelet, Plugin
 
 from tests.fakes.kubernetes.standin_api import NODE, Api
+from tests.support import helper_process
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import LIMIT, eventually
 
@@ -191,7 +192,9 @@ class DraNode:
         self.config.write_text(f"version: v1\ngpuNode: {{allocation: dra, dra: {dra}}}\n")
         with self.log.open("ab") as log:
             command = [sys.executable, *map(str, words)]
-            self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
+            self.process = helper_process.start(
+                command, env=self.env, stdout=log, stderr=log, ready=helper_process.executed
+            )
 
     def registered(self) -> bool:
         found = self.kubelet.plugins.get(DRIVER)
@@ -204,7 +207,6 @@ class DraNode:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
         self.status_file.unlink(missing_ok=True)
 
     def ended(self) -> int:
@@ -236,7 +238,6 @@ class DraNode:
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
         self.kubelet.stop()
         self.api.stop()
 

@@ -16,6 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support import helper_process
+
 if TYPE_CHECKING:
     from gpu_plugin.dra.values import Enforcement
     from nvsim.testing import Sim
@@ -33,7 +35,9 @@ class Units:
 
     def run(self) -> None:
         with open(self._log, "ab") as log:
-            subprocess.Popen(self._command, stderr=log, start_new_session=True)
+            helper_process.start(
+                self._command, stderr=log, start_new_session=True, ready=helper_process.executed
+            )
 
     def close(self, manager: int) -> None:
         raise AssertionError("the manager outlives the driver")
@@ -43,12 +47,13 @@ class Process:
     """A process that has an enforcement. Words that fail raise RuntimeError with the error's text."""
 
     def __init__(self, options: dict[str, Any], env: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
+        self.process = helper_process.start(
             [sys.executable, __file__, json.dumps(options)],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            ready=helper_process.executed,
         )
 
     def ask(self, verb: str, *shares: dict[str, Any] | str) -> Any:
@@ -63,7 +68,6 @@ class Process:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
 
 
 class Enforcing(Process):

@@ -18,6 +18,7 @@ from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.kubernetes.administered import ADMINS, KINDS, Administered
 from tests.fakes.kubernetes.certificates import Authority
+from tests.support import helper_process
 from tests.support.ports import reserve
 from tests.support.waiting import eventually
 
@@ -93,14 +94,12 @@ class GenuineApi(Administered):
     def stop(self) -> None:
         for process in reversed(self._processes):
             process.kill()
-            process.wait()
 
     def forget(self) -> None:
         """Let all versions but the present one be forgotten, as after some minutes."""
         version = self.get("Namespace")["metadata"]["resourceVersion"]
         urllib3.request("POST", f"{self._store}/v3/kv/compaction", json={"revision": version})
         self._server.kill()
-        self._server.wait()
         self._serve()
 
     def identity(self, name: str, group: str) -> Mapping[str, str]:
@@ -116,6 +115,8 @@ class GenuineApi(Administered):
     def start(self, program: Path, *words: str) -> subprocess.Popen[bytes]:
         """Start a program that ends with the server."""
         with (self.folder / f"{program.name}.log").open("ab") as log:
-            process = subprocess.Popen([str(program), *words], stdout=log, stderr=log)
+            process = helper_process.start(
+                [str(program), *words], stdout=log, stderr=log, ready=helper_process.executed
+            )
         self._processes.append(process)
         return process

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import urllib.request
@@ -27,6 +26,7 @@ from gpu_plugin.cluster.rate import Rate
 
 from tests.fakes.kubernetes.administered import KINDS, Administered, StandInApi
 from tests.fakes.kubernetes.genuine_api import GenuineApi
+from tests.support import helper_process
 from tests.support.paths import SOURCES
 from tests.support.ports import reserve
 from tests.support.waiting import LIMIT, eventually
@@ -119,7 +119,7 @@ class Replica:
         self.log = log
         with log.open("ab") as stream:
             path = os.pathsep.join(map(str, SOURCES))
-            self.process = subprocess.Popen(
+            self.process = helper_process.start(
                 [
                     *(sys.executable, "-m", "gpu_cluster", "webhook"),
                     *("--listen", f"127.0.0.1:{self.port}"),
@@ -131,6 +131,7 @@ class Replica:
                 stderr=stream,
                 # as the manifest has it
                 env={**os.environ, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"},
+                ready=helper_process.executed,
             )
 
     def page(self, path: str) -> tuple[int, str]:
@@ -171,7 +172,6 @@ class Replica:
     def stop(self) -> None:
         """Kill it."""
         self.process.kill()
-        self.process.wait()
 
 
 class Cluster(Administered):

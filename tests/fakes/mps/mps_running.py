@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from gpu_plugin.tools import files
 from nvsim.testing import Sim
 
 from tests.fakes.daemon.running import fill
+from tests.support import helper_process
 from tests.support.folder import elsewhere
 from tests.support.paths import MPS_CONTROL, REPOSITORY
 from tests.support.waiting import LIMIT, eventually
@@ -142,8 +142,11 @@ class Mps:
         command += ["--control", self.program, "--interval", self._interval, "--linger", 0.5]
         command += ["--patience", LIMIT]  # a machine that is busy is no daemon that hangs
         with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                [*map(str, (*command, *flags))], env={**self.env, **env}, stderr=log
+            process = helper_process.start(
+                [*map(str, (*command, *flags))],
+                env={**self.env, **env},
+                stderr=log,
+                ready=helper_process.executed,
             )
         self.managers.append(process)
         return process
@@ -222,7 +225,9 @@ class Client:
 
     def __init__(self, pipe: str) -> None:
         # A client's own socket is made by CUDA.
-        self.process = subprocess.Popen([sys.executable, "-c", self.SCRIPT, f"{pipe}/server"])
+        self.process = helper_process.start(
+            [sys.executable, "-c", self.SCRIPT, f"{pipe}/server"], ready=helper_process.executed
+        )
 
     def living(self) -> bool:
         """Tell whether it has work still: its server's end is its own."""
@@ -230,7 +235,6 @@ class Client:
 
     def end(self) -> None:
         self.process.kill()
-        self.process.wait()
 
 
 def fill_up(folder: Path, size: str) -> Path:
@@ -261,7 +265,7 @@ def end_processes(folder: Path) -> None:
         found = list(_named(folder))
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                helper_process.kill(pid)
         return not found
 
     eventually(none)

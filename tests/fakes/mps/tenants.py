@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import helper_process
 from tests.support.folder import elsewhere
 from tests.support.waiting import LIMIT
 
@@ -39,13 +40,14 @@ class Container:
         (self.folder / "rootfs").mkdir(exist_ok=True)
         (self.folder / "config.json").write_text(json.dumps(self._spec(script)))
         words = ["runc", "run", "--bundle", str(self.folder), self.name]
-        return subprocess.Popen(
+        return helper_process.start(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd="/",
+            ready=helper_process.executed,
         )
 
     def run(self, script: str) -> str:
@@ -97,7 +99,7 @@ def _bind(outside: str, inside: str, access: str) -> dict[str, Any]:
 
 def as_nobody(script: str, *words: str) -> subprocess.Popen[str]:
     """Run a Python script as a user of the node who has no rights."""
-    return subprocess.Popen(
+    return helper_process.start(
         [PYTHON, "-c", script, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -108,4 +110,5 @@ def as_nobody(script: str, *words: str) -> subprocess.Popen[str]:
         group=NOBODY,
         extra_groups=[],
         env={"PATH": os.environ["PATH"]},
+        ready=helper_process.executed,
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from tests.fakes.played.rpm_machine import RpmMachine
 from tests.fakes.played.rpms import Rpm
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually
 
 STARTED, GATE = "started", "gate"
@@ -46,7 +47,9 @@ def installing(node: RpmMachine, *words: str) -> Iterator[Other]:
     os.mkfifo(node.root / GATE)
     argv, env = node.command((*words, SLOW.name))
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(argv, env={**os.environ, **env}, stdout=quiet, stderr=quiet) as process:
+    with helper_process.start(
+        argv, env={**os.environ, **env}, stdout=quiet, stderr=quiet, ready=helper_process.executed
+    ) as process:
         other = Other(node, process)
         try:
             eventually(lambda: (node.root / STARTED).exists() or not other.runs)

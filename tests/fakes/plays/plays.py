@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.callback import progress
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually
 
 COLLECTIONS = Path(progress.__file__).parents[5]
@@ -96,7 +97,9 @@ class Play:
     @contextlib.contextmanager
     def ended(self, command: list[str], **given: Any) -> Iterator[subprocess.Popen[str]]:
         """Run a command for the time of a with statement; no module waits at a gate after that."""
-        with subprocess.Popen(command, cwd=self.folder, text=True, **given) as self.runs:
+        with helper_process.start(
+            command, cwd=self.folder, text=True, **given, ready=helper_process.executed
+        ) as self.runs:
             try:
                 yield self.runs
             finally:

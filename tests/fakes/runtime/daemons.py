@@ -19,6 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.unix_http import
 from nvsim import genuine
 
 from tests.fakes.runtime.genuine_runtimes import GenuineRuntimes
+from tests.support import helper_process
 from tests.support.waiting import LIMIT
 
 SOCKET = "/var/run/docker.sock"
@@ -92,12 +93,13 @@ def running(node: GenuineRuntimes, logs: Path) -> Iterator[Daemons]:
     folders = [str(one.parent) for one in node.programs.values()]
     path = ":".join([*dict.fromkeys(folders), os.environ["PATH"], "/usr/sbin", "/sbin"])
     words = ["unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    process = subprocess.Popen(
+    process = helper_process.start(
         [*words, *node.inside(), "bash", "-c", RUN],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={"PATH": path, "LOGS": str(logs)},
+        ready=helper_process.executed,
     )
     try:
         assert process.stdout is not None
@@ -106,4 +108,3 @@ def running(node: GenuineRuntimes, logs: Path) -> Iterator[Daemons]:
         yield Daemons(node, process)
     finally:
         process.kill()
-        process.wait()

@@ -24,6 +24,7 @@ from standin_kubelet.control import Control
 from standin_kubelet.devices import AdmissionError, KubeletError
 from standin_kubelet.kubelet import Kubelet
 
+from tests.support import helper_process
 from tests.support.paths import FAKES
 from tests.support.waiting import LIMIT, eventually
 
@@ -287,7 +288,7 @@ def test_launcher_says_when_it_is_ready_and_prints_devices(tmp_path: Path) -> No
     notify.settimeout(LIMIT)
     env = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "PYTHON": sys.executable}
     words = [launcher, "serve", "--dir", str(folder), "--control", control_path]
-    serve = subprocess.Popen(words, env=env)
+    serve = helper_process.start(words, env=env, ready=helper_process.executed)
     try:
         assert notify.recv(64) == b"READY=1"
         plugin = Plugin(folder, count=1)
@@ -320,7 +321,9 @@ def test_launcher_says_when_it_is_ready_and_prints_devices(tmp_path: Path) -> No
 def test_command_line_serves_waits_and_admits(tmp_path: Path) -> None:
     folder, path = tmp_path / "plugins", tmp_path / "control.sock"
     words = [sys.executable, "-m", "standin_kubelet"]
-    serve = subprocess.Popen([*words, "serve", "--dir", folder, "--control", path])
+    serve = helper_process.start(
+        [*words, "serve", "--dir", folder, "--control", path], ready=helper_process.executed
+    )
     try:
         eventually(path.exists)
         assert path.stat().st_mode & 0o077 == 0

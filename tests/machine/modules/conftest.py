@@ -16,6 +16,7 @@ import pytest
 from nvsim import genuine
 from nvsim.testing import Sim, start
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT
 
 PACKAGE = "ansible_collections.gpu.node.plugins.modules"
@@ -71,12 +72,13 @@ def start_module(tmp_path: Path) -> Iterator[Start]:
         told = {"_ansible_check_mode": check, "_ansible_remote_tmp": str(tmp_path)}
         told |= {"_ansible_diff": True}
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**mine, **args, **told}}))
-        process = subprocess.Popen(
+        process = helper_process.start(
             [sys.executable, "-c", BEGIN, str(tmp_path / "before"), f"{PACKAGE}.{name}", str(path)],
             env=sim.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            ready=helper_process.executed,
         )
         started.append(process)
         return process
@@ -84,7 +86,6 @@ def start_module(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for process in started:
         process.kill()
-        process.wait()
         for pipe in (process.stdout, process.stderr):
             assert pipe is not None
             pipe.close()

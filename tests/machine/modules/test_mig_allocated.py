@@ -23,6 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint impo
 from nvsim.testing import Sim
 
 from tests.machine.modules.mig_scene import THREE, config, layout
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually
 
 PROGRAM = Path(__file__).parent / "mig_with_pods.py"
@@ -66,12 +67,13 @@ class NodeWithPods:
         told["_ansible_remote_tmp"] = str(self._folder)
         path = self._folder / "args.json"
         path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": {**args, **told}}))
-        return subprocess.Popen(
+        return helper_process.start(
             [sys.executable, str(PROGRAM), str(path), str(self._answer)],
             env=self.sim.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            ready=helper_process.executed,
         )
 
     def run(self, **args: Any) -> dict[str, Any]:

@@ -33,7 +33,6 @@ def kill_at(process: subprocess.Popen[str], sim: Sim, changes: int) -> bool:
     while begins_a_change(sim, process):
         if not changes:
             process.kill()
-            process.wait()
             return True
         let_one_through(sim)
         changes -= 1

@@ -15,6 +15,7 @@ import pytest
 from nvsim.testing import PROJECT, Sim
 
 from tests.machine.modules.mig_scene import Run, config
+from tests.support import helper_process
 
 NAMES = [b"\x1b]0;owned\x07\n\xe2\x80\xaegnp", b"\xff\xfe\x1b[2J"]
 
@@ -26,21 +27,19 @@ def named(a100: Sim) -> Iterator[Callable[[bytes], int]]:
 
     def start(name: bytes) -> int:
         words = ["-m", "nvsim.ctl", "--socket", str(a100.socket), "hold", "0"]
-        process = subprocess.Popen(
+        process = helper_process.start(
             [name, *words],
             executable=sys.executable,
             env={**os.environ, "PYTHONPATH": str(PROJECT)},
             stdout=subprocess.PIPE,
+            ready=helper_process.printed(),
         )
         started.append(process)
-        assert process.stdout is not None
-        process.stdout.readline()
         return process.pid
 
     yield start
     for process in started:
-        process.kill()
-        process.communicate()
+        process.close()
 
 
 @pytest.mark.attack("terminal-escapes")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from nvsim.testing import Sim, client
 
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 ONE = """
@@ -35,7 +36,13 @@ def test_a_gpu_that_does_not_answer_holds_up_no_other_until_it_answers_again(
     a100.ctl(verb, gpu="0", **how)
     first, second = (one["uuid"] for one in a100.ctl("status")["gpus"])
     words = [sys.executable, "-c", ONE]
-    with subprocess.Popen([*words, "0"], env=a100.env, stdout=subprocess.PIPE, text=True) as slow:
+    with helper_process.start(
+        [*words, "0"],
+        env=a100.env,
+        stdout=subprocess.PIPE,
+        text=True,
+        ready=helper_process.executed,
+    ) as slow:
         assert slow.stdout is not None
         eventually(lambda: first in str(a100.ctl("called")))
         quick = subprocess.run([*words, "1"], env=a100.env, capture_output=True, text=True)

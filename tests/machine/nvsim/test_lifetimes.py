@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from nvsim.testing import Sim, client, start
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT
 
 PARTITION = """
@@ -129,15 +130,14 @@ def test_client_outlives_a_restart_of_the_daemon(h100: Sim) -> None:
         "import json, sys\nimport pynvml as n\nanswer = lambda v: print(json.dumps(v))\n"
         + textwrap.dedent(code)
     )
-    process = subprocess.Popen(
+    process = helper_process.start(
         [sys.executable, "-c", text],
         env=h100.env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        ready=helper_process.printed(),
     )
-    assert process.stdout is not None
-    process.stdout.readline()
     h100.restart()
     out, _err = process.communicate("\n", timeout=LIMIT)
     assert h100.ctl("status")["gpus"][0]["uuid"] in out

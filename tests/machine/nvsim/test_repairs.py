@@ -13,6 +13,7 @@ from unittest.mock import ANY
 import pytest
 from nvsim.testing import PROJECT, Sim, client, start
 
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 Smi = Callable[..., str]
@@ -85,7 +86,9 @@ def test_who_has_nvml_open_on_a_gpu_keeps_it_from_a_reset(smi: Smi, h100: Sim) -
     watch += "n.nvmlShutdown(); print(2, flush=True); sys.stdin.readline()"
     words = [sys.executable, "-c", f"import sys, pynvml as n\n{watch}"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, env=h100.env, text=True, **pipes) as monitor:  # type: ignore[call-overload]
+    with helper_process.start(
+        words, env=h100.env, text=True, **pipes, ready=helper_process.executed
+    ) as monitor:  # type: ignore[call-overload]
         monitor.stdout.readline()
         assert IN_USE in smi(h100, *RESET, status=19)
         assert "was successfully reset" in smi(h100, "--gpu-reset", "-i", "1")

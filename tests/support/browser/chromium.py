@@ -13,7 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import LIMIT, eventually
+from tests.support import helper_process
+from tests.support.waiting import eventually
 
 PROGRAM = "chromium"
 OPTIONS = (
@@ -45,11 +46,12 @@ class Browser:
         # The browser reads its descriptor 3 and writes 4, which Python can't choose.
         words = [program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
         shell = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
-        self._process = subprocess.Popen(
+        self._process = helper_process.start(
             ["/bin/bash", "-c", shell, *words],
             pass_fds=(to_browser, from_browser),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            ready=helper_process.executed,
         )
         os.close(to_browser)
         os.close(from_browser)
@@ -68,7 +70,7 @@ class Browser:
     def close(self) -> None:
         """End the browser."""
         os.close(self._writes)
-        self._process.wait(LIMIT)
+        self._process.wait()
         os.close(self._reads)
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:

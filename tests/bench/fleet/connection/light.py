@@ -68,10 +68,8 @@ class Connection(ConnectionBase):  # type: ignore[misc]
             _genuine(pid.read_text(), cmd) if pid.exists() else _played(known, asked, self._host())
         )
         begun, before = time.monotonic(), _children()
-        with subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            out, err = process.communicate(in_data)
+        process = subprocess.run(words, input=in_data or b"", check=False, capture_output=True)
+        out, err = process.stdout, process.stderr
         seconds = time.monotonic() - begun
         if pid.exists() and not known.exists():
             _keep(known, asked, seconds, (process.returncode, out, err))

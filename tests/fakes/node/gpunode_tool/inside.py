@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 from .paths import CHECKOUT, run
@@ -39,8 +40,11 @@ def start(name: str, words: Sequence[str], **options: Any) -> subprocess.Popen[s
     pid = _first(name)
     entered = ["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid"]
     given = {"stdin": subprocess.DEVNULL, "text": True, "env": ENVIRONMENT, **options}
-    return subprocess.Popen(
-        [*entered, "--cgroup", "--root", "--wd", "--", *words], preexec_fn=_join(pid), **given
+    return helper_process.start(
+        [*entered, "--cgroup", "--root", "--wd", "--", *words],
+        preexec_fn=_join(pid),
+        **given,
+        ready=helper_process.executed,
     )
 
 

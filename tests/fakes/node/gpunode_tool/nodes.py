@@ -115,7 +115,7 @@ def _failures(name: str) -> str:
 def execute(name: str, words: list[str]) -> int:
     """Run a command on a node and return its status."""
     with inside.start(name, words, stdin=None) as process:
-        return process.wait()
+        return process.wait(None)  # as long as the command takes
 
 
 def reboot(name: str) -> None:

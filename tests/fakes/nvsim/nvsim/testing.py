@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually
 
 from .ctl import Client, main
@@ -73,17 +74,15 @@ class Sim:
         words += ["--run-dir", str(self.folder / "run"), "--root", str(self.root)]
         words += ["--verbose"] if "NVSIM_DEBUG" in os.environ else []
         path = f"{PROJECT}:{os.environ.get('PYTHONPATH', '')}"
-        self.process = subprocess.Popen(
+        self.process = helper_process.start(
             words,
             env={**os.environ, "PYTHONPATH": path},
             stderr=subprocess.DEVNULL if "NVSIM_DEBUG" not in os.environ else None,
+            ready=lambda _process: self.answers(),
         )
-        eventually(self.answers)
 
     def answers(self) -> bool:
-        """Tell whether the daemon answers. RuntimeError: it has ended."""
-        if self.process.poll() is not None:
-            raise RuntimeError("nvsimd did not start")
+        """Return whether the daemon answers."""
         try:
             self.ctl("status")
         except OSError:
@@ -111,16 +110,15 @@ class Sim:
         words += ["--gi", str(gi)] if gi is not None else []
         words += ["--ci", str(ci)] if ci is not None else []
         env = {**os.environ, "PYTHONPATH": str(PROJECT)}
-        process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
+        process = helper_process.start(
+            words, env=env, stdout=subprocess.PIPE, text=True, ready=helper_process.printed()
+        )
         self.holders.append(process)
-        if process.stdout is not None:
-            process.stdout.readline()
         return process
 
     def let_go(self, holder: subprocess.Popen[str]) -> None:
         """Kill a process that hold() returned and wait until the driver has noticed."""
         holder.kill()
-        holder.wait()
         eventually(
             lambda: holder.pid not in [one["pid"] for one in self.ctl("status")["processes"]]
         )
@@ -128,7 +126,6 @@ class Sim:
     def kill(self) -> None:
         """Kill the daemon."""
         self.process.kill()
-        self.process.wait()
 
     def restart(self) -> None:
         """Kill the daemon and start it again."""

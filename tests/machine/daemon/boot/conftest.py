@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import P
 from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
 
+from tests.support import helper_process
 from tests.support.waiting import LIMIT
 
 if TYPE_CHECKING:
@@ -46,7 +47,13 @@ class Commands:
             command = [*private, str(aside), PATH, *command]
         environment = {**sim.env, **env}
         self.started.append(
-            subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+            helper_process.start(
+                command,
+                env=environment,
+                stderr=subprocess.PIPE,
+                text=True,
+                ready=helper_process.executed,
+            )
         )
         return self.started[-1]
 
@@ -63,8 +70,7 @@ def commands() -> Iterator[Commands]:
     made = Commands()
     yield made
     for one in made.started:
-        one.kill()
-        one.communicate()
+        one.close()
 
 
 class Kubelet:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.daemon.running import GPU, kill
+from tests.fakes.daemon.running import GPU
+from tests.support.helper_process import kill
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from gpu_plugin.kubelet.listener import Folder
 
+from tests.support import helper_process
+
 # As systemd does it: all is read-only but what is named, and the folder is removed and made behind that.
 SEALED = """
 import os, subprocess, sys
@@ -46,12 +48,14 @@ def test_a_folder_made_anew_behind_the_mount_is_lost(tmp_path: Path) -> None:
     folder = tmp_path / "kubelet"
     folder.mkdir()
     words = ["unshare", "--mount", "--propagation", "slave", sys.executable, "-c", SEALED]
-    with subprocess.Popen(
-        [*words, tmp_path, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    with helper_process.start(
+        [*words, tmp_path, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        ready=helper_process.printed("False"),
     ) as process:
         assert process.stdin
-        assert process.stdout
-        assert process.stdout.readline() == "False\n"
         folder.rmdir()
         folder.mkdir()
         process.stdin.write("\n")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from nvsim import genuine
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_sharing import GPU, Shared
 from tests.fakes.mps.tenants import NOBODY, Container
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT, eventually
 
 MakeShared = Callable[..., Shared]

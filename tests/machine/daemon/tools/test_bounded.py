@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gpu_plugin.tools import bounded
 
-from tests.fakes.daemon.running import kill
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT
 
 

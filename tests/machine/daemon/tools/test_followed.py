@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from gpu_plugin.tools.followed import CHUNK, Events, Followed, Lines
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import living
+from tests.support import helper_process
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT, eventually
 
 LEADER = "sleep 300 & echo $!; wait"  # with a process in its group
@@ -30,11 +31,16 @@ def events() -> Events:
 
 @pytest.fixture
 def leader() -> Iterator[subprocess.Popen[bytes]]:
-    made = subprocess.Popen(["sh", "-c", LEADER], stdout=subprocess.PIPE, start_new_session=True)
+    made = helper_process.start(
+        ["sh", "-c", LEADER],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        ready=helper_process.executed,
+    )
     yield made
     with contextlib.suppress(ProcessLookupError):
         os.killpg(made.pid, signal.SIGKILL)
-    made.wait()
+    made.close()
 
 
 def member(leader: subprocess.Popen[bytes]) -> int:
@@ -117,7 +123,7 @@ def test_last_words_are_there_when_the_end_is(
     seen: list[list[bytes]] = []
     output = Lines(reader, events, told.append)
     os.write(writer, b"one\ntwo")
-    leader.kill()
+    leader.send_signal(signal.SIGKILL)  # which who follows it waits for
     one = Followed(leader.pid, events, lambda: seen.append([*told]), leader, output)
     os.close(writer)
     wait(events, lambda: not one.living)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support import helper_process
+
 
 def test_a_log_that_nobody_reads_ends_nothing() -> None:
     """As journald does when it is restarted: the pipe is broken, within the handling of an error too."""
@@ -22,7 +24,9 @@ def test_a_log_that_nobody_reads_ends_nothing() -> None:
         "print('went on')\n"
     )
     pipe, words = subprocess.PIPE, [sys.executable, "-c", code]
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    with helper_process.start(
+        words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, ready=helper_process.executed
+    ) as process:
         assert process.stderr is not None
         process.stderr.close()
         told, _nothing = process.communicate("")

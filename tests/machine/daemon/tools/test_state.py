@@ -6,20 +6,22 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 
 from gpu_plugin.tools.files import alive, started
+
+from tests.support import helper_process
 
 NOBODY = 2**22  # beyond the numbers of processes
 
 
 def test_a_process_that_ended_and_one_that_has_its_number_are_told_apart() -> None:
-    child = subprocess.Popen(["sleep", "60"])
+    child = helper_process.start(["sleep", "60"], ready=helper_process.executed)
     began = started(child.pid)
     assert alive({"pid": child.pid, "began": began})
     assert not alive({"pid": child.pid})
     assert not alive({"pid": child.pid, "began": "1"})
-    child.kill()
+    child.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not alive({"pid": child.pid, "began": began})  # it waits for its parent only
     child.wait()

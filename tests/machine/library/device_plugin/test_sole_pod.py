@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import status as sole
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
+from tests.support import helper_process
 from tests.support.paths import REPOSITORY
 
 HOLD = """
@@ -34,9 +35,13 @@ def held(folder: Path, kind: str) -> Iterator[None]:
     """Hold a folder's lock in the daemon's own way, in a process of its own."""
     words = [sys.executable, "-c", HOLD, str(folder), kind]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, env={"PYTHONPATH": str(DAEMON)}, text=True, **pipes) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with helper_process.start(
+        words,
+        env={"PYTHONPATH": str(DAEMON)},
+        text=True,
+        **pipes,
+        ready=helper_process.printed("held"),
+    ) as process:
         yield
         process.communicate()
 

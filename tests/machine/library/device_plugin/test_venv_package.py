@@ -22,6 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.packages import 
 from tests.fakes.clock import Clock
 from tests.fakes.packages.apt_nodes import AptNode, Repository, in_folder, missing
 from tests.fakes.packages.pgp_keys import Key
+from tests.support import helper_process
 from tests.support.waiting import LIMIT
 
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
@@ -84,10 +85,10 @@ def lock(node: AptNode) -> Iterator[subprocess.Popen[str]]:
     """Have another process hold the lock that apt and dpkg take before they change anything, until its input ends."""
     words = [sys.executable, "-c", HOLD, str(node.root / "var/lib/dpkg/lock-frontend")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, **pipes) as process:
+    with helper_process.start(
+        words, text=True, **pipes, ready=helper_process.printed("locked")
+    ) as process:
         try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "locked\n"
             yield process
         finally:
             process.kill()
@@ -135,11 +136,14 @@ def test_apt_waits_for_the_lock(node: AptNode, lock: subprocess.Popen[str]) -> N
     def apt(words: tuple[str, ...]) -> Completed:
         """Run apt, and have the lock given away as it says that it waits."""
         command = [words[0], *in_folder(words[0], node.root, signed=True), *words[1:]]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with helper_process.start(
+            command, stdout=subprocess.PIPE, text=True, ready=helper_process.executed
+        ) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if not waited and "Waiting for cache lock" in line:
                     waited.append(lock.communicate())
+            process.wait()
         return Completed(process.returncode, "", "")
 
     node.commands[("apt-get",)] = apt

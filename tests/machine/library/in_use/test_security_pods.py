@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.pods import uid_of
 
+from tests.support import helper_process
 from tests.support.folder import belonging
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
@@ -65,14 +66,16 @@ def cgroup() -> Iterator[Callable[..., Path]]:
 def process(cgroup: Path, script: str, user: int) -> Iterator[int]:
     """Have a process that starts in a cgroup run a script; yield its number."""
     entered = f"echo $$ > {cgroup}/cgroup.procs && exec setpriv --reuid {user} --clear-groups sh -c '{script}'"
-    running = subprocess.Popen(["sh", "-c", entered], stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    running = helper_process.start(
+        ["sh", "-c", entered],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        ready=helper_process.printed("there"),
+    )
     try:
-        assert running.stdout is not None
-        assert running.stdout.readline() == b"there\n"
         yield running.pid
     finally:
-        running.kill()
-        running.communicate()
+        running.close()
 
 
 def seen(pid: int) -> str:

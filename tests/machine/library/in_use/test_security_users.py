@@ -21,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.users
 )
 
 from tests.fakes.library.fakes import FakeHost
+from tests.support import helper_process
 
 NOBODY = 65534
 FULL = Device(1, 7)  # /dev/full, which no other test opens
@@ -50,16 +51,15 @@ def device(tmp_path: Path) -> Iterator[str]:
 def told(device: str, name: str, *before: str) -> bool:
     """Tell whether a process of that name that has the device open is told, on this very machine."""
     words = [*before, "sh", "-c", HOLD.format(device=device, name=name)]
-    running = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    running = helper_process.start(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, ready=helper_process.printed("there")
+    )
     try:
-        assert running.stdout is not None
-        assert running.stdout.readline() == b"there\n"
-        found = [(one.pid, one.program) for one in gpu_users(Host(), [FULL])]
-        assert (running.pid, name) not in [(one.pid, one.program) for one in gpu_users(Host())]
+        found = [(user.pid, user.program) for user in gpu_users(Host(), [FULL])]
+        assert (running.pid, name) not in [(user.pid, user.program) for user in gpu_users(Host())]
         return (running.pid, name) in found
     finally:
-        running.kill()
-        running.communicate()
+        running.close()
 
 
 @pytest.mark.attack("gpu-by-another-name")

@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import 
 from ansible_collections.gpu.node.plugins.modules import gpu_evidence
 
 from tests.machine.library.repair.conftest import NOW, Scene
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 XID = "2027-01-15T07:59:00.000001+00:00 n1 kernel: NVRM: Xid (PCI:0000:18:00): 79, pid=7, GPU has fallen off the bus."
@@ -260,12 +260,13 @@ def test_a_run_that_was_killed_leaves_nothing_half_done(scene: Scene) -> None:
     given.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": asked}))
     words = [sys.executable, "-m", gpu_evidence.__name__, str(given)]
     python = os.environ["ANSIBLE_COLLECTIONS_PATH"]
-    run = subprocess.Popen(words, env={**scene.host.environment(), "PYTHONPATH": python})
+    run = helper_process.start(
+        words, env={**scene.host.environment(), "PYTHONPATH": python}, ready=helper_process.executed
+    )
     eventually(scene.pids)
     run.kill()
-    run.wait()
     for pid in scene.pids():
-        os.kill(int(pid), signal.SIGKILL)  # it is nobody's any more
+        helper_process.kill(int(pid))  # it is nobody's any more
     assert [one for one in os.listdir(scene.folder) if one.startswith(".making-")]
     scene.host.install("journalctl", JOURNAL)
     answer = scene.evidence()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.daemon.running import kill
+from tests.support.helper_process import kill
 
 if TYPE_CHECKING:
     from tests.fakes.dra.enforcing import Enforcing

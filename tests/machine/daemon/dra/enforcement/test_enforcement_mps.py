@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.dra.enforcing import MIB, share
 from tests.fakes.mps.mps_running import living
+from tests.support.helper_process import kill
 from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:

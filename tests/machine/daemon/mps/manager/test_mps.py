@@ -16,8 +16,8 @@ from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.mps import folders
 from nvsim.testing import client
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import DEFAULT, EXCLUSIVE_PROCESS, MakeMps, Mps, fill_up, living
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT, eventually
 
 THREADS = "get_default_active_thread_percentage"
@@ -200,7 +200,6 @@ def test_what_a_killed_manager_left_is_adopted_changed_and_given_back(mps: Mps) 
     manager = mps.run(uuid, "--replicas", 2)
     before = mps.ready(uuid)
     manager.kill()
-    manager.wait()
     assert living(before["daemon"])
     second = mps.manage()
     eventually(lambda: mps.status(uuid).get("pid") == second.pid)

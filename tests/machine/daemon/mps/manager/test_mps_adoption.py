@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from nvsim.testing import client as nvml
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import EXCLUSIVE_PROCESS, Client, Mps, living
+from tests.support import helper_process
 from tests.support.folder import named
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 KEPT = ("daemon", "restarts", "limits", "pipe", "settings", "clients")
@@ -218,7 +219,7 @@ def group() -> Iterator[Path]:
     made.mkdir()
     yield made
     for pid in (made / "cgroup.procs").read_text().split():
-        os.kill(int(pid), signal.SIGKILL)
+        kill(int(pid))
     eventually(lambda: not (made / "cgroup.procs").read_text())
     made.rmdir()
 
@@ -230,9 +231,10 @@ def test_out_of_memory_ends_the_manager_and_no_client(mps: Mps, group: Path) -> 
     manager = mps.managers[-1]
     (group / "cgroup.procs").write_text(str(manager.pid))
     hog = "import sys; held = bytearray(64 << 20); sys.stdin.read()"
-    with subprocess.Popen(
+    with helper_process.start(
         ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec {sys.executable} -c "{hog}"'],
         stdin=subprocess.PIPE,
+        ready=helper_process.executed,
     ) as other:
         try:
             (group / "memory.limit_in_bytes").write_text(str(8 << 20))

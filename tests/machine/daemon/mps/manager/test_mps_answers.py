@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import DEFAULT, STANDIN, Client, MakeMps, Mps, living
+from tests.support.helper_process import kill
 from tests.support.waiting import eventually, unchanged
 
 SHARES = ("--replicas", 4, "--memory", "900M")

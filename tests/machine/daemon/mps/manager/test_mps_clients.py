@@ -16,7 +16,7 @@ import pytest
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.mps.control import require_multi_user
 
-from tests.fakes.daemon.running import fill, kill
+from tests.fakes.daemon.running import fill
 from tests.fakes.mps.mps_running import (
     DEFAULT,
     EXCLUSIVE_PROCESS,
@@ -26,6 +26,7 @@ from tests.fakes.mps.mps_running import (
     Mps,
     mount_small,
 )
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 MULTI_USER = "-multiuser-server"
@@ -135,7 +136,6 @@ def test_killed_manager_is_told_as_crashed(mps: Mps) -> None:
     manager = mps.run(uuid, *SHARES)
     mps.ready(uuid)
     manager.kill()
-    manager.wait()
     (state,) = json.loads(mps.told("--json"))
     assert (state["device"], state["state"]) == (uuid, "crashed")
     assert "problem: its manager was killed" in mps.told()

@@ -10,9 +10,9 @@ import signal
 import pytest
 from gpu_plugin.tools.files import stat_fields
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps import many
 from tests.fakes.mps.mps_running import MakeMps
+from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT
 
 

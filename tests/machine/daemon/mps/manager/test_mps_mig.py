@@ -20,6 +20,7 @@ from nvsim.testing import PROJECT, start
 
 from tests.fakes.mps.mps_running import DEFAULT, STANDIN, MakeMps, Mps, living
 from tests.fakes.mps.mps_sharing import ELSEWHERE
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 Change = Callable[..., dict[str, Any]]
@@ -72,14 +73,13 @@ class Served(Mps):
         super().__init__(sim, STANDIN, STANDIN_CLIENTS=1, STANDIN_SERVER=server)
         words = ["/usr/sbin/nvidia-cuda-mps-server", "-m", "nvsim.ctl"]
         words += ["--socket", str(self.sim.socket), "hold", "0"]
-        self.server = subprocess.Popen(
+        self.server = helper_process.start(
             words,
             executable=sys.executable,
             env={**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONHOME": sys.base_prefix},
             stdout=subprocess.PIPE,
+            ready=helper_process.printed(),
         )
-        assert self.server.stdout is not None
-        self.server.stdout.readline()
         server.write_text(str(self.server.pid))
 
     def told_with(self, clients: int) -> dict[str, Any]:
@@ -98,7 +98,6 @@ class Served(Mps):
 
     def stop(self) -> None:
         self.server.kill()
-        self.server.wait()
         super().stop()
 
 

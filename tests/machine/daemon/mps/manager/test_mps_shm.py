@@ -15,6 +15,7 @@ from gpu_plugin.mps import clients, folders
 
 from tests.fakes.mps.mps_running import STANDIN, MakeMps, Mps, mount_small, unmount_below
 from tests.fakes.mps.tenants import NOBODY, Container
+from tests.support import helper_process
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 SHARES = ("--replicas", 4)
@@ -113,7 +114,9 @@ def test_a_server_without_clients_ends_before_its_memory_is_emptied(
     make_mps: MakeMps, tmp_path: Path
 ) -> None:
     """It has files there that the next one makes again."""
-    server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    server = helper_process.start(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, ready=helper_process.executed
+    )
     (tmp_path / "server").write_text(str(server.pid))
     mps = make_mps(command=STANDIN, STANDIN_CLIENTS=1, STANDIN_SERVER=tmp_path / "server")
     found = shared(mps)

@@ -21,9 +21,10 @@ from gpu_plugin.mps import clients
 from gpu_plugin.tools.files import started
 from nvsim.testing import client
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_running import DEFAULT, EXCLUSIVE_PROCESS, Mps, living
 from tests.fakes.mps.tenants import NOBODY, as_nobody
+from tests.support import helper_process
+from tests.support.helper_process import kill
 from tests.support.waiting import eventually, unchanged
 
 SHARES = ("--replicas", 4, "--no-shm")
@@ -59,8 +60,7 @@ def racing(mps: Mps) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        process.kill()
-        process.communicate()
+        process.close()
 
 
 @pytest.mark.attack("silent-mps-client")
@@ -125,10 +125,11 @@ def test_who_wants_it_has_a_silent_daemon_replaced(mps: Mps) -> None:
 
 @pytest.fixture
 def victim() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    process = helper_process.start(
+        ["sleep", "300"], start_new_session=True, ready=helper_process.executed
+    )
     yield process
     process.kill()
-    process.wait()
 
 
 def as_others(path: Path) -> None:
@@ -238,11 +239,13 @@ def test_who_calls_himself_a_control_daemon_is_taken_for_one_only_as_root_of_the
     env = daemon_environment(names, f"{names.ipc}/d-1")
     words = [*way, "setsid", "env", *(f"{name}={text}" for name, text in env.items())]
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [*words, "sh", "-c", "echo begun; exec cat"], stdin=pipe, stdout=pipe, text=True
+    with helper_process.start(
+        [*words, "sh", "-c", "echo begun; exec cat"],
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
+        ready=helper_process.printed("begun"),
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
         found, own = clients.daemon(names)
         assert (bool(found), own) == (taken, f"{names.ipc}/d-1" if taken else "")
         process.communicate()

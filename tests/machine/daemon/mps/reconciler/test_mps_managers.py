@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from gpu_plugin.mps import units
 
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 
@@ -48,12 +49,14 @@ def processes() -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[byte
     # Who runs the tests in the background has them ignore SIGINT.
     words = ["env", "--default-signal=INT", sys.executable, "-c", "import sys; sys.stdin.read()"]
     found = [
-        subprocess.Popen([*words, "mps", verb], stdin=subprocess.PIPE) for verb in ("run", "status")
+        helper_process.start(
+            [*words, "mps", verb], stdin=subprocess.PIPE, ready=helper_process.executed
+        )
+        for verb in ("run", "status")
     ]
     yield found[0], found[1]
     for one in found:
-        one.kill()
-        one.communicate()
+        one.close()
 
 
 def test_only_a_manager_is_ended(

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from nvsim import genuine
 
-from tests.fakes.daemon.running import kill, nodes
+from tests.fakes.daemon.running import nodes
 from tests.fakes.mps.mps_running import living
 from tests.fakes.mps.mps_sharing import DEFAULT, EXCLUSIVE_PROCESS, GPU, Client, Shared
+from tests.support.helper_process import kill
 from tests.support.waiting import eventually, unchanged
 
 MakeShared = Callable[..., Shared]

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fakes.daemon.running import kill
 from tests.fakes.mps.mps_sharing import EXCLUSIVE_PROCESS, GPU, Client, Shared
+from tests.support.helper_process import kill
 from tests.support.waiting import eventually, unchanged
 
 MPS = "{resources: [{name: gpu, replicas: 3}]}"
@@ -27,7 +27,6 @@ def test_upgrade_waits_for_no_client_and_touches_none(
     client = Client(shared, uuid)
     kill(before["pid"], signal.SIGTERM)
     node.daemon.kill()
-    node.daemon.wait()
     (shared.settings / f"{uuid}.settings.json").write_text('{"version": 2, "replicas": 3}')
     shared.start(MPS)
     shared.wait(GPU, 3)

@@ -35,6 +35,7 @@ from tests.fakes.packages.rpm_nodes import (
     _indexed,
     missing,
 )
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 HALF = """
@@ -92,7 +93,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def ended(words: list[str], **given: Any) -> Iterator[subprocess.Popen[str]]:
     """Start a process, which is gone at the end whatever happens."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, **pipes, **given) as process:
+    with helper_process.start(
+        words, text=True, **pipes, **given, ready=helper_process.executed
+    ) as process:
         try:
             yield process
         finally:

@@ -28,6 +28,7 @@ from nvsim.ctl import Client
 from nvsim.testing import Sim
 
 from tests.fakes.library.fakes import FakeHost
+from tests.support import helper_process
 from tests.support.waiting import LIMIT
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -159,12 +160,13 @@ class Scene:
         """Start a run in a process of its own, which may kill itself before a command."""
         code = f"from {__name__} import main; import sys; main(*sys.argv[1:])"
         words = [str(self._path), str(self.sim.root), str(self._smi), json.dumps(params)]
-        return subprocess.Popen(
+        return helper_process.start(
             [sys.executable, "-c", code, *words, die_before],
             env={**self.sim.env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            ready=helper_process.executed,
         )
 
     def run(self, **params: t.Any) -> dict[str, t.Any]:

@@ -24,6 +24,7 @@ from tests.machine.library.repair.reset.scene import (
     Scene,
     uuids,
 )
+from tests.support import helper_process
 from tests.support.waiting import eventually
 
 AWAY = [
@@ -203,11 +204,13 @@ def test_refusal_of_nvidia_smi_brings_back_what_made_way(sick: Scene) -> None:
         "-c",
         f"import json, sys\nimport pynvml as n\n{OPEN}print(1, flush=True); sys.stdin.read()",
     ]
-    with subprocess.Popen(
-        words, env=sick.sim.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    with helper_process.start(
+        words,
+        env=sick.sim.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        ready=helper_process.printed(),
     ) as monitor:
-        assert monitor.stdout is not None
-        monitor.stdout.readline()
         failed = sick.run(gpus=["0"], **LISTED)
         assert "In use by another client" in failed["failed"]
         assert "lsof" in failed["failed"]

@@ -20,6 +20,7 @@ from tests.fakes.runtime.genuine_runtimes import (
     converge,
     with_cdi,
 )
+from tests.support import helper_process
 
 Make = Callable[..., GenuineRuntimes]
 # What a machine without networks and disks of its own lets a daemon do.
@@ -37,7 +38,9 @@ def started(node: GenuineRuntimes) -> str:
     words = [*node.inside(), "unshare", "--net", str(program), *FLAGS, "--containerd=/nothing"]
     path = f"{program.parent}:{os.environ['PATH']}"
     said = ""
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={"PATH": path}) as daemon:
+    with helper_process.start(
+        words, stderr=subprocess.PIPE, text=True, env={"PATH": path}, ready=helper_process.executed
+    ) as daemon:
         assert daemon.stderr is not None
         for line in daemon.stderr:
             said += line

@@ -18,6 +18,7 @@ from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION, broken
 from tests.fakes.played.rhel.rhel_systems import FEDORA
 from tests.fakes.played.rpms import FAILS, Rpm
+from tests.support import helper_process
 
 pytestmark = [pytest.mark.long]
 GUARD = "var/lib/dnf/system-repo.lock"
@@ -44,10 +45,10 @@ def at_work(node: Rhel) -> Iterator[int]:
     """Hold the lock that dnf 5 takes, and give the process that does."""
     words = [sys.executable, "-c", HOLDER, str(node.root / GUARD)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as held:
-        assert held.stdout is not None
+    with helper_process.start(
+        words, stdin=pipe, stdout=pipe, ready=helper_process.printed("held")
+    ) as held:
         try:
-            assert held.stdout.readline() == b"held\n"
             yield held.pid
         finally:
             held.kill()
