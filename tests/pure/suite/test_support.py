@@ -94,6 +94,7 @@ def test_a_pure_test_is_kept_from_what_others_may(tmp_path: Path) -> None:
 def test_variables_of_the_caller_that_would_change_an_answer_are_taken_away() -> None:
     theirs = ["ANSIBLE_STDOUT_CALLBACK", "KUBECONFIG", "PYTHONUNBUFFERED", "https_proxy", "LC_ALL"]
     assert [name for name in theirs if not foreign(name)] == []
-    ours = {"ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_LOCALHOST_WARNING", "LC_ALL", "PYTHONPATH"}
+    ours = {"ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_INJECT_FACT_VARS", "ANSIBLE_LOCALHOST_WARNING"}
+    ours |= {"LC_ALL", "PYTHONPATH"}
     assert {name for name in os.environ if foreign(name)} == ours
     assert not foreign("KUBE_BIN")

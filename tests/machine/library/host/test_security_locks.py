@@ -26,6 +26,7 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.machine import ca
 from ansible_collections.gpu.node.plugins.module_utils._settings import capability as settings
 
 from tests.fakes.mps.tenants import as_nobody
+from tests.support import helper_process
 from tests.support.folder import elsewhere
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import LIMIT
@@ -80,11 +81,12 @@ def mark(folder: Path, seen: str = "", limit: str = "60") -> subprocess.Complete
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[int]:
     """Hold a lock in another process; yield its number."""
-    with subprocess.Popen(
-        ["python3", "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    with helper_process.start(
+        ["python3", "-c", HOLD, path],
+        ready=helper_process.printed(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
         yield process.pid
         process.communicate()
 

@@ -189,11 +189,12 @@ def test_a_process_with_too_many_mounts_to_read_takes_no_shares(
     mps: Mps, tenants: Tenants, tmp_path: Path
 ) -> None:
     """It may have the memory, which is cleared once it has ended."""
-    with subprocess.Popen(
-        [sys.executable, "-c", MOUNT, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    with helper_process.start(
+        [sys.executable, "-c", MOUNT, tmp_path],
+        ready=helper_process.printed("mounted"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"mounted\n"
         (tenants.shm / "file").touch()
 
         def shown() -> tuple[str, str, list[str]]:
