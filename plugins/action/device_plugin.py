@@ -64,5 +64,5 @@ class ActionModule(NodeModuleAction):
             self._remove_tmp_path(self._connection._shell.tmpdir)
 
     def _module(self, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
-        given = {key: value for key, value in args.items() if value is not None}
-        return self.run_module(given, task_vars, "gpu.node.device_plugin")
+        options = {key: value for key, value in args.items() if value is not None}
+        return self.run_module(options, task_vars, "gpu.node.device_plugin")

@@ -67,17 +67,17 @@ def change_in_service(
     standing: t.Mapping[str, t.Any], change: str = "", take_over: bool = False, after: float = 0
 ) -> dict[str, t.Any]:
     """Return what to make of the change that stands on a node."""
-    found = from_answer(standing)
+    change_there = from_answer(standing)
     me, asked = this_run(change), Asked(take_over, float(after))
-    refused = refusal(found, me, asked, lives, finishes=bool(change)) if standing else ""
+    refused = refusal(change_there, me, asked, lives, finishes=bool(change)) if standing else ""
     return {
         "refused": refused,
         "begun": bool(standing) and not refused,
-        "cause": found.cause if standing else "",
+        "cause": change_there.cause if standing else "",
         "text": json.dumps(me._asdict()),
         "seen": digest if isinstance(digest := standing.get("digest", ""), str) else "",
         "holder": me.holder,
-        "before": found.holder if standing else "",
+        "before": change_there.holder if standing else "",
     }
 
 

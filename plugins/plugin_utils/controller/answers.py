@@ -102,12 +102,12 @@ def check(answer: Answer, shape: Shape, *, whole: bool = False) -> Checked:
         for key in answer
         if key not in known and key not in (*MESSAGES, *INTERNAL, "invocation")
     )
-    kept = {key: answer[key] for key in answer if key in known}
+    documented_keys = {key: answer[key] for key in answer if key in known}
     whole = whole and not has_failed(answer)
-    problem = _too_much(kept) or _mismatch_of_keys(kept, known, whole)
+    problem = _too_much(documented_keys) or _mismatch_of_keys(documented_keys, known, whole)
     if problem:
         return Checked({}, dropped, problem)
-    checked = {key: _documented_part(value, known[key]) for key, value in kept.items()}
+    checked = {key: _documented_part(value, known[key]) for key, value in documented_keys.items()}
     for key in MESSAGES:
         if isinstance(answer.get(key), list):
             checked[key] = answer[key][:MOST_WARNINGS]
@@ -188,7 +188,7 @@ def _documented_part(value: t.Any, described: Shape) -> t.Any:
     if not contains:
         return value
     if isinstance(value, list):
-        return [_documented_part(one, described) for one in value]
+        return [_documented_part(item, described) for item in value]
     if isinstance(value, dict):
         return {
             key: _documented_part(value[key], contains[key]) for key in contains if key in value

@@ -119,5 +119,5 @@ def pin(
 ) -> t.Tuple[Variables, t.List[Unreadable]]:
     """Return a task's variables with these options as they are declared, and those that can't be rendered."""
     options, unreadable = read_options(task, templar, task_vars)
-    others = {name: value for name, value in task_vars.items() if name not in NAMES}
-    return {**others, **options}, unreadable
+    variables = {name: value for name, value in task_vars.items() if name not in NAMES}
+    return {**variables, **options}, unreadable
