@@ -36,6 +36,8 @@ ELSEWHERE = {
     "Prolog error",
     "the playbook: gpu.node.repair could not be found",
     "Permission denied (publickey)",
+    "Host key verification failed",
+    "Read-only file system",
     "node(s) had untolerated taint",
     "node(s) didn't match Pod's node affinity/selector",
     "Job prolog failed",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import helper_process
-from tests.support.processes import runs
+from tests.support.helper_process import runs
 
 ENDLESS = "import sys\nprint('ready', flush=True)\nsys.stdin.read()"
 DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + ENDLESS

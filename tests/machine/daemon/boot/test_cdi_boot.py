@@ -19,7 +19,7 @@ from gpu_plugin._shared._cdi import boot as cdi_boot
 from gpu_plugin._shared._cdi.boot import Options
 from nvsim.testing import VERSION, Sim, start
 
-from tests.support.processes import opened, rests
+from tests.support.helper_process import opened, rests
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 if TYPE_CHECKING:

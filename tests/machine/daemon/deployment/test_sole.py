@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpu_plugin._shared._device_plugin.instance_lock import FILE
 
 from tests.fakes.daemon.running import GPU
-from tests.support.processes import opened
+from tests.support.helper_process import opened
 from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from nvsim.ctl import Client
 
 from tests.fakes.daemon.running import GPU
 from tests.support.growth import check, held, watch
-from tests.support.processes import spent
+from tests.support.helper_process import spent
 from tests.support.waiting import LIMIT, eventually, unchanged
 
 if TYPE_CHECKING:

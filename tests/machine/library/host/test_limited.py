@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.limited import Ended, Programs
 
-from tests.support.processes import runs
+from tests.support.helper_process import runs
 from tests.support.waiting import eventually
 
 SH = "/bin/sh"

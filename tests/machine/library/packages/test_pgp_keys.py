@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tests.fakes.packages.pgp_keys import Key
-from tests.support.processes import runs
+from tests.support.helper_process import runs
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from nvsim import genuine
 from nvsim.testing import Sim, start
 
 from tests.fakes.library.in_process import said_by
-from tests.support.processes import runs
+from tests.support.helper_process import runs
 
 Answer = dict[str, t.Any]
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
