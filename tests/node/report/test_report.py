@@ -64,6 +64,6 @@ def test_a_report_on_a_node_with_mig_pods_and_a_fault(
     wrong = node.play(REPORT, **files, mig_selected="hafl")
     assert not wrong.ok
     (found,) = json.loads(data.read_text())["nodes"]
-    assert found["state"] == "failed"
+    assert found["state"] == "failed", wrong.message()
     assert "mig_selected" in found["problem"]
     assert len(found["gpus"]) == 2, "its GPUs are shown all the same"

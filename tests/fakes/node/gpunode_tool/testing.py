@@ -185,6 +185,7 @@ class Play:
             "validate_argument_spec",
             "include_tasks",
             "include_role",
+            "pin_options",
         )
         return [
             task
