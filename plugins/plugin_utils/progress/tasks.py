@@ -11,7 +11,8 @@ import typing as t
 # They run on the controller and take no module call.
 CONTROLLER = (
     *("add_host", "assert", "debug", "fail", "group_by", "include_role", "include_tasks"),
-    *("include_vars", "import_role", "import_tasks", "meta", "set_fact", "validate_argument_spec"),
+    *("include_vars", "import_role", "import_tasks", "meta", "pin_options", "set_fact"),
+    "validate_argument_spec",
 )
 
 
