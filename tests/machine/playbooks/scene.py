@@ -29,7 +29,7 @@ class Scene:
     """Nodes by name, each with what its file says, and an inventory of them."""
 
     # The genuine action plugins. Those of other modules would look for what scripted modules don't have.
-    actions: tuple[str, ...] = ("node_module", "pin_options", "fetch_evidence")
+    actions: tuple[str, ...] = ("gpu_info", "pin_options", "fetch_evidence")
     place = "{{ inventory_hostname }}"  # the folder of a node
 
     def __init__(self, folder: Path, *names: str) -> None:

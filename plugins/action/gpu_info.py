@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs those modules that need nothing else of the controller; meta/runtime.yml names them."""
+"""The controller's half of gpu.node.gpu_info, and, by meta/runtime.yml, of all modules that need no more of it."""
 
 from __future__ import annotations
 
