@@ -22,6 +22,7 @@ from tests.support.paths import REPOSITORY
 Answer = dict[str, Any]
 NO_CLUSTER = ("drain", "validate_pods", "cluster_objects")  # they run on the controller
 NO_DRIVER = "no driver is loaded that has a GPU"  # which no simulation hides
+NO_DIGEST = "evidence of node: the file has the SHA-256"
 NO_TARBALL = "build its tarball with 'ansible-galaxy collection build'"  # of a clone
 
 
@@ -52,6 +53,7 @@ WORKED: dict[str, Callable[[Answer], bool]] = {
     "nvidia_driver": lambda answer: "firmware-nvidia-gsp" in said(answer),
     "container_runtime": lambda answer: answer["runtimes"][0]["name"] == "podman",
     "container_toolkit": lambda answer: "libnvidia-container" in said(answer),
+    "pin_options": lambda answer: answer["options"]["inventory_hostname"] == "node",
     "gpu_evidence": lambda answer: "with the kernel's log since" in said(answer),
     "dcgm": lambda answer: "nvidia-dcgm.service" in said(answer),
     "repair": lambda answer: (answer["next"], answer["gpus"]) == ("nothing", []),
@@ -77,6 +79,7 @@ def test_every_module_runs(core: str, python: str, tmp_path: Path) -> None:
         assert f"{module}: the Python library kubernetes can't be imported" in told
         assert f"target-python{python}/bin/python -m pip install kubernetes" in told
     assert NO_DRIVER in answers.of["gpu_reset"]["msg"]
+    assert NO_DIGEST in answers.of["fetch_evidence"]["msg"]
     assert NO_TARBALL in answers.of["bundle"]["msg"]
     assert "DEPRECATION" not in answers.output
     assert "FAILED" not in without_the_expected(answers)
@@ -85,7 +88,7 @@ def test_every_module_runs(core: str, python: str, tmp_path: Path) -> None:
 def without_the_expected(answers: Answers) -> str:
     """Return the output without what the modules say that find no library."""
     lines = answers.output.splitlines()
-    expected = ("Python library kubernetes", NO_DRIVER, NO_TARBALL)
+    expected = ("Python library kubernetes", NO_DRIVER, NO_TARBALL, NO_DIGEST)
     return "\n".join(line for line in lines if not any(one in line for one in expected))
 
 
@@ -95,7 +98,7 @@ def test_no_module_is_left_out() -> None:
     modules = {f"gpu.node.{one.stem}" for one in (REPOSITORY / "plugins/modules").glob("*.py")}
     assert ran == modules
     named = {task["name"].removeprefix("Run ") for task in play["tasks"]}
-    assert named == {*WORKED, *NO_CLUSTER, "gpu_reset", "bundle"}
+    assert named == {*WORKED, *NO_CLUSTER, "gpu_reset", "bundle", "fetch_evidence"}
 
 
 def test_the_tests_themselves_run_one_of_the_cores() -> None:
