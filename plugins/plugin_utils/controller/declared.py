@@ -87,7 +87,8 @@ def declared_variables(task: t.Any, task_vars: t.Mapping[str, t.Any]) -> Variabl
         _hosts=task_vars.get("ansible_play_batch"),
         _hosts_all=task_vars.get("ansible_play_hosts_all"),
     )
-    return variables
+    # Where lookups look for files; the executor sets it after the variables were read.
+    return {**variables, "ansible_search_path": task_vars.get("ansible_search_path", [])}
 
 
 def pinned_options(hostvars: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
