@@ -16,6 +16,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.utils.hashing import secure_hash
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.declared import hostname
 
 # Fields of an archive's name.
@@ -49,7 +50,7 @@ class ActionModule(ActionBase):
         with tempfile.TemporaryDirectory(dir=args["folder"], prefix=".fetching-") as folder:
             fetched = os.path.join(folder, "archive")
             self._fetch(args["path"], fetched, task_vars)
-            digest = _digest(fetched)
+            digest = secure_hash(fetched, hashlib.sha256)
             if digest != args["sha256"]:
                 raise self._refusal(
                     task_vars, f"the file has the SHA-256 {digest}, not the one that was answered"
@@ -99,11 +100,3 @@ class ActionModule(ActionBase):
 
     def _refusal(self, task_vars: t.Any, reason: str) -> AnsibleActionFail:
         return AnsibleActionFail(f"evidence of {hostname(task_vars)}: {reason}. Next step: {STEP}")
-
-
-def _digest(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while piece := stream.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -50,10 +50,10 @@ import time
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import seconds
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import (
     Asked,
     Change,
-    begun_at,
     from_answer,
     refusal,
 )
@@ -127,9 +127,11 @@ def _stands_since(answer: t.Mapping[str, t.Any], change: Change) -> float:
 
     Raises:
         NodeError: if its cases are not what repair.json may have.
+        ValueError: if the time at which its change has begun is none.
     """
     data = {"version": VERSION, "lease": answer["lease"] or None, "gpus": answer["cases"]}
-    return max(parse(json.dumps(data)).latest, begun_at(change))
+    begun = seconds(change.begun) if change.begun else 0.0
+    return max(parse(json.dumps(data)).latest, begun)
 
 
 def _of_another(

@@ -103,13 +103,6 @@ def from_answer(standing: t.Mapping[str, t.Any]) -> Change:
     return Change(printable(cut(playbook)))
 
 
-def begun_at(change: Change) -> float:
-    """Return when a change has begun, in seconds since 1970, 0 where that isn't known."""
-    if not change.begun:
-        return 0.0
-    return _time(change.begun).replace(tzinfo=datetime.UTC).timestamp()
-
-
 def _time(begun: str) -> datetime.datetime:
     return datetime.datetime.strptime(begun, TIME)
 
