@@ -42,13 +42,17 @@ def variables(data: Any) -> list[Any]:
 
 
 def play(folder: Path, **given: Any) -> str:
-    """Run the role in check mode without a cluster, beside a file of HAMi's, and return what it says."""
+    """Run the role in check mode without a cluster, beside a file of HAMi's, and return what it says.
+
+    The inventory is a file, as the pages look for HAMi's configuration in its folder.
+    """
+    (folder / "hosts").write_text("node\n")
     (folder / "device-config.yaml").write_text("nvidia:\n  defaultMem: 2000\n")
     role = {"ansible.builtin.import_role": {"name": "gpu.node.fractions"}}
     one = {"hosts": "all", "gather_facts": False, "vars": given, "tasks": [role]}
     (folder / "play.yml").write_text(yaml.safe_dump([one]))
     kubeconfig = json.dumps({"gpu_nodes_kubeconfig": "none.conf"})
-    words = ["ansible-playbook", "--inventory", "node,", "--check", "-e", kubeconfig, "play.yml"]
+    words = ["ansible-playbook", "--inventory", "hosts", "--check", "-e", kubeconfig, "play.yml"]
     done = subprocess.run(words, cwd=folder, check=False, capture_output=True, text=True)
     return done.stdout.replace(str(folder) + "/", "") + done.stderr
 
