@@ -41,6 +41,8 @@ COMMON: Shape = {
     "module_stdout": {"type": "str"},
     "module_stderr": {"type": "str"},
     "diff": {"type": "raw"},
+    # The module's options, its secrets masked, which Ansible shows with -vvv and logs.
+    "invocation": {"type": "dict", "contains": {"module_args": {"type": "dict"}}},
     "cause": {"type": "str"},
     "hint": {"type": "str"},
     "key": {"type": "str"},
@@ -100,7 +102,7 @@ def check(answer: Answer, shape: Shape, *, whole: bool = False) -> Checked:
     dropped = tuple(
         key
         for key in answer
-        if key not in known and key not in (*MESSAGES, *INTERNAL, "invocation")
+        if key not in known and key not in (*MESSAGES, *INTERNAL)
     )
     documented_keys = {key: answer[key] for key in answer if key in known}
     whole = whole and not has_failed(answer)

@@ -74,6 +74,13 @@ def test_a_whole_answer_has_all_but_of_a_failure() -> None:
     assert answers.check(failure, SHAPE, whole=True).answer == failure
 
 
+def test_the_options_that_a_log_shows_stay_and_nothing_beside_them() -> None:
+    options = {"module_args": {"path": "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"}}
+    answer = {**ANSWER, "invocation": {**options, "ansible_facts": {}}}
+    assert answers.check(answer, SHAPE).answer == {**ANSWER, "invocation": options}
+    assert answers.check({**ANSWER, "invocation": "a"}, SHAPE).problem
+
+
 def test_what_is_null_or_missing_is_nothing() -> None:
     answer = {"changed": False, "path": None, "gpus": [{}]}
     assert answers.check(answer, SHAPE).answer == answer
