@@ -44,7 +44,6 @@ _value:
   type: dict
 """
 
-import copy
 import hashlib
 import typing as t
 
@@ -66,17 +65,32 @@ def hami_config(objects: t.Sequence[Json], text: str) -> t.Dict[str, t.Any]:
         settings = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
     except imported("gpu_plugin.config.strict_yaml").ConfigError as error:
         return {"objects": [], "refused": _refusal(error, text)}
-    found = copy.deepcopy(list(flat(objects).values()))
-    for one in found:
-        if one["kind"] == HOOK:
-            for hook in one["webhooks"]:
-                (condition,) = hook["matchConditions"]
-                condition["expression"] = imported("gpu_cluster.hami.cel").expression(settings)
-        if one["kind"] == DEPLOYMENT and text:
-            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-            one["spec"]["template"]["metadata"]["annotations"][ANNOTATION] = digest
-    found.sort(key=lambda one: one["kind"] == DEPLOYMENT)
-    return {"objects": found, "refused": ""}
+    fitted = [_fitted(manifest, settings, text) for manifest in flat(objects).values()]
+    fitted.sort(key=lambda manifest: manifest["kind"] == DEPLOYMENT)
+    return {"objects": fitted, "refused": ""}
+
+
+def _fitted(manifest: Json, settings: t.Any, text: str) -> Json:
+    """Return an object that fits these settings.
+
+    Nothing is copied by ``copy.deepcopy``: of what a template returns, it copies all variables of the run, too.
+    """
+    if manifest["kind"] == HOOK:
+        condition = {"expression": imported("gpu_cluster.hami.cel").expression(settings)}
+        hooks = []
+        for hook in manifest["webhooks"]:
+            (first,) = hook["matchConditions"]
+            hooks.append({**hook, "matchConditions": [{**first, **condition}]})
+        return {**manifest, "webhooks": hooks}
+    if manifest["kind"] == DEPLOYMENT and text:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        spec = manifest["spec"]
+        template = spec["template"]
+        metadata = template["metadata"]
+        annotations = {**metadata["annotations"], ANNOTATION: digest}
+        template = {**template, "metadata": {**metadata, "annotations": annotations}}
+        return {**manifest, "spec": {**spec, "template": template}}
+    return manifest
 
 
 def _refusal(error: Exception, text: str) -> str:
