@@ -99,11 +99,7 @@ def check(answer: Answer, shape: Shape, *, whole: bool = False) -> Checked:
     though RETURN says that it is returned on success.
     """
     known = {**COMMON, **shape}
-    dropped = tuple(
-        key
-        for key in answer
-        if key not in known and key not in (*MESSAGES, *INTERNAL)
-    )
+    dropped = tuple(key for key in answer if key not in known and key not in (*MESSAGES, *INTERNAL))
     documented_keys = {key: answer[key] for key in answer if key in known}
     whole = whole and not has_failed(answer)
     problem = _too_much(documented_keys) or _mismatch_of_keys(documented_keys, known, whole)
