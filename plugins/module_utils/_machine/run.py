@@ -21,6 +21,7 @@ from . import own_files
 from .own_files import OwnFiles
 
 S = t.TypeVar("S")
+UMASK = 0o022
 
 
 class Capability(t.Protocol[S]):
@@ -97,6 +98,8 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
 
     ``make`` builds the capability from the module's parameters, which may raise InputError.
     """
+    # The login's umask would else decide who can read what pip and other programs write here.
+    os.umask(UMASK)
     done: t.List[Step] = []
     name = module._name.rpartition(".")[2]
     # Ansible adds to every answer what the module was given.

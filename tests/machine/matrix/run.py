@@ -28,6 +28,13 @@ done
 shift
 exec "$@"
 """
+# What users bring along: a umask of CIS' profiles, a language, few folders of programs, no home, no input.
+HARDENED = """\
+umask 077
+unset HOME
+export LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LANGUAGE=de PATH=/usr/bin:/bin
+exec "$@" <&-
+"""
 
 
 @dataclass
@@ -38,8 +45,10 @@ class Answers:
     output: str
 
 
-def run_modules(folder: Path, sim: Sim, core: Path, target: Path) -> Answers:
-    """Run every module with a core, under the Python of an environment."""
+def run_modules(
+    folder: Path, sim: Sim, core: Path, target: Path, login: str = 'exec "$@"'
+) -> Answers:
+    """Run every module with a core, under the Python of an environment, from a login as a shell has it."""
     private, answers = folder / "private", folder / "answers"
     private.mkdir()
     answers.touch()
@@ -52,7 +61,7 @@ def run_modules(folder: Path, sim: Sim, core: Path, target: Path) -> Answers:
     }
     inventory = folder / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": {"node": node}}}))
-    words = ["unshare", "--mount", "sh", "-c", PRIVATE, "-", str(private)]
+    words = ["unshare", "--mount", "sh", "-c", PRIVATE, "-", str(private), "sh", "-c", login, "-"]
     words += [str(core / "bin/ansible-playbook"), "--inventory", str(inventory)]
     env = {
         **{name: value for name, value in sim.env.items() if name != "PYTHONPATH"},

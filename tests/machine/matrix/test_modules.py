@@ -16,7 +16,8 @@ import yaml
 from nvsim.testing import start
 
 from tests.environments.needed import made
-from tests.machine.matrix.run import HERE, Answers, run_modules
+from tests.machine.matrix.conftest import OLDEST
+from tests.machine.matrix.run import HARDENED, HERE, Answers, run_modules
 from tests.support.paths import REPOSITORY
 
 Answer = dict[str, Any]
@@ -69,6 +70,21 @@ def test_every_module_runs(core: str, python: str, tmp_path: Path) -> None:
     environments = made(core), made("target", python)
     with start("a100-40", 2) as sim:
         answers = run_modules(tmp_path, sim, *environments)
+    check_answers(answers, python)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+def test_every_module_runs_from_a_hardened_login(tmp_path: Path) -> None:
+    core, python = OLDEST
+    environments = made(core), made("target", python)
+    with start("a100-40", 2) as sim:
+        answers = run_modules(tmp_path, sim, *environments, login=HARDENED)
+    check_answers(answers, python)
+
+
+def check_answers(answers: Answers, python: str) -> None:
+    """Fail unless each module did its work, or refused what it can't do here."""
     for module, worked in WORKED.items():
         answer = answers.of.get(module)
         assert answer is not None, answers.output

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import stat
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -244,3 +246,25 @@ def test_steps_that_undo_each_other_end_too() -> None:
     left, _module = run(Swinging(1))
     assert left.failed
     assert [one["summary"] for one in left.answer["steps"]] == ["to the right", "to the left"]
+
+
+class Touched(Counter):
+    """Makes a file and leaves its mode to the umask, as programs do."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(1)
+        self.path = path
+
+    def apply(self, step: Step) -> None:
+        self.path.touch()
+        self.value += 1
+
+
+@pytest.mark.parametrize("login", [0o022, 0o027, 0o077])
+def test_a_file_has_the_same_mode_under_each_umask(login: int, tmp_path: Path) -> None:
+    umask = os.umask(login)
+    try:
+        run(Touched(tmp_path / "library.so"))
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE((tmp_path / "library.so").stat().st_mode) == 0o644
