@@ -21,20 +21,35 @@ FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
-# What a drop-in adds to, or has as much of as the node can bear.
-FREE = frozenset(
+# What leaves a unit at its work, and the node as protected from it as before.
+HARMLESS = frozenset(
     {
-        *("After", "Before", "Description", "Documentation", "Environment", "EnvironmentFile"),
-        *("MemoryMax", "OOMScoreAdjust", "RestartSec", "TasksMax", "Wants"),
+        *(
+            "After",
+            "Before",
+            "Description",
+            "Documentation",
+            "RequiresMountsFor",
+            "Wants",
+            "WantsMountsFor",
+        ),
+        *("Environment", "EnvironmentFile", "Nice", "OOMScoreAdjust", "RestartSec", "Slice"),
+        *("CPUAccounting", "IOAccounting", "IPAccounting", "MemoryAccounting", "TasksAccounting"),
+        *("CPUWeight", "IOWeight", "MemoryLow", "MemoryMin", "StartupCPUWeight", "StartupIOWeight"),
+        *("LogExtraFields", "LogRateLimitBurst", "LogRateLimitIntervalSec", "SyslogIdentifier"),
+        "TimeoutStopFailureMode",  # Fedora sets it for all services
     }
 )
-# What keeps a unit from its work that does not set it itself: it is passed over, is not root, or sees no GPU.
-HINDERS = frozenset(
-    {
-        *("DevicePolicy", "DynamicUser", "ExecCondition", "PrivateDevices"),
-        *("RootDirectory", "RootImage", "User"),
-    }
-)
+# The least of a limit that our units run with: bytes, tasks, files, percent of a core.
+LEAST: t.Mapping[str, int] = {
+    "CPUQuota": 20,
+    "LimitNOFILE": 1024,
+    "MemoryHigh": 256 << 20,
+    "MemoryMax": 256 << 20,
+    "TasksMax": 64,
+}
+LEAST_SHARE = 10  # percent of the node's memory, or of its tasks
+SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 OFF = ("", "no", "false", "off", "0", "auto", "root")
 
 
@@ -82,29 +97,43 @@ def settings(text: str) -> t.Iterator[t.Tuple[str, str]]:
 
 
 def replaced(unit: str, drop_in: str) -> t.List[str]:
-    """Return the settings of a unit that a drop-in sets otherwise, but for those that are free."""
+    """Return the settings of a drop-in that change what a unit sets, or that aren't known to be harmless."""
     ours: t.Dict[str, t.List[str]] = {}
     for name, value in settings(unit):
         ours.setdefault(name, []).append(value)
-    found = []
-    for name, value in settings(drop_in):
-        word = name.rpartition("]")[2]
-        against = value not in ours[name] if name in ours else _hinders(word, value)
-        if against and word not in FREE:
-            found.append(word)
-    return list(dict.fromkeys(found))
+    changed = [
+        name.rpartition("]")[2]
+        for name, value in settings(drop_in)
+        if not _is_harmless(name.rpartition("]")[2], value, ours.get(name, []))
+    ]
+    return list(dict.fromkeys(changed))
 
 
-def _hinders(name: str, value: str) -> bool:
-    hindering = name in HINDERS or name.startswith(("Condition", "Assert"))
-    return hindering and value.lower() not in OFF
+def _is_harmless(setting: str, value: str, ours: t.Sequence[str]) -> bool:
+    """Return whether a unit goes on working, protected as before, with a setting of which it has these values."""
+    if value in ours or setting in HARMLESS:
+        return True
+    if setting in LEAST:
+        return _is_enough(setting, value)
+    return not ours and not setting.startswith("Limit") and value.lower() in OFF
+
+
+def _is_enough(setting: str, value: str) -> bool:
+    """Return whether a limit, such as ``2G``, ``50%`` or ``infinity``, is one that our units run with."""
+    digits = value.rstrip("%KMGT")
+    suffix = value[len(digits) :]
+    if not digits.isdigit():
+        return value in ("", "infinity")
+    if suffix == "%":
+        return int(digits) >= (LEAST[setting] if setting == "CPUQuota" else LEAST_SHARE)
+    return int(digits) << SHIFTS.get(suffix, 0) >= LEAST[setting]
 
 
 def _warning(path: str, names: t.Sequence[str], units: t.Sequence[str]) -> str:
     unit = units[0] if len(units) == 1 else f"each of {', '.join(units)}"
     return (
-        f"{path} overrules what {unit} needs, or what protects the node from it: {', '.join(names)}. Next step: remove "
-        f"that from it, then run systemctl daemon-reload and systemctl restart {' '.join(units)}; other settings may "
+        f"{path} overrides what {unit} sets, or may keep it from its work: {', '.join(names)}. Next step: remove that "
+        f"from the file, then run systemctl daemon-reload and systemctl restart {' '.join(units)}; other settings may "
         "stay"
     )
 

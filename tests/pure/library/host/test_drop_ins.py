@@ -24,10 +24,30 @@ TEXT = (REPOSITORY / "files/gpu_plugin/systemd/gpu-device-plugin.service").read_
         ("[Service]\nWatchdogSec=0\nNoNewPrivileges = no\n", ["WatchdogSec", "NoNewPrivileges"]),
         ("[Service]\nCapabilityBoundingSet=\\\n  CAP_SYS_PTRACE\n", ["CapabilityBoundingSet"]),
         ("[Service]\nEnvironment=HTTPS_PROXY=http://proxy:3128\nMemoryMax=2G\n", []),
-        ("[Unit]\nAfter=my-mount.service\nRequires=my-mount.service\n", []),
-        ("[Service]\nCPUQuota=20%\nLimitNOFILE=65536\n", []),
+        ("[Unit]\nAfter=my-mount.service\nRequiresMountsFor=/srv\n", []),
+        ("[Service]\nCPUQuota=20%\nLimitNOFILE=65536\nTasksMax=infinity\n", []),
+        ("[Service]\nMemoryMax=50%\nMemoryHigh=512M\nTasksMax=10%\n", []),
+        ("[Service]\nMemoryMax=1M\nTasksMax=2\n", ["MemoryMax", "TasksMax"]),
+        ("[Service]\nMemoryMax=1%\nCPUQuota=1%\n", ["MemoryMax", "CPUQuota"]),
+        ("[Service]\nLimitNOFILE=0\nLimitAS=0\n", ["LimitNOFILE", "LimitAS"]),
+        ("[Unit]\nRequires=none.service\nConflicts=a.service\n", ["Requires", "Conflicts"]),
+        ("[Unit]\nBindsTo=a.service\nStopWhenUnneeded=yes\n", ["BindsTo", "StopWhenUnneeded"]),
+        (
+            "[Unit]\nFailureAction=reboot\nSuccessAction=poweroff\n",
+            ["FailureAction", "SuccessAction"],
+        ),
+        (
+            "[Service]\nExecStartPre=/bin/false\nExecStartPost=/bin/a\n",
+            ["ExecStartPre", "ExecStartPost"],
+        ),
+        (
+            "[Service]\nInaccessiblePaths=/dev\nBindPaths=/a:/b\n",
+            ["InaccessiblePaths", "BindPaths"],
+        ),
+        ("[Service]\nDeviceAllow=/dev/null r\nNoExecPaths=/\n", ["DeviceAllow", "NoExecPaths"]),
+        ("[Path]\nUnit=other.service\n", ["Unit"]),
+        ("[Service]\nTimeoutStopFailureMode=abort\n", []),
         ("[Service]\n# ProtectSystem=no\n; ProtectSystem=no\nProtectSystem=strict\n", []),
-        ("[Unit]\nProtectSystem=no\n", []),  # systemd knows no such setting there
         ("[Unit]\nConditionPathExists=/srv\n", ["ConditionPathExists"]),
         ("[Service]\nPrivateDevices=yes\nUser=nobody\n", ["PrivateDevices", "User"]),
         ("[Service]\nPrivateDevices=no\nUser=root\nIOWeight=50\n", []),
@@ -41,7 +61,7 @@ def test_what_weakens_or_replaces_is_named(folder: str, text: str, names: list[s
     said = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
     assert len(said) == bool(names)
     for one in said:
-        assert one.startswith(f"{drop_in} overrules what gpu-device-plugin.service needs, or ")
+        assert one.startswith(f"{drop_in} overrides what gpu-device-plugin.service sets, or ")
         assert f": {', '.join(names)}. Next step: remove" in one
         assert "systemctl restart gpu-device-plugin.service" in one
 
@@ -65,7 +85,7 @@ def test_a_drop_in_of_several_units_is_named_once_with_all_of_ours(folder: str) 
     both = folder in ("gpu-.service", "service")
     units = ["gpu-device-plugin.service", *(["gpu-node-labels.service"] if both else [])]
     which = f"each of {', '.join(units)}" if both else units[0]
-    assert said.startswith(f"{drop_in} overrules what {which} needs, or ")
+    assert said.startswith(f"{drop_in} overrides what {which} sets, or ")
     assert f"systemctl restart {' '.join(units)}; " in said
 
 
