@@ -18,7 +18,7 @@ import typing as t
 
 from .._base.errors import NodeError, unmask
 from .._base.text.masking import masked_text
-from . import devices, locks, writers
+from . import acl, devices, locks, writers
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -48,11 +48,13 @@ class Status(t.NamedTuple):
     inode: int = 0
     device: int = 0
     gid: int = 0
+    has_other_writers: bool = False  # by an access control list
 
     @property
     def is_open(self) -> bool:
         """Tell whether not only root, and root's group, can write to it. Links have no mode of their own."""
         others = self.mode & stat.S_IWOTH or (self.gid and self.mode & stat.S_IWGRP)
+        others = others or self.has_other_writers
         return bool(self.uid or (others and not stat.S_ISLNK(self.mode)))
 
 
@@ -202,12 +204,12 @@ class Host:
         for folder, folders, names in os.walk(path):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    found[f"{folder}/{name}"] = _measured(os.lstat(f"{folder}/{name}"))
+                    found[f"{folder}/{name}"] = _measured(f"{folder}/{name}")
             places += [f"{folder}/{one}" for one in folders]
             folders[:] = [one for one in folders if one != "__pycache__"]
         for place in places:
             with contextlib.suppress(FileNotFoundError):
-                if _status(os.lstat(place)).is_open:
+                if _status(place, os.lstat(place)).is_open:
                     found[place] = Measured(0, 0, True)
         return found
 
@@ -238,14 +240,14 @@ class Host:
     def status(self, path: str) -> t.Optional[Status]:
         """Return mode, owner and inode of what a path leads to, or None where that is nothing."""
         try:
-            return _status(os.stat(path))
+            return _status(path, os.stat(path))
         except OSError:
             return None
 
     def itself(self, path: str) -> t.Optional[Status]:
         """Return the same of what is there itself, which may be a link."""
         try:
-            return _status(os.lstat(path))
+            return _status(path, os.lstat(path))
         except OSError:
             return None
 
@@ -348,15 +350,17 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
     return NodeError(f"{path} can't be written", cause=cause, hint=f"{way}, then run again")
 
 
-def _measured(found: os.stat_result) -> Measured:
+def _measured(path: str) -> Measured:
+    found = os.lstat(path)
     # Of thousands of files few are asked twice.
     suspect = found.st_uid or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_open = bool(suspect) and _status(found).is_open
+    is_open = bool(suspect) and _status(path, found).is_open
     return Measured(found.st_size, int(found.st_mtime), is_open)
 
 
-def _status(found: os.stat_result) -> Status:
-    return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid)
+def _status(path: str, found: os.stat_result) -> Status:
+    others = acl.lets_others_write(path, found.st_mode)
+    return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid, others)
 
 
 def _regular(path: str) -> t.Optional[os.stat_result]:

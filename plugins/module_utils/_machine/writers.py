@@ -10,6 +10,8 @@ import stat
 import typing as t
 from pathlib import Path
 
+from . import acl
+
 MOST_LINKS = 40  # as many as the kernel follows
 
 
@@ -47,7 +49,9 @@ def _problem(path: Path, may_be_sticky: bool, links: int) -> str:
         return who_writes(path.parent / os.readlink(path), sticky=may_be_sticky, links=links + 1)
     if not stat.S_ISDIR(mode):
         return f"{path} is not a folder"
-    others = mode & (stat.S_IWOTH if status.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH)
-    if others and not (may_be_sticky and mode & stat.S_ISVTX):
+    others: int = mode & (stat.S_IWOTH if status.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH)
+    if (others or acl.lets_others_write(path, mode)) and not (
+        may_be_sticky and mode & stat.S_ISVTX
+    ):
         return f"others may write in {path} (mode {stat.S_IMODE(mode):o})"
     return ""
