@@ -14,13 +14,13 @@ import typing as t
 from .._base.dra import allocation as dra
 from .._base.dra.allocation import Owners
 from .._base.errors import InputError, NodeError
+from .._base.labels import NAME, check_label
 
 CONFIG = "/etc/gpu-node/config.yaml"
 CONFIGS = "/etc/gpu-node/configs"
 SETTINGS = "/etc/gpu-node/labels.env"
 DRA_SETTINGS = "/etc/gpu-node/dra.env"
 UNITS = "/etc/systemd/system"
-NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 HEADER = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
 
 
@@ -67,6 +67,9 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
         }
         named = {"default": plain, **named}
         configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
+    if labels is not None and named and labels["default_config"] not in ("", *named):
+        expected = f"one of the configurations: {', '.join(named)}"
+        raise InputError.of("labels.default_config", labels["default_config"], expected)
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
     more = {name: params[name] for name in ("python", "install_python", "require_kubelet")}
     digest, units = params["digest"] or "", params["units"] or {}
@@ -102,11 +105,10 @@ def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
     idle = labels["output"] == "off" and not labels["condition"]
     if idle and not (choosing or labels["mig_by_label"]):
         return ""
+    extra = [check_label("labels.extra", *label) for label in (labels["extra"] or {}).items()]
     named = {
         "GPU_LABELS_OUTPUT": labels["output"],
-        "GPU_LABELS_EXTRA": ",".join(
-            f"{key}={text}" for key, text in sorted((labels["extra"] or {}).items())
-        ),
+        "GPU_LABELS_EXTRA": ",".join(f"{key}={value}" for key, value in sorted(extra)),
         "KUBECONFIG": labels["kubeconfig"],
         "NODE_NAME": labels["node_name"],
         "NAMESPACE": labels["namespace"],

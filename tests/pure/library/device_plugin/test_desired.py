@@ -74,6 +74,31 @@ def test_settings_of_labels_become_environment_variables() -> None:
     assert digest != other["GPU_LABELS_SETTINGS"]
 
 
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"example.com/rack": "row 12"}, "labels.extra: example.com/rack: 'row 12' is not valid"),
+        ({"example.com/rack": "a" * 64}, "expected up to 63 letters, digits, dashes"),
+        ({"example.com/gpu": True}, "True is not valid: expected a text, such as 'yes'"),
+        ({"example.com/row": 8}, "8 is not valid: expected a text"),
+        ({"example.com/a b": "c"}, "labels.extra: 'example.com/a b' is not valid"),
+        ({"node-role.kubernetes.io/gpu": "a"}, "expected a key that a node may set"),
+    ],
+)
+def test_a_label_that_the_api_server_refuses_is_refused(extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        make("started", {**LABELS, "extra": extra})
+    assert message in str(refusal.value)
+
+
+def test_the_default_is_one_of_the_configurations() -> None:
+    labels = {**LABELS, "default_config": "trainig"}
+    with pytest.raises(InputError, match=r"labels.default_config: 'trainig' .* default, training"):
+        make("started", labels, training={})
+    assert make("started", {**labels, "default_config": "training"}, training={}).labels
+    assert make("started", labels).labels is not None  # nothing is chosen among one
+
+
 def test_the_cluster_is_told_of_health_as_asked() -> None:
     told = env_variables(settings({**LABELS, "events": False, "condition": True}, choosing=False))
     assert (told["GPU_NODE_EVENTS"], told["GPU_NODE_CONDITION"]) == ("false", "true")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A node's labels: what may be one, which are ours, and what has to change for them to be right. Pure.
+"""A node's labels: which are ours, and what has to change for them to be right. Pure.
 
 An annotation of the node lists the keys that we wrote. What it does not list is somebody else's.
 """
@@ -13,14 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .._shared._base.errors import InputError
+from .._shared._base.labels import LONGEST
 
-LONGEST: Final = 63
 STRANGE: Final = re.compile(r"[^A-Za-z0-9\-_. \t\n]")
 EDGES: Final = "-_."
-NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-LONGEST_PREFIX: Final = 253
 # What is asked for of an object: its metadata alone. A node's status is large, and changes all the time.
 PARTIAL: Final = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
 METADATA: Final = PARTIAL.format("PartialObjectMetadata")
@@ -42,21 +38,6 @@ def value(text: str, suffix: str = "") -> str:
         return plain[:LONGEST].rstrip(EDGES)
     kept = plain[: LONGEST - len(suffix) - 1].rstrip(EDGES)
     return f"{kept}-{suffix}" if kept else suffix
-
-
-def checked(where: str, key: str, text: str) -> tuple[str, str]:
-    """Return a label as it is. InputError: Kubernetes would refuse it."""
-    prefix, slash, name = key.rpartition("/")
-    good = not slash or (len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix))
-    if not good or not NAME.fullmatch(name):
-        raise InputError.of(where, key, "a label's key, such as example.com/name")
-    if prefix in ("kubernetes.io", "k8s.io") or prefix.endswith((".kubernetes.io", ".k8s.io")):
-        expected = "a key that a node may set: none of kubernetes.io or k8s.io"
-        raise InputError.of(where, key, expected)
-    if text and not NAME.fullmatch(text):
-        expected = f"up to {LONGEST} letters, digits, dashes, dots, underscores"
-        raise InputError.of(f"{where}: {key}", text, expected)
-    return key, text
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._base.errors import InputError, NodeError
+from .._shared._base.labels import check_label
 from .._shared._machine.nvml.within import LATE
 from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources
@@ -23,7 +24,6 @@ from ..config.schema import FALSE, TRUE
 from ..tools import files, logs
 from ..tools.status import DEFAULT_FILE
 from . import mig
-from .owned import checked
 
 API, FILE, FEATURE, OFF = OUTPUTS = ("api", "file", "node-feature", "off")
 NAMED, SINGLE, EMPTY = FALLBACKS = ("named", "single", "empty")
@@ -217,5 +217,5 @@ def extra(where: str, text: str) -> dict[str, str]:
         key, sign, value = part.partition("=")
         if not sign:
             raise InputError.of(where, part, "key=value pairs with commas between them")
-        found.update([checked(where, key, value)])
+        found.update([check_label(where, key, value)])
     return found
