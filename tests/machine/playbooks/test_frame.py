@@ -92,6 +92,27 @@ def test_a_plan_that_is_refused_touches_nothing(one: Scene) -> None:
     assert not one.marker("n1").exists()
 
 
+@pytest.mark.parametrize("options", [(), ("--check",)])
+@pytest.mark.parametrize("change", ["mig", UPGRADE])
+def test_a_change_is_refused_before_the_marker_where_nothing_frees_the_gpus(
+    one: Scene, change: str, options: tuple[str, ...]
+) -> None:
+    one.become("n1", users=["pod default/trainer"])
+    one.write(mig_selected="half", nvidia_driver_version="580")
+    run = one.play(change, options=options)
+    assert run.status == 2, run.text
+    assert f"{change}: n1: nothing was touched: GPUs are in use by pod default/trainer" in run.text
+    assert "Next step: set gpu_nodes_kubeconfig, or name tasks" in run.text
+    assert not one.marker("n1").exists()
+
+
+def test_a_layout_waits_for_users_where_it_is_to(one: Scene) -> None:
+    one.become("n1", users=["pod default/trainer"])
+    one.write(mig_selected="half", mig_on_busy="wait")
+    run = one.play("mig")
+    assert "nothing was touched" not in run.text
+
+
 def test_a_layout_is_not_drained_for_where_nvml_does_not_answer(one: Scene) -> None:
     one.become("n1", nvml="the driver is not loaded")
     one.write(mig_selected="half", gpu_nodes_hooks_before=[one.hook("before")])
