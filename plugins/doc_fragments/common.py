@@ -132,6 +132,13 @@ options:
     type: bool
     default: false
     version_added: 0.2.0
+  patient:
+    description:
+      - Whether an API server that does not answer is asked again from the first request on, for as long as O(timeout)
+        and O(retries) say. By default it is only after the first change, and a check never waits.
+    type: bool
+    default: false
+    version_added: 0.2.0
   pods:
     description:
       - Which pods are evicted. V(gpu) means those that asked for a resource of C(nvidia.com/), by limits or requests of

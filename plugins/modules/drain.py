@@ -140,7 +140,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_c
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: DrainCapability(module.params))
+    run_capability(module, lambda: DrainCapability(module.params, check_mode=module.check_mode))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ OPTIONS = (
 # What the collection's own playbooks give their tasks on the controller.
 PARAMETERS = (
     *("__in_service_plan", "__in_service_prepare", "__in_service_apply", "__in_service_finish"),
+    "__in_service_change",
     *("__slurm_owner", "__slurm_waits", "__common_kubeconfig", "__device_plugin_package"),
     *("ansible_limit", "inventory_dir", "inventory_hostname", "inventory_hostname_short"),
 )

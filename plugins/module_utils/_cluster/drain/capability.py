@@ -51,8 +51,11 @@ class DrainCapability:
         self,
         params: t.Mapping[str, t.Any],
         connect: t.Callable[[str, str], KubernetesApi] = KubernetesApi,
+        *,
+        check_mode: bool = False,
     ) -> None:
         _check(params)
+        self._is_patient = params["patient"] and not check_mode
         self._params, self._node = params, params["node"]
         self._api = connect(params["kubeconfig"], params["context"])
         self._note = f"{_now()} {who()}: {_text(params['reason'])}"
@@ -69,11 +72,12 @@ class DrainCapability:
 
     def observe(self) -> State:
         """Ask the API server. NodeError: it is away or refuses, and nothing was changed yet."""
+        waits = self._begun or self._is_patient
+        deadline = time.monotonic() + (self._seconds if waits else 0)
         try:
-            if self._begun:
-                return patiently(self._look, time.monotonic() + self._seconds)
-            check_rights(self._api, self._rights())
-            return self._look()
+            if not self._begun:
+                patiently(lambda: check_rights(self._api, self._rights()), deadline)
+            return patiently(self._look, deadline)
         except ApiError as error:
             explained = interrupted if self._begun else unreached
             raise explained(self._api, error) from error

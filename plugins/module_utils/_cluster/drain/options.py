@@ -20,6 +20,7 @@ SPEC: t.Dict[str, t.Any] = {
         "reason": {"type": "str", "default": "maintenance"},
         "failure": {"type": "str", "default": ""},
         "quarantine": {"type": "bool", "default": False},
+        "patient": {"type": "bool", "default": False},
         "pods": {"type": "str", "choices": ["all", "gpu"], "default": "gpu"},
         "names": {"type": "list", "elements": "str", "default": []},
         "bare_pods": {"type": "str", "choices": ["refuse", "delete"], "default": "refuse"},

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import KubernetesApi
 
-from tests.fakes.kubernetes.standin_cluster import Cluster
+from tests.fakes.kubernetes.standin_cluster import DROP, Cluster
 
 Drain = Callable[..., dict[str, Any]]
 
@@ -141,6 +141,20 @@ def test_a_server_that_is_away_is_refused_at_once(cluster: Cluster, drain: Drain
     refused = drain(context="nowhere")
     assert "nothing was changed, since http://127.0.0.1:1 can't be asked" in refused["msg"]
     assert "gpu_nodes_kubeconfig or gpu_nodes_context" in refused["msg"]
+
+
+@pytest.mark.parametrize("state", ["drained", "cordoned", "uncordoned"])
+def test_a_change_that_has_begun_waits_for_a_server_that_does_not_answer(
+    cluster: Cluster, drain: Drain, state: str
+) -> None:
+    cluster.faults += [("POST", 503), ("POST", DROP), ("GET", 503)]
+    changed = drain(state=state, patient=True)
+    assert not changed.get("failed"), changed
+    assert not cluster.faults
+    cluster.faults += [("POST", 503)]
+    refused = drain(state=state, patient=True, check=True)
+    assert "nothing was changed, since" in refused["msg"]
+    assert drain(state=state, context="nowhere", patient=True, timeout=1)["failed"]
 
 
 def test_a_token_that_is_not_taken_is_named_so(cluster: Cluster, drain: Drain) -> None:
