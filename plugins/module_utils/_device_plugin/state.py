@@ -14,7 +14,7 @@ import typing as t
 from .._base.dra import allocation as dra
 from .._base.dra.allocation import Owners
 from .._base.errors import InputError, NodeError
-from .._base.labels import NAME, check_label
+from .._base.text.labels import NAME, check_label
 
 CONFIG = "/etc/gpu-node/config.yaml"
 CONFIGS = "/etc/gpu-node/configs"

@@ -18,7 +18,7 @@ import typing as t
 
 from .._base.errors import NodeError, unmask
 from .._base.text.masking import masked_text
-from . import acl, devices, locks, writers
+from . import devices, locks, writers
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
@@ -359,7 +359,7 @@ def _measured(path: str) -> Measured:
 
 
 def _status(path: str, found: os.stat_result) -> Status:
-    others = acl.lets_others_write(path, found.st_mode)
+    others = writers.lets_others_write(path, found.st_mode)
     return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid, others)
 
 

@@ -1,18 +1,26 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who else than root decides what is below a path that an operator has chosen: looked at all the way up."""
+"""Who else than root may write: to a file or folder, by its list, and above a path that an operator has chosen."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import struct
 import typing as t
 from pathlib import Path
 
-from . import acl
-
 MOST_LINKS = 40  # as many as the kernel follows
+
+# An access control list, of which the mode shows only the mask, as the bits of the group (acl(5)).
+ACL = "system.posix_acl_access"
+ACL_HEADER = struct.calcsize("<I")
+ACL_ENTRY = struct.Struct("<HHI")  # tag, permissions, and the number of a user or group
+NAMED = (0x02, 0x08)  # the tags of a user and of a group that the list names
+WRITE = 0x02
+WITHOUT_LIST = (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT)
 
 
 def who_writes(folder: t.Union[str, Path], *, sticky: bool = False, links: int = 0) -> str:
@@ -50,8 +58,20 @@ def _problem(path: Path, may_be_sticky: bool, links: int) -> str:
     if not stat.S_ISDIR(mode):
         return f"{path} is not a folder"
     others: int = mode & (stat.S_IWOTH if status.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH)
-    if (others or acl.lets_others_write(path, mode)) and not (
-        may_be_sticky and mode & stat.S_ISVTX
-    ):
+    if (others or lets_others_write(path, mode)) and not (may_be_sticky and mode & stat.S_ISVTX):
         return f"others may write in {path} (mode {stat.S_IMODE(mode):o})"
     return ""
+
+
+def lets_others_write(path: t.Union[str, os.PathLike[str]], mode: int) -> bool:
+    """Return whether a list lets a user or group other than root write to a file or folder of this mode.
+
+    A list that can't be read counts as one that does.
+    """
+    if stat.S_ISLNK(mode) or not mode & stat.S_IWGRP:  # the mask takes away what the entries grant
+        return False
+    try:
+        entries = ACL_ENTRY.iter_unpack(os.getxattr(path, ACL)[ACL_HEADER:])
+    except OSError as error:
+        return error.errno not in WITHOUT_LIST
+    return any(tag in NAMED and number and rights & WRITE for tag, rights, number in entries)

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._machine import acl
+from ansible_collections.gpu.node.plugins.module_utils._machine import writers
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import OwnFiles
-from ansible_collections.gpu.node.plugins.module_utils._machine.writers import who_writes
 
 from tests.fakes.mps.tenants import NOBODY
 from tests.support.folder import elsewhere
@@ -31,8 +30,8 @@ def set_acl(path: Path, tag: int, number: int, rights: int, mask: int = WRITE) -
     """Have an access control list with one named entry, as setfacl writes it."""
     entries = [(OWNER, WRITE, UNDEFINED), (OWNING_GROUP, READ, UNDEFINED), (tag, rights, number)]
     entries += [(MASK, mask, UNDEFINED), (OTHER, READ, UNDEFINED)]
-    packed = b"".join(acl.ENTRY.pack(*entry) for entry in sorted(entries))
-    os.setxattr(path, acl.ATTRIBUTE, struct.pack("<I", 2) + packed)
+    packed = b"".join(writers.ACL_ENTRY.pack(*entry) for entry in sorted(entries))
+    os.setxattr(path, writers.ACL, struct.pack("<I", 2) + packed)
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_who_writes_by_a_list_is_seen_wherever_modes_are(folder: Path, name: str
         assert status is not None
         assert status.is_open
     assert host.sizes(str(folder))[str(path)].is_open
-    assert bool(who_writes(folder / "lib")) == (name == "lib")
+    assert bool(writers.who_writes(folder / "lib")) == (name == "lib")
     shared = OwnFiles(host, {}, shared=[str(path)]).exposed()
     assert len(shared) == 1
 
@@ -73,4 +72,4 @@ def test_a_list_by_which_root_alone_writes_is_no_matter(
     status = Host().status(str(path))
     assert status is not None
     assert not status.is_open
-    assert who_writes(path) == ""
+    assert writers.who_writes(path) == ""

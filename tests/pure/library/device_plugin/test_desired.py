@@ -85,7 +85,9 @@ def test_settings_of_labels_become_environment_variables() -> None:
         ({"node-role.kubernetes.io/gpu": "a"}, "expected a key that a node may set"),
     ],
 )
-def test_a_label_that_the_api_server_refuses_is_refused(extra: dict[str, Any], message: str) -> None:
+def test_a_label_that_the_api_server_refuses_is_refused(
+    extra: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError) as refusal:
         make("started", {**LABELS, "extra": extra})
     assert message in str(refusal.value)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .._shared._base.labels import LONGEST
+from .._shared._base.text.labels import LONGEST
 
 STRANGE: Final = re.compile(r"[^A-Za-z0-9\-_. \t\n]")
 EDGES: Final = "-_."

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from .._shared._base.errors import InputError, NodeError
-from .._shared._base.labels import check_label
+from .._shared._base.text.labels import check_label
 from .._shared._machine.nvml.within import LATE
 from ..cluster.rate import BURST, QPS, Rate
 from ..config import sources

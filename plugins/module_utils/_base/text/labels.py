@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .errors import InputError
+from ..errors import InputError
 
 LONGEST = 63
 LONGEST_PREFIX = 253
