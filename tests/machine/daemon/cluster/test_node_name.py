@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from gpu_plugin.cluster import kubeconfig
+from gpu_plugin.tools.process import RestartNeeded
 
+from tests.fakes.clock import Clock
 from tests.fakes.kubernetes.certificates import Authority
 
 NAME = "ip-10-0-3-7.eu-central-1.compute.internal"
@@ -57,3 +59,26 @@ def test_it_is_the_hosts_where_no_certificate_tells(
     paths = ["", str(tmp_path / "gone"), *(written(tmp_path, user) for user in users)]
     host = socket.gethostname().lower()
     assert [kubeconfig.node_name("", path) for path in paths] == [host] * len(paths)
+
+
+def test_a_process_starts_anew_once_the_kubelet_has_another_name(
+    tmp_path: Path, pem: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(kubeconfig, "time", clock)
+    path = written(tmp_path, {"client-certificate": str(pem)})
+    same = kubeconfig.NameWatch("", path, NAME)
+    same.check("403 Forbidden")
+    renamed = Authority(tmp_path).identity("system:node:gx5b", "system:nodes")
+    written(tmp_path, {"client-certificate": str(renamed)})
+    same.check("403 Forbidden")  # not again within a minute
+    clock.sleep(61)
+    same.check("")  # nothing is wrong
+    kubeconfig.NameWatch(NAME, path, NAME).check("403 Forbidden")  # the user has chosen it
+    with pytest.raises(RestartNeeded, match="the kubelet's certificate is of node gx5b"):
+        same.check("403 Forbidden")
+
+
+def test_a_certificate_that_can_not_be_read_is_no_other_name(tmp_path: Path) -> None:
+    path = written(tmp_path, {"client-certificate": str(tmp_path / "gone.pem")})
+    kubeconfig.NameWatch("", path, NAME).check("403 Forbidden")

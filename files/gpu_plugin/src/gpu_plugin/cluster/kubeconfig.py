@@ -12,6 +12,7 @@ import re
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import cut, shown
 from ..config import plain_yaml
 from ..tools import bounded
+from ..tools.process import RestartNeeded
 from .errors import ApiError
 
 # Where kubelets of kubeadm, k3s, RKE2, k0s and of EKS' and Bottlerocket's nodes keep theirs.
@@ -41,6 +43,7 @@ PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-
 # In a certificate: the object identifier of a common name, a string of one length byte, and a kubelet's name.
 KUBELET: Final = re.compile(rb"\x06\x03\x55\x04\x03[\x0c\x13](.)system:node:([!-~]+)", re.DOTALL)
 PREFIX: Final = len("system:node:")
+NAME_LOOK: Final = 60.0  # seconds between two looks for another name
 
 
 def find(given: str) -> str:
@@ -68,6 +71,30 @@ def node_name(given: str, kubeconfig: str) -> str:
     with contextlib.suppress(NodeError, OSError, ValueError):
         return given or _certified(find(kubeconfig))
     return socket.gethostname().lower()
+
+
+class NameWatch:
+    """Looks whether the kubelet's certificate names another node than this process works for.
+
+    Args:
+        named: The name that the user has chosen, empty for that of the certificate.
+        kubeconfig: The kubeconfig's path, empty for the kubelet's.
+        node: The node that this process works for.
+    """
+
+    def __init__(self, named: str, kubeconfig: str, node: str) -> None:
+        self._named, self._kubeconfig, self._node = named, kubeconfig, node
+        self._due = 0.0
+
+    def check(self, problem: object) -> None:
+        """Look, at most once a minute, while there is a problem with the API. RestartNeeded: the node was renamed."""
+        if not problem or self._named or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + NAME_LOOK
+        with contextlib.suppress(NodeError, OSError, ValueError):
+            name = _certified(find(self._kubeconfig))
+            if name != self._node:
+                raise RestartNeeded(f"the kubelet's certificate is of node {name}")
 
 
 def _certified(path: str) -> str:

@@ -18,6 +18,7 @@ from ..config import configuration as config
 from ..config import sources
 from ..config.schema import address
 from ..tools import commands, logs
+from ..tools.process import RestartNeeded
 
 KUBELET: Final = "/var/lib/kubelet"
 METRICS: Final = "127.0.0.1:9403"  # the device plugin's are at 9402
@@ -76,9 +77,13 @@ def _run(options: argparse.Namespace) -> int:
         options.mps_managers,
         address("--dra-metrics-address", options.dra_metrics_address),
         options.rescan,
+        options.node_name,
     )
     try:
         return Service(paths, sources.Source(options, os.environ)).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
+        commands.restart()
+    except RestartNeeded as reason:
+        logs.info("restarting", cause=reason)
         commands.restart()

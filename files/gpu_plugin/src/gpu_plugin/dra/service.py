@@ -20,6 +20,7 @@ from .._shared._base.gpu import Gpu
 from .._shared._base.services.mig import LOCK as MIG_LOCK
 from .._shared._node.quarantine import data_of
 from ..cluster.access import Access
+from ..cluster.kubeconfig import NameWatch
 from ..cluster.rate import Rate
 from ..config.allocation import owner
 from ..config.configuration import Config
@@ -74,6 +75,7 @@ class Paths:
     mps_managers: str = ""
     metrics: tuple[str, int] | None = None
     rescan: float = 5.0
+    named: str = ""  # the node's name where the user has chosen it
 
 
 class Service(Process):
@@ -113,6 +115,7 @@ class Service(Process):
             Snapshot(config, self._gpus.inventory),
         )
         self._publisher = Publisher(SliceApi(self._access, paths.node), paths.node)
+        self._name = NameWatch(paths.named, paths.kubeconfig, paths.node)
         self._slices: tuple[dict[str, Any], ...] = ()
         self._pool = paths.node  # as earlier releases name it
         self._built_from: Any = None
@@ -163,7 +166,12 @@ class Service(Process):
         return self._checkpoint.claims.values()
 
     def round(self) -> None:
-        """Publish what is known, and give claims what they go by. DriverReplaced: start another process."""
+        """Publish what is known, and give claims what they go by.
+
+        Raises:
+            DriverReplaced, RestartNeeded: Start another process.
+        """
+        self._name.check(self._publisher.standing.problem)
         asked = self.reloading()
         self._configuration.reload(self._check_change, asked=asked)
         news = self._gpus.tick(self._configuration.config, at_once=asked)

@@ -19,6 +19,7 @@ from ..cluster.rate import BURST, QPS
 from ..config import configuration as config
 from ..config import sources
 from ..tools import commands, logs
+from ..tools.process import RestartNeeded
 from ..tools.status import DEFAULT_FILE, LABELS_FILE
 from . import mig
 from .settings import LAST_GOOD, OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
@@ -121,7 +122,7 @@ def _run(options: argparse.Namespace) -> int:
         return output.remove(settings, source.load().config)
     try:
         return service.Service(settings, source).run()
-    except service.RestartNeeded as reason:
+    except RestartNeeded as reason:
         logs.info("restarting", cause=reason)
         commands.restart()
 
@@ -170,4 +171,5 @@ def _settings(options: argparse.Namespace) -> Settings:
         mig=_mig(options),
         rate=rate(options.kube_api_qps, options.kube_api_burst),
         patience=options.patience,
+        named=options.node_name,
     )

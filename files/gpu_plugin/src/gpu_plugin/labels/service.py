@@ -14,6 +14,7 @@ from typing import Final
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import VERSION_MISMATCH, NvmlError
 from .._shared._mig.label import FAILED, LABEL, STATE_LABEL, SUCCESS
+from ..cluster.kubeconfig import NameWatch
 from ..cluster.rate import jittered
 from ..config.configuration import Config
 from ..config.sources import ConfigWatch, Source
@@ -23,7 +24,7 @@ from ..tools import logs
 from ..tools.chores import Backoff
 from ..tools.files import StateFile
 from ..tools.logs import notify
-from ..tools.process import Process
+from ..tools.process import Process, RestartNeeded
 from . import labels, mig, reading
 from .api import NodeWatch, Told
 from .inforce import InForce, Plugin
@@ -34,10 +35,6 @@ from .settings import API, FEATURE, FILE, Settings
 TICK: Final = 1.0  # seconds between two looks at files
 SET_ASIDE: Final = "quarantine.labels.json"  # beside the device plugin's own
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-
-
-class RestartNeeded(Exception):
-    """Only a new process can go on, such as after the driver on disk was replaced."""
 
 
 class Service(Process):
@@ -67,6 +64,7 @@ class Service(Process):
         kept = settings.status_file.with_name(SET_ASIDE)
         self._quarantine = QuarantineWatch(settings.host_root, kept)
         self._plugin = Plugin(settings.plugin_status_file)
+        self._name = NameWatch(settings.named, settings.kubeconfig, settings.node)
         self._in_force = InForce(source, settings.last_good_file)
         self._in_force.follow(self._plugin.state())
         self._apply(self._in_force.config)
@@ -142,6 +140,7 @@ class Service(Process):
     def round(self) -> None:
         """Look at the GPUs and the node where it is time, and write what is to be written."""
         self._handle_messages()
+        self._name.check(self._problems.keys() & {"node", "labels"})
         now = time.monotonic()
         asked = self.asked()
         if self._watch.changed() or asked:

@@ -136,7 +136,7 @@ class Settings:
     """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
 
     ``events`` and ``condition`` tell the cluster of the GPUs' health; None leaves the choice to the output.
-    ``mig`` is None where no label chooses the MIG layout.
+    ``mig`` is None where no label chooses the MIG layout. ``named`` is the node's name where the user has chosen it.
     """
 
     config: Path
@@ -157,6 +157,7 @@ class Settings:
     mig: mig.Paths | None = None
     rate: Rate = field(default_factory=Rate)
     patience: float = LATE
+    named: str = ""
 
     @property
     def chooses(self) -> bool:

@@ -20,6 +20,10 @@ from .logs import notify
 Last = Callable[[], tuple[Mapping[str, Any], float]]
 
 
+class RestartNeeded(Exception):
+    """Only a new process can go on, such as after the driver on disk was replaced."""
+
+
 class Process(ABC):
     """Goes round every ``tick`` seconds, or when wake() is called, until a signal or a round ends it.
 
