@@ -125,7 +125,8 @@ def _xid(xid: Xid, row: t.Optional[Row], branch: t.Optional[int]) -> Reason:
     """Return what an XID asks for; ``branch`` is that of a driver that says by itself what it wants."""
     meaning = f" ({row.meaning})" if row and row.meaning else ""
     times = f", {xid.times} times" if xid.times > 1 else ""
-    text = f"XID {xid.number}{meaning}{times}"
+    instances = f", of {', '.join(xid.instances)}" if xid.instances else ""
+    text = f"XID {xid.number}{meaning}{times}{instances}"
     covered = f"{text}, of which the driver's recovery action says what to do"
     if row is None:
         unlisted = Reason(Action.ASK, f"{text}, which the list does not have")

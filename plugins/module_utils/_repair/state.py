@@ -41,11 +41,15 @@ ANSWERED: t.Mapping[int, Answer] = {
 
 
 class Xid(t.NamedTuple):
-    """An XID since the GPU's last reset; ``at`` is its last time in seconds since 1970."""
+    """An XID since the GPU's last reset; ``at`` is its last time in seconds since 1970.
+
+    ``instances`` are the MIG instances that the driver blamed, as it names them: ``GPU-I:05 GPU-CI:00``.
+    """
 
     number: int
     at: float = 0.0
     times: int = 1
+    instances: t.Tuple[str, ...] = ()
 
 
 class SXid(t.NamedTuple):

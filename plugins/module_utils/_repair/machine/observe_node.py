@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.services.driver import FABRIC_SERVICE
+from ..._base.text.shown import counted, printable
 from ..._machine.host import Host, properties
 from ..._node.machine import facts
 from .. import kernel_log
@@ -46,15 +47,38 @@ def log(host: Host, now: float, since: float) -> Log:
     argv = ["sh", "-c", JOURNAL, "sh", str(max(0, int(since)))]
     done = host.run(argv, check=False, timeout=SECONDS)
     lines = list(kernel_log.journal(done.out))
+    undated = _undated(done.out)
     if not lines:
         done = host.run(["sh", "-c", RING_BUFFER], check=False, timeout=SECONDS)
         lines = list(kernel_log.ring_buffer(done.out, booted=now - uptime(host)))
+        undated += _undated(done.out)
     told = []
     if done.rc == 124:
         told.append(f"the kernel's log could not be read within {SECONDS:g} s")
     if done.out.count("\n") >= LINES:
         told.append(f"of the kernel's log the newest {LINES} lines about GPUs were read")
-    return Log(kernel_log.read(one for one in lines if one[0] >= since), tuple(told))
+    logged = kernel_log.read(one for one in lines if one[0] >= since)
+    return Log(logged, (*told, *_unread([*logged.unread, *undated])))
+
+
+def _undated(text: str) -> t.List[str]:
+    """Return the lines that begin with no time in either log's form."""
+    forms = kernel_log.JOURNAL, kernel_log.RING_BUFFER
+    return [
+        line
+        for line in text.split("\n")
+        if line and not any(form.fullmatch(line) for form in forms)
+    ]
+
+
+def _unread(lines: t.Sequence[str]) -> t.Iterator[str]:
+    """Yield a warning about lines that passed the filter and could not be read, with one of them."""
+    if lines:
+        yield (
+            f"{counted(len(lines), 'line')} of the kernel's log about XIDs or SXIDs could not be read, and no verdict"
+            f" counts them: {printable(lines[0])!r}. Next step: see journalctl -k -g 'Xid', judge the GPU by hand"
+            " (gpu.node.quarantine sets it aside), and report the line"
+        )
 
 
 def uptime(host: Host) -> float:

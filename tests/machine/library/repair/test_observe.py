@@ -41,6 +41,41 @@ def xid(one: dict[str, Any], number: int, more: str = "pid=4711, name=python3") 
     return f"NVRM: Xid (PCI:{one['pci'][:-2]}): {number}, {more}"
 
 
+@pytest.mark.parametrize("instance", ["", " GPU-I:05", " GPU-I:05 GPU-CI:00"])
+@pytest.mark.parametrize(
+    ("number", "times", "verdict"),
+    [(94, 4, "drain_then_reset"), (95, 1, "reset"), (109, 1, "reset"), (119, 1, "reset")],
+)
+def test_an_xid_of_a_mig_instance_is_one_of_its_gpu(
+    instance: str, number: int, times: int, verdict: str
+) -> None:
+    with start("h100-80", 1, driver="550.163.01") as sim:
+        node = Node(sim)
+        sick = gpu(node)
+        line = xid(sick, number).replace("):", f"{instance}):", 1)
+        node.logs(*[line] * times)
+        answer = node.module()
+        assert only(answer)["verdict"] == verdict
+        assert instance.strip() in answer["lines"][0]
+        assert not answer["warnings"]
+
+
+@pytest.mark.parametrize(
+    "line", ["NVRM: Xid (GPU 3): 79, GPU has fallen off", "NVRM: Xid (PCI:0000:18:00 GPU-I:05: 94"]
+)
+def test_a_line_about_an_xid_that_cannot_be_read_is_a_warning(node: Node, line: str) -> None:
+    node.logs(line)
+    (warning,) = node.module()["warnings"]
+    assert warning.startswith("1 line of the kernel's log about XIDs or SXIDs could not be read")
+    assert line in warning
+
+
+def test_a_line_without_a_time_is_a_warning(node: Node) -> None:
+    node.told["log"] = f"{xid(gpu(node), 79)}\n"
+    (warning,) = node.module()["warnings"]
+    assert "NVRM: Xid (PCI:" in warning
+
+
 def set_aside(node: Node, one: dict[str, Any], by: str) -> None:
     entry = {"by": by, "reason": "it failed", "ticket": "", "since": "2027-01-15T08:00:00Z"}
     entry |= {"serial": one["serial"], "pci": one["pci"]}

@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpu.node.plugins.module_utils._repair import kernel_log
+import pytest
+from ansible_collections.gpu.node.plugins.module_utils._repair import findings, kernel_log
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import SXid, Xid
-from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import parse
+from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
+    ObservedGpu,
+    ObservedNode,
+    SXid,
+    Xid,
+)
+from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import KNOWN, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +104,70 @@ def test_a_burst_keeps_its_count_and_its_end() -> None:
     (burst, fell) = found.xids(GPU)
     assert (burst.number, burst.times, burst.at) == (31, 5000, AT + 4999)
     assert fell.number == 79
+
+
+# Forms of the open kernel modules' kernel_rc.c and of public reports, with what they report.
+REPORTED = [
+    ("(PCI:0000:18:00 GPU-I:05): 94, pid=7194, name=python, Contained: CE", GPU, 94, "GPU-I:05"),
+    (
+        "(PCI:0000:18:00 GPU-I:05 GPU-CI:00): 31, pid=4711, name=python3, Ch 00000008",
+        GPU,
+        31,
+        "GPU-I:05 GPU-CI:00",
+    ),
+    ("(PCI:000b:00:00): 13, pid=3737626, name=trigger, ChID 000a", "000b:00:00.0", 13, ""),
+    ("(PCI:0000:18:00): 145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 17 (0x04084507)", GPU, 145, ""),
+    ("(PCI:0000:18:00): 45, pid=1, name=python3, Ch 1 caused by previous Xid 149", GPU, 45, ""),
+    ("(PCI:0000:18:00): 154, GPU recovery action changed from 0x0 (None) to 0x2", GPU, 154, ""),
+    ("(0000:18:00): 31, Ch 00000008, engmask 00000111", GPU, 31, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "address", "number", "instance"), REPORTED)
+def test_each_form_of_an_xid_is_read_with_its_gpu_and_its_mig_instance(
+    text: str, address: str, number: int, instance: str
+) -> None:
+    logged = read(f"NVRM: Xid {text}")
+    assert logged.xids(address) == (Xid(number, AT, 1, (instance,) if instance else ()),)
+    assert not logged.unread
+
+
+def test_the_xids_of_all_instances_count_for_their_gpu_and_a_reason_names_them() -> None:
+    lines = [
+        f"NVRM: Xid (PCI:0000:18:00{of}): 94, pid=1, name=x, Contained"
+        for of in ("", " GPU-I:05", " GPU-I:03", " GPU-I:05")
+    ]
+    (xid,) = read(*lines).xids(GPU)
+    assert xid == Xid(94, AT + 3, 4, ("GPU-I:03", "GPU-I:05"))
+    (reason,) = findings.of_gpu(ObservedGpu("GPU-0", xids=(xid,)), ObservedNode(), KNOWN)
+    assert reason.action is Action.DRAIN_THEN_RESET
+    assert reason.text.endswith(", 4 times, of GPU-I:03, GPU-I:05")
+
+
+UNREAD = [
+    "NVRM: Xid (PCI:0000:18:00 GPU-I:05: 94, pid=1, name=x",
+    "NVRM: Xid (GPU 3): 79, GPU has fallen off the bus.",
+    "nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Catastrophic, Link 35 LTSSM Fault Up",
+]
+
+
+@pytest.mark.parametrize("line", UNREAD)
+def test_a_report_in_an_unknown_form_is_kept_as_unread(line: str) -> None:
+    assert read(FAULT, line).unread == (line,)
+    assert read(line, LOADED, FAULT).unread == ()
+
+
+def test_the_data_lines_of_an_sxid_and_a_gpus_name_are_not_unread() -> None:
+    data = [
+        "nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 24007, Severity 0 Engine instance 35",
+        "nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 24007, Data {0x00000000, 0x00000004}",
+    ]
+    assert read(*data, NAMED, LOADED, f"usb 1-1: Product: {UNREAD[0]}").unread == ()
+
+
+def test_a_ring_buffer_that_names_the_caller_is_read() -> None:
+    lines = kernel_log.ring_buffer(f"[   12.500000][ T4711] {FAULT}\n", booted=AT)
+    assert kernel_log.read(lines).xids(GPU) == (Xid(31, AT + 12.5),)
 
 
 @given(st.text(max_size=200), st.lists(st.sampled_from([FELL, FAULT, OTHER, SWITCH, LOADED])))
