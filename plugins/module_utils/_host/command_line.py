@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from .._base.errors import NodeError
+from .._base.text.kernel_parameters import parameter, split
 
 Words = t.Tuple[str, ...]
 PT, OFF = "pt", "off"
@@ -51,14 +52,11 @@ def asked(mode: str, vendor: str) -> Words:
     return WANTED[mode, vendor]
 
 
-def _key(word: str) -> str:
-    return word.partition("=")[0]
-
-
 def has(words: t.Sequence[str], word: str) -> bool:
     """Tell whether a command line says so: of options of one name the last counts, whose values have commas."""
-    same = [one.partition("=")[2] for one in words if _key(one) == _key(word)]
-    return bool(same) and word.partition("=")[2] in same[-1].split(",")
+    name, value = parameter(word)
+    values = [each.value or "" for each in map(parameter, words) if each.name == name]
+    return bool(values) and (value or "") in values[-1].split(",")
 
 
 def lacking(words: t.Sequence[str], wanted: t.Iterable[str]) -> Words:
@@ -68,20 +66,20 @@ def lacking(words: t.Sequence[str], wanted: t.Iterable[str]) -> Words:
 
 def same_keys(words: t.Iterable[str], others: t.Iterable[str]) -> Words:
     """Return those words that have the name of one of the others."""
-    keys = set(map(_key, others))
-    return tuple(one for one in words if _key(one) in keys)
+    names = {parameter(word).name for word in others}
+    return tuple(word for word in words if parameter(word).name in names)
 
 
 def grub(text: str) -> t.Optional[Words]:
     """Return the command line of a grub.cfg's first entry, which is what is booted; None where it has no entry."""
     found = LINUX.search(text)
-    return None if found is None else tuple(found[1].split())
+    return None if found is None else split(found[1])
 
 
 def grubby(text: str) -> t.Optional[Words]:
     """Return the command line that grubby --info=DEFAULT tells of, None where it tells of none."""
     found = GRUBBY.search(text)
-    return None if found is None else tuple(found[1].split())
+    return None if found is None else split(found[1])
 
 
 def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
@@ -90,7 +88,7 @@ def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
     ``texts`` are those of the files of systemd-boot; those of another system on the same disk have another machine-id.
     """
     lines = [
-        tuple(" ".join(ENTRY.findall(text)).split())
+        split(" ".join(ENTRY.findall(text)))
         for text in texts
         if re.search(r"^linux\s", text, re.M)
         and re.search(rf"^machine-id\s+{re.escape(machine_id)}\s*$", text, re.M)

@@ -9,6 +9,7 @@ import typing as t
 
 from .._base.errors import NodeError
 from .._base.steps import Plan, Step
+from .._base.text.kernel_parameters import parameter
 from .command_line import AGAINST_PT, OFF, PT, Words, edited, lacking, same_keys
 from .state import CommandLine, Iommu
 
@@ -91,7 +92,8 @@ def _check(now: Iommu, mode: str, asked: Words, theirs: Words, guests: t.Sequenc
             cause=f"this host hands devices to guests, who need the IOMMU: {', '.join(guests)}",
             hint="set host_iommu to pt or unmanaged",
         )
-    against = [one for one in theirs if one in AGAINST_PT] if mode == PT else []
+    forbidden = set(map(parameter, AGAINST_PT)) if mode == PT else set()
+    against = [word for word in theirs if parameter(word) in forbidden]
     if against:
         raise NodeError(
             what,

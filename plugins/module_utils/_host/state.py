@@ -11,6 +11,7 @@ import typing as t
 
 from .._base.errors import readable
 from .._base.text import json_data, strict
+from .._base.text.kernel_parameters import split
 from .._base.text.shown import shown
 from .command_line import Words
 from .live import is_known
@@ -86,7 +87,7 @@ def parse(text: t.Optional[str]) -> Kept:
 
 def _words(name: str, value: object) -> Words:
     found = [strict.text(name, one) for one in strict.listed(name, value, MOST_WORDS)]
-    if not all(one and one.split() == [one] for one in found):
+    if not all(split(one) == (one,) for one in found):
         raise ValueError(f"{name}: expected options of the kernel")
     return tuple(found)
 

@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ..._base.errors import NodeError
+from ..._base.text import kernel_parameters
 from ..module_options.declared import Options
 from ..module_options.in_force import Other
 
@@ -76,7 +77,8 @@ def render(options: Options, *, nouveau: bool, current: bool) -> str:
     lines = []
     for name, value in options:
         module, option = name.split(".", 1)
-        lines += [f"options {one} {option}={value}\n" for one in names(module, current=current)]
+        written = kernel_parameters.write(option, value)
+        lines += [f"options {one} {written}\n" for one in names(module, current=current)]
     text = (NOUVEAU if nouveau else "") + "".join(lines)
     return HEADER + text if text else ""
 
@@ -104,8 +106,11 @@ def blacklists(text: str) -> bool:
 
 def blacklists_on_command_line(text: str) -> bool:
     """Tell whether the kernel's command line keeps nouveau from being loaded."""
-    found = re.findall(r"(?:^|\s)(?:modprobe\.blacklist|module_blacklist)=(\S+)", text)
-    return any("nouveau" in names.split(",") for names in found)
+    return any(
+        "nouveau" in (parameter.value or "").split(",")
+        for parameter in kernel_parameters.parse(text)
+        if parameter.name in ("modprobe.blacklist", "module_blacklist")
+    )
 
 
 def keeps_away(text: str) -> str:
@@ -119,10 +124,12 @@ def keeps_away(text: str) -> str:
 
 
 def keeps_away_on_command_line(text: str) -> str:
-    """Return what of the kernel's command line does so."""
-    for match in re.finditer(r"(?:^|\s)(module_blacklist=(\S+))", text):
-        if any(one.startswith("nvidia") for one in match[2].split(",")):
-            return match[1]
+    """Return the parameter of the kernel's command line that does so."""
+    for written in kernel_parameters.split(text):
+        name, value = kernel_parameters.parameter(written)
+        modules = (value or "").split(",") if name == "module_blacklist" else []
+        if any(module.startswith("nvidia") for module in modules):
+            return written
     return ""
 
 

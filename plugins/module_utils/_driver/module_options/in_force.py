@@ -9,6 +9,7 @@ import posixpath
 import re
 import typing as t
 
+from ..._base.text import kernel_parameters
 from .declared import Options, called
 from .known import TABLE
 from .values import alike
@@ -96,20 +97,18 @@ def overruled(
 
     ``texts`` are those of modprobe's files by their paths, where several have one name those of the one that counts.
     """
-    wanted, name = dict(options), posixpath.basename(MODPROBE_FILE)
+    wanted, own = dict(options), posixpath.basename(MODPROBE_FILE)
     found: t.Dict[str, Other] = {}
     for path in sorted(texts, key=posixpath.basename):
-        if posixpath.basename(path) <= name:
+        if posixpath.basename(path) <= own:
             continue
         for line in texts[path].replace("\\\n", " ").split("\n"):
             found.update((one, Other(value, path)) for one, value in _of_line(line))
-    for word in command_line.split():
-        one, _is, value = word.partition("=")
-        module, dot, option = one.partition(".")
+    for parameter in kernel_parameters.parse(command_line):
+        module, dot, option = parameter.name.partition(".")
         if dot:
-            found[f"{_module(module)}.{option}"] = Other(
-                value.strip('"'), "the kernel's command line"
-            )
+            name = f"{_module(module)}.{option}"
+            found[name] = Other(parameter.value or "", "the kernel's command line")
     return {
         one: other
         for one, other in found.items()
@@ -137,11 +136,14 @@ def in_words(
 
 
 def _of_line(line: str) -> t.List[t.Tuple[str, str]]:
-    first, *rest = line.split() or [""]
-    if first != "options" or not rest:
+    """Return the options of a line of modprobe.d, named as users name them."""
+    directive, module, parameters = [*line.split(None, 2), "", "", ""][:3]
+    if directive != "options":
         return []
-    pairs = (word.partition("=") for word in rest[1:])
-    return [(f"{_module(rest[0])}.{one}", value.strip('"')) for one, _is, value in pairs]
+    return [
+        (f"{_module(module)}.{parameter.name}", parameter.value or "")
+        for parameter in kernel_parameters.parse(parameters)
+    ]
 
 
 def _module(name: str) -> str:

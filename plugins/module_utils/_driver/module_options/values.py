@@ -15,7 +15,7 @@ MOST = (1 << 31) - 1
 NUMBER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]+|0|[1-9][0-9]*)", re.ASCII)
 # The kernel knows octal by its leading zero, YAML 1.2 and Python by 0o.
 OCTAL = re.compile(r"0[oO]([0-7]+)", re.ASCII)
-TEXT = re.compile(r"[A-Za-z0-9_.,:;=/+-]+", re.ASCII)
+TEXT = re.compile(r"[A-Za-z0-9_.,:;=/+-]+(?: +[A-Za-z0-9_.,:;=/+-]+)*", re.ASCII)
 WORDS = {
     "true": "1",
     "yes": "1",
@@ -100,15 +100,16 @@ MODE = Kind(
 )
 MASK = Kind(f"a mask of bits of 0 to {MOST:#x}")
 PATH = text("an absolute path", r"/[A-Za-z0-9_.,:+/-]*")
-_KEYS = r"\w+=(?:0x[0-9a-fA-F]+|\d+)(?:;\w+=(?:0x[0-9a-fA-F]+|\d+))*;?"
+# The driver takes the blanks out of both, which NVIDIA's own texts have behind each semicolon.
+_KEYS = r"\w+=(?:0x[0-9a-fA-F]+|\d+)(?:; *\w+=(?:0x[0-9a-fA-F]+|\d+))*;?"
 DWORDS = text("keys with numbers, such as RMFoo=0x1;RMBar=2", _KEYS)
 DWORDS_PER_DEVICE = text(
     "keys with numbers behind the address of a GPU, such as pci=0000:41:00.0;RMFoo=0x1",
-    r"pci=[0-9a-fA-F:.]+(?:;\w+=[0-9a-fA-Fx:.]+)+;?",
+    r"pci=[0-9a-fA-F:.]+(?:; *\w+=[0-9a-fA-Fx:.]+)+;?",
 )
 _UUID = r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 UUIDS = text(
     "whole UUIDs of GPUs with commas between them, such as GPU-0a1b2c3d-...",
     f"{_UUID}(?:,{_UUID})*",
 )
-ANY = text("a value of letters, digits, and any of _.,:;=/+-", TEXT.pattern)
+ANY = text("a value of letters, digits, blanks, and any of _.,:;=/+-", TEXT.pattern)

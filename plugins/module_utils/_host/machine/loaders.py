@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.errors import NodeError
+from ..._base.text.kernel_parameters import split
 from ..._machine.host import Host
 from .. import command_line
 from ..command_line import Words
@@ -114,8 +115,8 @@ class SystemdBoot(Loader):
     def _source(self) -> Words:
         text = self._host.read(KERNEL_COMMAND_LINE)
         if text is None:  # what kernel-install takes then
-            return command_line.booted((self._host.read("/proc/cmdline") or "").split())
-        return tuple(text.split())
+            return command_line.booted(split(self._host.read("/proc/cmdline") or ""))
+        return split(text)
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
         new = command_line.edited(self._source(), add, remove)

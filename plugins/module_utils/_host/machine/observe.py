@@ -9,6 +9,7 @@ import posixpath
 import re
 import typing as t
 
+from ..._base.text.kernel_parameters import split
 from ..._machine.host import Host, properties
 from ..._node.machine.facts import BOOT_ID, BUS, gpus, proc
 from ..._node.machine.recorded import existing
@@ -44,7 +45,7 @@ def booted(host: Host) -> Iommu:
     """Return what the kernel is booted with."""
     tables = set(host.listdir(ACPI))
     return Iommu(
-        running=tuple((host.read("/proc/cmdline") or "").split()),
+        running=split(host.read("/proc/cmdline") or ""),
         in_force=_in_force(host),
         noted=tuple((host.read(NOTED) or "").splitlines()),
         boot=(host.read(BOOT_ID) or "").strip(),

@@ -78,6 +78,7 @@ def test_blacklist_is_read(text: str, found: bool) -> None:
 
 def test_blacklist_on_the_kernels_command_line() -> None:
     assert blacklists_on_command_line("quiet modprobe.blacklist=i2c,nouveau ro\n")
+    assert blacklists_on_command_line('quiet "modprobe.blacklist=nouveau" ro')
     assert not blacklists_on_command_line("quiet modprobe.blacklist=i2c nouveau.modeset=1")
 
 
@@ -289,6 +290,8 @@ def test_a_modprobe_file_keeps_the_driver_from_being_loaded(text: str, line: str
         ("quiet module_blacklist=nouveau,nvidia splash\n", "module_blacklist=nouveau,nvidia"),
         ("module_blacklist=nouveau module_blacklist=nvidia_uvm", "module_blacklist=nvidia_uvm"),
         ("modprobe.blacklist=nvidia module_blacklist=nouveau", ""),
+        ('ro "module_blacklist=nvidia" quiet', '"module_blacklist=nvidia"'),
+        ("module-blacklist=nvidia", "module-blacklist=nvidia"),
     ],
 )
 def test_the_command_line_keeps_the_driver_from_being_loaded(text: str, words: str) -> None:

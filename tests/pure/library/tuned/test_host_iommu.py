@@ -328,3 +328,25 @@ def test_what_is_added_is_there_and_the_rest_stays(words: list[str], more: list[
     assert [one for one in words if one not in after] == []
     assert after[len(after) - len(more) :] == tuple(more)
     assert command_line.edited(after, (), more) == tuple(one for one in words if one not in more)
+
+
+@pytest.mark.parametrize("word", ['"iommu=pt"', 'iommu="pt"', "iommu=pt"])
+def test_a_parameter_in_quotes_is_there_already(word: str) -> None:
+    assert command_line.lacking((word, "intel-iommu=on"), ("intel_iommu=on", "iommu=pt")) == ()
+
+
+def test_quoted_blanks_of_somebody_else_stay_in_the_command_line_of_systemd_boot() -> None:
+    host = SystemdBootHost()
+    theirs = 'dyndbg="file  drivers/pci/* +p"'
+    host.files["/etc/kernel/cmdline"] = f"root=/dev/sda1 {theirs} ro\n"
+    run(host, iommu="pt")
+    assert theirs in host.next()
+    run(host, iommu="unmanaged")
+    assert host.files["/etc/kernel/cmdline"] == f"root=/dev/sda1 {theirs} ro\n"
+
+
+def test_an_iommu_that_is_off_in_quotes_is_refused_by_its_name() -> None:
+    host = GrubHost("AuthenticAMD")
+    host.words += ' "amd-iommu=off"'
+    host.run(["update-grub"])
+    assert "amd-iommu=off" in refused(host, iommu="pt").cause

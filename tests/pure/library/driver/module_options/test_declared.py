@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import render
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options import (
     declared,
+    in_force,
     known,
     values,
 )
@@ -93,6 +95,7 @@ def test_options_that_cannot_be_meant_are_refused(given: dict[str, Any], words: 
         ("NVreg_ResmanDebugLevel", -1, "-1"),
         ("NVreg_ExcludedGpus", f"{UUID},{UUID}", f"{UUID},{UUID}"),
         ("NVreg_RegistryDwordsPerDevice", "pci=0000:41:00.0;RMFoo=1;", "pci=0000:41:00.0;RMFoo=1;"),
+        ("NVreg_RegistryDwords", "A=0x1; B=0x2", "A=0x1; B=0x2"),
         ("NVreg_DeviceFileMode", 0o660, "432"),
         ("NVreg_DeviceFileMode", "0660", "0660"),
         (
@@ -119,9 +122,13 @@ def test_no_number_is_written_that_the_kernel_would_refuse_at_the_load(value: in
 
 
 @given(st.text(), st.sampled_from([*known.TABLE]))
-def test_no_value_brings_another_line_or_word(text: str, name: str) -> None:
+def test_no_value_brings_another_line_or_parameter(text: str, name: str) -> None:
     with contextlib.suppress(InputError):
-        assert values.TEXT.fullmatch(written(name, text).lstrip("-+"))
+        options = parse({name: text})
+        ((_name, value),) = options
+        assert values.TEXT.fullmatch(value.lstrip("-+"))
+        own = render(options, nouveau=False, current=False)
+        assert (own.count("\n"), in_force.parse_own(own)) == (2, dict(options))
 
 
 def test_defaults_are_values_that_their_options_take() -> None:

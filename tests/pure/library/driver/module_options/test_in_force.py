@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import render
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.declared import parse
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
     Other,
     differing,
     in_words,
     overruled,
+    parse_own,
     parse_params,
 )
 
@@ -91,3 +93,50 @@ def test_what_wins_only_at_the_next_load_is_said_so() -> None:
     others = {"nvidia.NVreg_EnableGpuFirmware": Other("0", "the kernel's command line")}
     (words,) = in_words(options, others, LOADED)
     assert words.startswith("NVreg_EnableGpuFirmware=18 is lost at the next load: the kernel's")
+
+
+FILE = "/etc/modprobe.d/nvidia.conf"
+PROFILING = "nvidia.NVreg_RestrictProfilingToAdminUsers"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "NVreg_RestrictProfilingToAdminUsers=1",
+        '"NVreg_RestrictProfilingToAdminUsers=1"',  # as NVIDIA's own role writes it
+        '"NVreg_EnableMSI=0" "NVreg_RestrictProfilingToAdminUsers=1"',
+        'NVreg_RestrictProfilingToAdminUsers="1"',
+        "NVreg-RestrictProfilingToAdminUsers=1",
+        "NVreg_RestrictProfilingToAdminUsers=1 # for nsight",
+        "\\\n  NVreg_RestrictProfilingToAdminUsers=1",
+    ],
+)
+def test_a_later_file_wins_in_each_form_that_the_kernel_takes(parameters: str) -> None:
+    options = parse({"NVreg_RestrictProfilingToAdminUsers": 0})
+    others = overruled(options, {FILE: f"options nvidia {parameters}\n"}, "")
+    assert others == {PROFILING: Other("1", FILE)}
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "nvidia.NVreg_RestrictProfilingToAdminUsers=1",
+        '"nvidia.NVreg_RestrictProfilingToAdminUsers=1"',
+        "nvidia.NVreg-RestrictProfilingToAdminUsers=1",
+    ],
+)
+def test_the_command_line_wins_in_each_form_that_the_kernel_takes(parameter: str) -> None:
+    options = parse({"NVreg_RestrictProfilingToAdminUsers": 0})
+    others = overruled(options, {}, f"BOOT_IMAGE=/x ro {parameter} quiet")
+    assert others == {PROFILING: Other("1", "the kernel's command line")}
+
+
+def test_a_value_with_blanks_is_written_in_quotes_and_is_then_in_force() -> None:
+    value = "PowerMizerEnable=0x1; PerfLevelSrc=0x2222"
+    options = parse({"NVreg_RegistryDwords": value})
+    own = render(options, nouveau=False, current=False)
+    assert f'options nvidia NVreg_RegistryDwords="{value}"\n' in own
+    assert parse_own(own) == dict(options)
+    assert differing(options, parse_params(f'RegistryDwords: "{value}"\n'), {}) == []
+    other = overruled(options, {FILE: 'options nvidia NVreg_RegistryDwords="A=0x1; B=2"\n'}, "")
+    assert other == {"nvidia.NVreg_RegistryDwords": Other("A=0x1; B=2", FILE)}
