@@ -115,5 +115,8 @@ options:
             true.
           - Without it, what O(repository.preset) says, and V(true) without one.
         type: bool
-  lock_timeout: {description: Seconds to wait for another package manager., type: int, default: 300}
+  lock_timeout:
+    description: Seconds to wait for another package manager, and for another run on the same node.
+    type: int
+    default: 300
 """

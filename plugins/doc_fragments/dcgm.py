@@ -85,7 +85,7 @@ options:
         default: ""
       interval: {description: "How often the fields are read, in seconds.", type: int, default: 30}
   lock_timeout:
-    description: How many seconds to wait while another package manager is at work.
+    description: Seconds to wait for another package manager, and for another run on the same node.
     type: int
     default: 300
 """

@@ -102,7 +102,7 @@ options:
         default: false
   wait_timeout: {description: Seconds to wait for the device plugin and the kubelet., type: int, default: 60}
   lock_timeout:
-    description: Seconds to wait for another package manager, where the node's Python makes no virtual environments.
+    description: Seconds to wait for another package manager, and for another run on the same node.
     type: int
     default: 300
   dra:

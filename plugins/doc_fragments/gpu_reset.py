@@ -70,8 +70,5 @@ options:
     type: list
     elements: str
     default: []
-  lock_timeout:
-    description: Seconds to wait for another reset or change of MIG layouts on the node.
-    type: int
-    default: 60
+  lock_timeout: {description: Seconds to wait for another run on the same node., type: int, default: 60}
 """

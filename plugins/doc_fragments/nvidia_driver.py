@@ -277,7 +277,10 @@ options:
       - Without an option here, the driver's own default or another file decides.
     type: dict
     default: {}
-  lock_timeout: {description: Seconds to wait for another package manager., type: int, default: 300}
+  lock_timeout:
+    description: Seconds to wait for another package manager, and for another run on the same node.
+    type: int
+    default: 300
   releases:
     description:
       - The table of NVIDIA's driver branches and security bulletins, for RV(support), RV(security), and warnings.

@@ -137,7 +137,11 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.options import S
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
-    run_capability(module, lambda: RuntimeCapability(Host(), module.params))
+    run_capability(
+        module,
+        lambda: RuntimeCapability(Host(), module.params),
+        changes_node=True,
+    )
 
 
 if __name__ == "__main__":

@@ -95,6 +95,7 @@ def main() -> None:
     run_capability(
         module,
         lambda: DevicePluginCapability(Host(), module.params, check_mode=module.check_mode),
+        changes_node=True,
     )
 
 

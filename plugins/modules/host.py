@@ -104,7 +104,9 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
-        module, lambda: HostCapability(Host(), module.params, check_mode=module.check_mode)
+        module,
+        lambda: HostCapability(Host(), module.params),
+        changes_node=True,
     )
 
 

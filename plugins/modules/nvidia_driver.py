@@ -286,7 +286,9 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=SPEC["argument_spec"], supports_check_mode=True)
     run_capability(
-        module, lambda: DriverCapability(Host(), module.params, check_mode=module.check_mode)
+        module,
+        lambda: DriverCapability(Host(), module.params, check_mode=module.check_mode),
+        changes_node=True,
     )
 
 

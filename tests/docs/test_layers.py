@@ -29,6 +29,23 @@ ROOTS = (
 )
 
 
+# Modules that look, work elsewhere than on the node, or write records of their own, whose locks are held for one write.
+WITHOUT_THE_LOCK = {
+    *("bundle", "cluster_objects", "drain", "gpu_info", "plan", "preflight"),
+    *("validate", "validate_pods", "gpu_evidence", "quarantine", "repair"),
+}
+
+
+def test_modules_that_change_a_node_hold_its_lock() -> None:
+    without = set()
+    for path in sorted((REPOSITORY / "plugins/modules").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "run_capability":
+                if not any(word.arg == "changes_node" for word in node.keywords):
+                    without.add(path.stem)
+    assert without == WITHOUT_THE_LOCK
+
+
 def test_what_decides_does_no_io() -> None:
     """What it imports is import-linter's: here are functions that need no import, and the half of urllib that asks."""
     found = []

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from .._base.boot import State as BootState
@@ -23,7 +22,6 @@ from .machine.observe import NOTED
 from .state import PATH, Iommu, Kept, dump, parse
 
 UNMANAGED = "unmanaged"
-LOCK = "/run/gpu-node/locks/host.lock"
 NO_BOOT = BootState(None, {}, {}, program=True)
 
 
@@ -47,23 +45,18 @@ class HostCapability:
 
     name = "host"
 
-    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host = host
         self._back = params["state"] == "absent"
         self._iommu = "" if self._back or params["iommu"] == UNMANAGED else str(params["iommu"])
         self._asked = Asked() if self._back else _asked(params)
         limit = UNMANAGED if self._back else params["memlock"]
         self._limit = None if limit == UNMANAGED else memlock.parse(limit)
-        self._seconds = checked_timeout(params["lock_timeout"])
-        self._stack = contextlib.ExitStack()
+        checked_timeout(params["lock_timeout"])
         self._loader: t.Optional[Loader] = None
-        self._locked = check_mode
 
     def observe(self) -> State:
-        """Read the host; the lock is held from the first observation on."""
-        if not self._locked:
-            self._stack.enter_context(self._host.lock(LOCK, timeout=self._seconds))
-            self._locked = True
+        """Read the host."""
         kept = parse(self._host.read(PATH))
         state = State(kept, observe.booted(self._host))
         if self._iommu or kept.command_line.added:

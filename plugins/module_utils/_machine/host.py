@@ -103,6 +103,7 @@ class Host:
                     text=True,
                     errors="replace",
                     timeout=timeout,
+                    pass_fds=tuple(locks.inherited),
                 )
                 done = Completed(ended.returncode, ended.stdout, ended.stderr)
             except subprocess.TimeoutExpired:
@@ -327,12 +328,16 @@ class Host:
         return unix_http.listens(socket, timeout=10)
 
     @contextlib.contextmanager
-    def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
-        """Hold an exclusive lock that root alone can take; NodeError when another process keeps it too long."""
+    def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> t.Iterator[None]:
+        """Hold an exclusive lock that root alone can take; see locks.locked().
+
+        Raises:
+            NodeError: if another process holds it for ``timeout`` seconds.
+        """
         folder = os.path.dirname(path)
         self.makedirs(os.path.dirname(folder))
         self.makedirs(folder, 0o700)
-        with locks.locked(path, timeout):
+        with locks.locked(path, timeout, inherit=inherit):
             yield
 
 

@@ -17,13 +17,22 @@ from .._base.text.masking import masked_text
 from .._base.text.shown import cut, printable
 
 FOLDER = "locks"  # the name of folders that have locks alone, which are made private
+NODE = f"/run/gpu-node/{FOLDER}/node.lock"  # held by the module that changes the node
+NODE_SECONDS = 300.0
 FIRST_BYTES, PROC_LOCKS_BYTES = 400, 1 << 20
 POLL_SECONDS = 0.2
+# Descriptors that the commands of this process inherit: pip goes on after its module was killed.
+inherited: t.Set[int] = set()
 
 
 @contextlib.contextmanager
-def locked(path: str, timeout: float) -> t.Iterator[None]:
+def locked(path: str, timeout: float, *, inherit: bool = False) -> t.Iterator[None]:
     """Hold an exclusive lock on a file, which is made if there is none and is its owner's alone.
+
+    Args:
+        path: The file.
+        timeout: How many seconds to wait for another process that holds it.
+        inherit: Whether the commands of this process go on holding it if this process is killed.
 
     Raises:
         NodeError: if another process holds it for ``timeout`` seconds, or it can't be opened.
@@ -47,7 +56,15 @@ def locked(path: str, timeout: float) -> t.Iterator[None]:
                     problem = f"{path} is held by {holder(os.fstat(descriptor))}"
                     raise NodeError(problem, hint=hint) from None
                 time.sleep(POLL_SECONDS)
-        yield
+        os.utime(descriptor)  # since when it is held
+        try:
+            if inherit:
+                inherited.add(descriptor)
+            yield
+        finally:
+            inherited.discard(descriptor)
+            # Explicitly, since a daemon that a command has started may have inherited the descriptor.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 
@@ -71,18 +88,40 @@ def _make_private(descriptor: int, mode: int) -> None:
 
 
 def holder(status: os.stat_result) -> str:
-    """Return the process that holds a lock on a file, with its command, or "another process" if that is not known.
+    """Return the process that holds a lock on a file, with its command and since when.
 
-    The format of /proc/locks is in proc_locks(5). Lines of those that wait have one more field.
+    The format of /proc/locks is in proc_locks(5). Lines of processes that wait have one more field.
+
+    Returns:
+        "another process" if the process is not known. If the process has ended and its commands go on holding the
+        lock, the first of them.
     """
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(status.st_mtime))
     for line in _first("/proc/locks", PROC_LOCKS_BYTES).splitlines():
         fields = line.split()
         if len(fields) == 8 and fields[1] == "FLOCK" and fields[5] == device:
-            arguments = _first(f"/proc/{fields[4]}/cmdline", FIRST_BYTES).split("\0")
-            command = cut(printable(masked_text(" ".join(arguments).strip())))
-            return f"process {fields[4]}" + (f" ({command})" if command else "")
+            pid, command = fields[4], _command(fields[4])
+            if command:
+                return f"process {pid} ({command}) since {since}"
+            for heir in _heirs(f"{pid} {device} "):
+                return f"process {heir} ({_command(heir)}), which process {pid} left behind, since {since}"
+            return f"process {pid} since {since}"
     return "another process"
+
+
+def _heirs(lock: str) -> t.Iterator[str]:
+    """Yield the processes that have a lock of another one, by the "lock" fields of proc_pid_fdinfo(5)."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            folder = f"/proc/{pid}/fdinfo"
+            if any(lock in _first(f"{folder}/{name}", FIRST_BYTES) for name in os.listdir(folder)):
+                yield pid
+
+
+def _command(pid: str) -> str:
+    arguments = _first(f"/proc/{pid}/cmdline", FIRST_BYTES).split("\0")
+    return cut(printable(masked_text(" ".join(arguments).strip())))
 
 
 def _first(path: str, size: int) -> str:

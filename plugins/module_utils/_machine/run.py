@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from .._base.errors import NodeError
+from .._base.errors import NodeError, checked_timeout
 from .._base.steps import Plan, Step
 from .._base.text.masking import files, logins, masked
 from .._base.text.readable import as_yaml
 from .._base.variables import about
-from . import own_files
+from . import locks, own_files
+from .host import Host
 from .own_files import OwnFiles
 
 S = t.TypeVar("S")
@@ -93,10 +96,16 @@ def dressed(capability: Capability[S]) -> Capability[S]:
     return Dressed(capability, capability) if isinstance(capability, Owner) else capability
 
 
-def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]]) -> t.NoReturn:
-    """Bring the node to the wanted state, or say what would be done, and exit the module.
+def run_capability(
+    module: AnsibleModule, make: t.Callable[[], Capability[t.Any]], *, changes_node: bool = False
+) -> t.NoReturn:
+    """Bring the node to the desired state, or report what would be done, and exit the module.
 
-    ``make`` builds the capability from the module's parameters, which may raise InputError.
+    Args:
+        module: The module.
+        make: Builds the capability from the module's parameters; may raise InputError.
+        changes_node: Whether the module changes more of the node than a record of its own. It then holds the node's
+            lock from before it observes the node until it ends, except in check mode.
     """
     # The login's umask would else decide who can read what pip and other programs write here.
     os.umask(UMASK)
@@ -105,7 +114,10 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
     # Ansible adds to every answer what the module was given.
     module.no_log_values.update(logins(module.params) | files(module.params))
     try:
-        answer = masked(_converge(module.check_mode, module._diff, dressed(make()), done))
+        capability = dressed(make())
+        holds = changes_node and not module.check_mode
+        with _node_lock(module) if holds else contextlib.nullcontext():
+            answer = masked(_converge(module.check_mode, module._diff, capability, done))
     except PermissionError as error:
         if os.geteuid() == 0:
             raise
@@ -122,6 +134,26 @@ def run_capability(module: AnsibleModule, make: t.Callable[[], Capability[t.Any]
         module.warn(warning)
     module.exit_json(**answer)
     raise AssertionError("exit_json returned")
+
+
+@contextlib.contextmanager
+def _node_lock(module: AnsibleModule) -> t.Iterator[None]:
+    """Keep all other modules that change the node waiting, for as long as this one and its commands run.
+
+    Raises:
+        NodeError: if another module holds the lock for longer than the module's lock_timeout.
+        PermissionError: if the user is not root.
+    """
+    if os.geteuid():
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), locks.NODE)
+    seconds = checked_timeout(module.params.get("lock_timeout", locks.NODE_SECONDS))
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(Host().lock(locks.NODE, timeout=seconds, inherit=True))
+        except NodeError as error:
+            error.message = f"another run changes this node: {error.message}"
+            raise
+        yield
 
 
 def _converge(

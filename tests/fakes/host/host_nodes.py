@@ -219,7 +219,7 @@ LOADERS = (GrubHost, GrubbyHost, PblHost, SystemdBootHost)
 
 def run(host: FakeHost, *, check: bool = False, **params: t.Any) -> t.Dict[str, t.Any]:
     """Run the module as its main() does, and return what it answers."""
-    capability = HostCapability(host, {**PARAMS, **params}, check_mode=check)  # type: ignore[arg-type]
+    capability = HostCapability(host, {**PARAMS, **params})  # type: ignore[arg-type]
     return runner._converge(check, True, runner.dressed(capability), [])
 
 

@@ -198,5 +198,5 @@ class FakeHost:
         return self.exists(socket)
 
     @contextlib.contextmanager
-    def lock(self, path: str, *, timeout: float = 0) -> t.Iterator[None]:
+    def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> t.Iterator[None]:
         yield

@@ -14,6 +14,7 @@ from pathlib import Path
 import ansible.utils.display  # noqa: F401 (it writes when it is first imported, which is no word of a module)
 import pytest
 from ansible.module_utils import basic
+from ansible_collections.gpu.node.plugins.module_utils._machine import locks
 
 
 def said_by(
@@ -35,6 +36,7 @@ def said_by(
             basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode()
         )
         patch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+        patch.setattr(locks, "NODE", str(folder / "node.lock"))
         if warnings is not None:
             patch.setattr(
                 basic.AnsibleModule, "warn", lambda _self, text, **_more: warnings.append(text)

@@ -30,7 +30,8 @@ from {PACKAGE.removesuffix("s")}_utils._node import quarantine
 quarantine.PATH = folder + "/quarantine.json"
 from {PACKAGE.removesuffix("s")}_utils._node.machine import quarantine as locked
 locked.LOCK = folder + "/quarantine.lock"
-from {PACKAGE.removesuffix("s")}_utils._machine import own_files
+from {PACKAGE.removesuffix("s")}_utils._machine import locks, own_files
+locks.NODE = folder + "/node.lock"
 own_files.RECORDS = folder + "/records"
 from {PACKAGE.removesuffix("s")}_utils._base.services import mig
 from {PACKAGE.removesuffix("s")}_utils._cdi import capability as cdi

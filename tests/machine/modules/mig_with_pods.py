@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.names import CHECKPOINT
 from ansible_collections.gpu.node.plugins.module_utils._base.services import mig as service
-from ansible_collections.gpu.node.plugins.module_utils._machine import own_files
+from ansible_collections.gpu.node.plugins.module_utils._machine import locks, own_files
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._mig import capability
 from ansible_collections.gpu.node.plugins.module_utils._mig.machine import nvml
@@ -45,7 +45,7 @@ class HostWithKubelet(Host):
 
 if __name__ == "__main__":
     ANSWER = Path(sys.argv.pop())
-    service.LOCK = str(ANSWER.with_name("mig.lock"))
+    service.LOCK, locks.NODE = (str(ANSWER.with_name(one)) for one in ("mig.lock", "node.lock"))
     nvml.BEFORE, own_files.RECORDS = (str(ANSWER.with_name(one)) for one in ("before", "records"))
     mig.Host = HostWithKubelet  # type: ignore[misc]
     capability.LOOK_AGAIN_SECONDS = capability.ASK_AGAIN_SECONDS = 0.0

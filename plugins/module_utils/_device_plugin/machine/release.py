@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import typing as t
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +27,7 @@ from ..._machine.room import Room
 from ..failures import UNTRUSTED, is_full, of_pip
 
 COMPLETE = ".complete"
+ASIDE = ".damaged"  # in the name of a damaged release while another one is made in its place
 INTERPRETER = "bin/python3"
 SETTINGS = "pyvenv.cfg"  # by which an interpreter knows that it is of an environment
 
@@ -192,21 +194,33 @@ def damage(host: Host, release: str) -> str:
 
 @contextlib.contextmanager
 def replacing(host: Host, release: str) -> t.Iterator[None]:
-    """Make a release in a with statement, in place of one that is damaged; it comes back where that fails."""
-    aside = f"{release}.damaged"
-    there = host.exists(f"{release}/{COMPLETE}")
-    host.remove(aside)
-    if there:
+    """Make a release in a with statement, in place of a damaged one, which is restored if that fails.
+
+    A killed run may have left the damaged release under another name, where it is the only one: it is restored first.
+    """
+    aside = f"{release}{ASIDE}{secrets.token_hex(8)}"
+    for path in _set_aside(host, release):
+        if path.startswith(f"{release}{ASIDE}") and not host.exists(f"{release}/{COMPLETE}"):
+            host.remove(release)
+            host.move(path, release)
+    damaged = host.exists(f"{release}/{COMPLETE}")
+    if damaged:
         host.move(release, aside)
     host.remove(release)
     try:
         yield
     except BaseException:
         host.remove(release)
-        if there:
+        if damaged:
             host.move(aside, release)
         raise
-    host.remove(aside)
+    for path in _set_aside(host, release):
+        host.remove(path)
+
+
+def _set_aside(host: Host, release: str) -> t.List[str]:
+    folder = os.path.dirname(release)
+    return [f"{folder}/{name}" for name in host.listdir(folder) if ASIDE in name]
 
 
 def _sizes(host: Host, release: str) -> t.Dict[str, Measured]:

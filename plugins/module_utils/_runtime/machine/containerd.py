@@ -15,9 +15,7 @@ from ..._machine.host import Host, properties
 from .. import containerd
 from ..edits import Change, Config, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
-from .engine import Runtime, Texts
-
-TRIAL = "/run/gpu-node/containerd-trial"
+from .engine import Runtime, Texts, trial_folder
 
 
 class Containerd(Runtime):
@@ -121,23 +119,24 @@ class Containerd(Runtime):
         return self.parse(out, "containerd config dump")
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+        folder = trial_folder()
         main = texts[path] if path in texts else self._host.read(path)
         if main is None:
-            return self._section(self._dump(f"{TRIAL}/none", view.version), view.version)
+            return self._section(self._dump(f"{folder}/none", view.version), view.version)
         others = {one: text for one, text in texts.items() if one != path}
         there = {*view.loaded, *(one for one, text in others.items() if text is not None)}
         gone = {one for one, text in others.items() if text is None}
-        tried = {one: f"{TRIAL}/{at}-{posixpath.basename(one)}" for at, one in enumerate(others)}
+        tried = {one: f"{folder}/{at}-{posixpath.basename(one)}" for at, one in enumerate(others)}
         config = self.parse(main, path)
         found = [one for one in containerd.imported(config, path, there) if one not in gone]
         if found:
             listed = [tried.get(one, one) for one in found]
             main = self.edit(main, [(("imports",), listed)])
-        files = {f"{TRIAL}/config.toml": main}
+        files = {f"{folder}/config.toml": main}
         files.update({tried[one]: text for one, text in others.items() if text is not None})
-        tried[path] = f"{TRIAL}/config.toml"
-        with self._trial(TRIAL, files, tried):
-            dump = self._dump(f"{TRIAL}/config.toml", view.version)
+        tried[path] = f"{folder}/config.toml"
+        with self._trial(folder, files, tried):
+            dump = self._dump(f"{folder}/config.toml", view.version)
         return self._section(dump, view.version)
 
     def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:

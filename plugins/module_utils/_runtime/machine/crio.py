@@ -18,7 +18,7 @@ from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
 from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, about_default, has_cdi
 from . import toml
-from .engine import Runtime, Texts
+from .engine import Runtime, Texts, trial_folder
 
 DEFAULT_RUNTIMES = ("crun", "runc")  # one of them is the default one where no file names one
 INHERITED = (
@@ -33,7 +33,6 @@ INHERITED = (
 MONITOR = "conmon"
 LOW_LEVEL = ("runc", "crun")  # what NVIDIA's runtime calls where its own configuration names none
 Section = t.Mapping[str, t.Any]
-TRIAL = "/run/gpu-node/crio-trial"
 
 
 class Crio(Runtime):
@@ -101,16 +100,16 @@ class Crio(Runtime):
 
     def _tried(self, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         """Return what CRI-O makes of its folder with other texts in some files: it reads all, whatever their names."""
-        folder = posixpath.dirname(path)
+        folder, trial = posixpath.dirname(path), trial_folder()
         files = {one: self._host.read(one) for one in self._files(folder)}
         files.update(texts)
-        tried = {one: f"{TRIAL}{one[len(folder) :]}" for one in texts}
+        tried = {one: f"{trial}{one[len(folder) :]}" for one in texts}
         there = {
-            f"{TRIAL}{one[len(folder) :]}": text for one, text in files.items() if text is not None
+            f"{trial}{one[len(folder) :]}": text for one, text in files.items() if text is not None
         }
-        with self._trial(TRIAL, there, tried):
-            self._host.makedirs(TRIAL)
-            return self._shown(["--config-dir", TRIAL])
+        with self._trial(trial, there, tried):
+            self._host.makedirs(trial)
+            return self._shown(["--config-dir", trial])
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         shown = self._tried(path, texts)

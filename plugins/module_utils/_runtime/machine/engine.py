@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import typing as t
 
 from ..._base.errors import NodeError
@@ -23,6 +24,7 @@ SOCKET = "/var/run/docker.sock"
 # With these, systemd ends the main process of a unit and leaves the others: containers and what watches them.
 SPARING = ("process", "none", "")
 WATCHERS = ("containerd-shim", "conmon")
+TRIAL = "/run/gpu-node/runtime-trial"  # the beginning of the names of trial folders
 
 Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by path; None: no file
 CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, version 1
@@ -120,7 +122,6 @@ class Runtime:
         self, folder: str, files: t.Mapping[str, str], tried: t.Mapping[str, str]
     ) -> t.Iterator[None]:
         """Have files in a folder for the time of a with statement; ``tried`` is which path stands for which."""
-        self._host.remove(folder)
         try:
             for name, text in files.items():
                 self._host.write(name, text, mode=0o600)
@@ -134,6 +135,11 @@ class Runtime:
             raise NodeError(what, cause=cause, hint=hint) from error
         finally:
             self._host.remove(folder)
+
+
+def trial_folder() -> str:
+    """Return a folder for a trial's files that no other process uses: check mode waits for no lock."""
+    return f"{TRIAL}-{secrets.token_hex(8)}"
 
 
 def docker_socket(config: t.Mapping[str, t.Any]) -> str:

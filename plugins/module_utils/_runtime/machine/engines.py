@@ -15,8 +15,6 @@ from .containerd import Containerd, K3s, Rke2
 from .crio import Crio
 from .engine import Runtime, Texts
 
-TRIAL = "/run/gpu-node/runtime-trial"
-
 
 class Docker(Runtime):
     """Docker's daemon."""
@@ -37,8 +35,9 @@ class Docker(Runtime):
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]
         if text is not None and view.version >= DOCKER_CHECKS:
-            name = f"{TRIAL}/daemon.json"
-            with self._trial(TRIAL, {name: text}, {path: name}):
+            folder = engine.trial_folder()
+            name = f"{folder}/daemon.json"
+            with self._trial(folder, {name: text}, {path: name}):
                 self._host.run([self.kind.program, "--validate", "--config-file", name])
         return docker(self.parse(text or "", path), view.version)
 

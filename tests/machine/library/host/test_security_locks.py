@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.services import mig
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import containers
-from ansible_collections.gpu.node.plugins.module_utils._host import capability as host
+from ansible_collections.gpu.node.plugins.module_utils._machine import locks
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import quarantine
@@ -31,7 +31,10 @@ from tests.support.folder import elsewhere
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import LIMIT
 
-ROOMS = (mig, containers, host, quarantine, cases, settings)
+LOCKS = (
+    locks.NODE,
+    *(room.LOCK for room in (mig, containers, quarantine, cases, settings)),
+)
 TAKE = """
 import fcntl, os, sys
 for path in sys.argv[1:]:
@@ -100,7 +103,7 @@ def taken(*paths: Path) -> list[str]:
 
 
 def test_every_lock_is_in_a_folder_of_locks_alone() -> None:
-    paths = [room.LOCK for room in ROOMS] + [VARIABLES["__in_service_lock"]]
+    paths = [*LOCKS, VARIABLES["__in_service_lock"]]
     assert {os.path.dirname(path) for path in paths} == {"/run/gpu-node/locks"}
     assert len({*paths}) == len(paths)
 
@@ -108,21 +111,21 @@ def test_every_lock_is_in_a_folder_of_locks_alone() -> None:
 @pytest.mark.attack("locks-of-everybody")
 @pytest.mark.parametrize("before", [False, True], ids=["new", "open to others before"])
 def test_a_user_without_rights_can_take_no_lock(folder: Path, before: bool) -> None:
-    locks, run = folder / "run/locks", folder / "run"
-    paths = [locks / os.path.basename(room.LOCK) for room in ROOMS]
+    place, run = folder / "run/locks", folder / "run"
+    paths = [place / os.path.basename(path) for path in LOCKS]
     if before:
-        locks.mkdir(parents=True)
-        locks.chmod(0o755)
-        for path in (*paths, locks / "in-service.lock"):
+        place.mkdir(parents=True)
+        place.chmod(0o755)
+        for path in (*paths, place / "in-service.lock"):
             path.touch()
             path.chmod(0o644)
     for path in paths:
         with Host().lock(str(path)):
             pass
     assert mark(folder).returncode == 0
-    everything = [*paths, locks / "in-service.lock"]
-    assert taken(*everything, locks) == []
-    locks.chmod(0o755)  # the files don't rely on it
+    everything = [*paths, place / "in-service.lock"]
+    assert taken(*everything, place) == []
+    place.chmod(0o755)  # the files don't rely on it
     assert taken(*everything) == []
     # What everybody can lock delays nobody.
     for path in (folder / "state", run):

@@ -128,6 +128,33 @@ def test_what_can_not_be_made_anew_stays_as_it_was() -> None:
     assert after == before
 
 
+@pytest.mark.parametrize("name", ["r1.damaged", "r1.damaged-0123456789abcdef"])
+def test_a_release_that_a_killed_run_has_put_aside_is_restored_if_another_one_cannot_be_made(
+    name: str,
+) -> None:
+    machine = deployed()
+    cut_off(machine)
+    before = {path: text for path, text in machine.files.items() if path.startswith(RELEASE)}
+    machine.move(RELEASE, f"{PREFIX}/releases/{name}")
+    machine.files[f"{RELEASE}/bin/half"] = ""
+    machine.killed_at = "-m venv"
+    with pytest.raises(KeyboardInterrupt):
+        deploy(machine, "r1")
+    after = {path: text for path, text in machine.files.items() if path.startswith(RELEASE)}
+    assert after == before
+    machine.killed_at = ""
+    deploy(machine, "r1")
+    assert machine.listdir(f"{PREFIX}/releases") == ["r1"]
+
+
+def test_what_a_killed_run_has_put_aside_of_another_release_is_swept() -> None:
+    machine = deployed()
+    cut_off(machine)
+    machine.files[f"{PREFIX}/releases/r0.damaged-0123456789abcdef/.complete"] = "{}"
+    deploy(machine, "r1")
+    assert machine.listdir(f"{PREFIX}/releases") == ["r1"]
+
+
 def test_a_half_made_release_leaves_nothing() -> None:
     machine = AgentHost()
     machine.killed_at = "-m venv"

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
-from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability, converge
+from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability, converge, planned
 
 
 @pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.4"])
@@ -53,3 +55,39 @@ def test_a_default_runtime_whose_program_is_gone_is_named(version: str) -> None:
     assert said in capability(host).plan(capability(host).observe()).warnings
     host.files[LEFT] = "#!/bin/sh\n"
     assert said not in capability(host).plan(capability(host).observe()).warnings
+
+
+@pytest.mark.parametrize(
+    ("versions", "trial", "params"),
+    [
+        ({"containerd": "1.7.24"}, ("containerd", "--config"), {}),
+        ({"docker": "27.5.1"}, ("dockerd", "--validate"), {"name": "docker"}),
+        (
+            {"crio": "1.33.0"},
+            ("crio", "--config-dir"),
+            {"name": "cri-o", "mode": "runtime_class"},
+        ),
+    ],
+)
+def test_two_plans_at_a_time_do_not_take_each_others_trial_files(
+    versions: dict[str, str], trial: tuple[str, str], params: dict[str, str]
+) -> None:
+    host = RuntimeHost({CONFIG: "version = 2\n"} if "containerd" in versions else {}, **versions)
+    host.install_toolkit()
+    before, answer = host.own_files(), host.commands[trial]
+    expected = planned(host, **params).steps
+    assert callable(answer)
+    beside: list[tuple[Step, ...]] = []
+
+    def answer_late(argv: tuple[str, ...]) -> Completed:
+        """Make a whole other plan before the runtime reads the files of this one."""
+        if "trial" in " ".join(argv) and not beside:
+            beside.append(())
+            beside[0] = planned(host, **params).steps
+        return answer(argv)
+
+    host.commands[trial] = answer_late
+    assert planned(host, **params).steps == expected
+    assert beside == [expected]
+    assert host.own_files() == before
+    assert not [path for path in host.files if "trial" in path]

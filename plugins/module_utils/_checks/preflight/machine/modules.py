@@ -58,7 +58,7 @@ class Module(t.NamedTuple):
 def _host(host: Host, params: Params) -> Capability[t.Any]:
     from ...._host.capability import HostCapability
 
-    return HostCapability(host, params, check_mode=True)
+    return HostCapability(host, params)
 
 
 def _settings(host: Host, params: Params) -> Capability[t.Any]:
