@@ -53,4 +53,13 @@ options:
       - Seconds to wait for another run on the same node.
     type: int
     default: 60
+  releasing:
+    description:
+      - UUIDs of GPUs that an operator has set aside and that are about to be released, so that they are set. Other GPUs
+        that an operator has set aside are left alone. Those that M(gpu.node.repair) has set aside are set, since a
+        repair proves and releases GPUs that are as they are declared.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
 """

@@ -95,6 +95,10 @@ gpus:
         - What holds of a power limit, in milliwatts, and of power profiles where that is not what they are set to, as
           where a BMC caps the power.
       type: dict
+    left_alone:
+      description: Why a GPU in quarantine is left alone, in words; empty if it is not.
+      type: str
+      version_added: 0.2.0
     pending:
       description: What holds after a reset of the GPU or a reboot only, in words.
       type: str

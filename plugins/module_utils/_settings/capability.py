@@ -23,6 +23,7 @@ from .._machine.own_files import OwnFiles
 from .._node.machine import boot
 from .._node.machine.facts import driver_load, without_nvml
 from .._node.machine.quarantine import QuarantineFile
+from .._node.quarantine import REPAIR, Quarantined
 from .._node.users.allocated import Devices, holders
 from .._node.users.machine import allocated
 from . import boot as settings_boot
@@ -78,6 +79,8 @@ class SettingsCapability:
         self._marks: t.Dict[str, Mark] = {}
         self._last: t.Optional[Step] = None
         self._load = ""
+        self._releasing = frozenset(params.get("releasing") or ())
+        self._failures: t.Dict[str, str] = {}  # of GPUs that a repair has set aside, by UUID
 
     def observe(self) -> State:
         """Read every GPU; the lock is held from the first observation on."""
@@ -105,9 +108,10 @@ class SettingsCapability:
             kept = record.get(gpu.uuid, NOTHING)
             values = now(told, kept, self._load)
             held = users.get(gpu.uuid, ())
-            aside = str(quarantine.get(gpu.uuid, ""))
+            entry = quarantine.get(gpu.uuid)
+            aside, fenced = self._aside(gpu.uuid, entry), entry is not None and entry.by == REPAIR
             shares, parts = gpu.uuid in shared, self._partitioned(gpu)
-            states.append(GpuState(gpu, told, values, kept, held, shares, aside, parts))
+            states.append(GpuState(gpu, told, values, kept, held, shares, aside, parts, fenced))
         self._gpus = {one.gpu.uuid: one for one in states}
         daemon = properties(self._host, SERVICE, "ActiveState", "InvocationID")
         started = daemon.get("InvocationID", "")
@@ -117,6 +121,18 @@ class SettingsCapability:
         }
         node = self._node(daemon.get("ActiveState") == "active")
         return State(units, tuple(states), tuple(broken), node, marks=self._marks)
+
+    def _aside(self, uuid: str, entry: t.Optional[Quarantined]) -> str:
+        """Return why a GPU is left alone, "" if it is not: a repair proves GPUs that are set, and releases them.
+
+        What else fails on a GPU that a repair has set aside leaves that GPU where it is, and stops no other one.
+        """
+        if entry is None or uuid in self._releasing:
+            return ""
+        failure = self._failures.get(uuid, "")
+        if entry.by == REPAIR:
+            return f"{entry}, and {failure}" if failure else ""
+        return str(entry)
 
     @staticmethod
     def _read(nvml: Nvml) -> t.Tuple[t.List[t.Tuple[Gpu, SettingsTold]], t.List[NvmlError]]:
@@ -217,9 +233,14 @@ class SettingsCapability:
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
         else:
-            self.change(step)
+            try:
+                self.change(step)
+            except NvmlError as error:
+                if not self._gpus[step.params["gpu"]].fenced:
+                    raise
+                self._failures[step.params["gpu"]] = str(error)
         if step is self._last and self._wanted:
-            left = {uuid for uuid, one in self._gpus.items() if one.aside}
+            left = {uuid for uuid, one in self._gpus.items() if one.aside or uuid in self._failures}
             self.note({uuid: one for uuid, one in self._marks.items() if uuid not in left})
 
     def note(self, marks: t.Mapping[str, Mark]) -> None:
@@ -280,6 +301,7 @@ class SettingsCapability:
                     "unsupported": list(one.unsupported),
                     "pending": one.pending,
                     "enforced": dict(one.held_back),
+                    "left_alone": one.state.aside,
                 }
                 for one in self._plans
             ],

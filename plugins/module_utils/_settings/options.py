@@ -13,5 +13,6 @@ SPEC: t.Dict[str, t.Any] = {
         "rules": {"type": "list", "elements": "dict", "default": []},
         "boot": {"type": "bool", "default": True},
         "lock_timeout": {"type": "int", "default": 60},
+        "releasing": {"type": "list", "elements": "str", "default": []},
     },
 }

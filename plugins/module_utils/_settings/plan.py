@@ -38,6 +38,10 @@ HELD_BACK = {
 }
 
 
+class Unreadable(NodeError):
+    """The driver can't tell what a GPU is set to."""
+
+
 class Node(t.NamedTuple):
     """What else is known: whether nvidia-persistenced runs, and whether Slurm sets clocks."""
 
@@ -69,7 +73,7 @@ def plan(
 
     What no rule asks for any more becomes what it was before.
     """
-    plans = tuple(_gpu(one, rules, node) for one in states)
+    plans = tuple(_plan_gpu(one, rules, node) for one in states)
     idle = [one.key for one in rules if not any(one.matches(state.gpu) for state in states)]
     warnings = [f"settings: {key} matches no GPU of this node" for key in idle]
     for one in plans:
@@ -84,6 +88,18 @@ def plan(
         ),
         plans,
     )
+
+
+def _plan_gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
+    """Plan for a GPU. One that a repair has set aside and that can't be read keeps no other one waiting."""
+    try:
+        return _gpu(state, rules, node)
+    except Unreadable as error:
+        if not state.fenced:
+            raise
+        return GpuPlan(
+            dataclasses.replace(state, aside=f"set aside by a repair, and {error}"), state.now
+        )
 
 
 def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
@@ -117,7 +133,7 @@ def _readable(state: GpuState, target: t.Mapping[str, Value]) -> None:
     """Refuse to set, or to give back, what the driver can't tell of."""
     for name in NAMES:
         if name in target and name in state.told.failed:
-            raise NodeError(
+            raise Unreadable(
                 f"{state.named}: {name} can't be read",
                 cause=state.told.failed[name],
                 hint=f"look at the GPU with nvidia-smi -q, or leave {name} out of the rules for it",

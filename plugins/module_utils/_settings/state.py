@@ -55,7 +55,8 @@ class GpuState:
     """A GPU. ``now`` has each setting that it has; that of clocks is their lock, None for none.
 
     ``users`` are the processes and pods that have something of it, ``mps`` tells whether MPS shares it.
-    ``aside`` says why it is in quarantine, empty where it is not; ``partitioned`` that a MIG layout is to come.
+    ``aside`` says why it is left alone in quarantine, empty where it is not; ``partitioned`` that a MIG layout is to
+    come; ``fenced`` that a repair has set it aside.
     """
 
     gpu: Gpu
@@ -66,6 +67,7 @@ class GpuState:
     mps: bool = False
     aside: str = ""
     partitioned: bool = False
+    fenced: bool = False
 
     @property
     def named(self) -> str:

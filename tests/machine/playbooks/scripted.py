@@ -207,10 +207,15 @@ def answer(name, args, check, node, folder):
     if name == "quarantine":
         before = node.get("fenced", [])
         named, kept = args.get("gpus") or [], [one for one in before if one not in args["gpus"]]
-        node["fenced"] = kept + (named if args["state"] == "present" else [])
+        if not check:
+            node["fenced"] = kept + (named if args["state"] == "present" else [])
         said = {"reason": args.get("reason", ""), "ticket": args.get("ticket", "")}
         told = {"node": said if args["state"] == "present" else None}
-        return {"changed": node["fenced"] != before, "quarantine": told}
+        return {"changed": node.get("fenced", []) != before, "quarantine": told, "gpus": named}
+    if name == "settings":
+        node["released_when_set"] = args.get("releasing", [])
+        reasons = node.get("left_alone", {})
+        return {"gpus": [{"uuid": uuid, "left_alone": text} for uuid, text in reasons.items()]}
     if name == "drain" and not check:
         node[name] = [args["state"], args.get("failure", "")]
         node["reason"] = args.get("reason", "")

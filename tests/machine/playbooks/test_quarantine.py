@@ -31,6 +31,31 @@ def test_a_gpu_is_set_aside_and_released_and_its_node_left_as_it_is(one: Scene) 
     assert one.hooks("n1") == []
 
 
+def test_a_gpu_is_set_as_declared_before_it_is_released(one: Scene) -> None:
+    one.write(settings_rules=[{"power_limit": 550}])
+    run = one.play("release", quarantine_gpus=["GPU-a"])
+    assert run.status == 0, run.text
+    assert one.log("n1") == ["quarantine absent check", "settings present", "quarantine absent"]
+    assert one.node("n1")["released_when_set"] == ["GPU-a"]
+
+
+def test_a_gpu_that_can_not_be_set_as_declared_is_not_released(one: Scene) -> None:
+    one.write(settings_rules=[{"power_limit": 550}])
+    one.become("n1", fenced=["GPU-a"], fails={"settings present": "power_limit can't be set"})
+    run = one.play("release", quarantine_gpus=["GPU-a"])
+    assert run.status == 2
+    assert "power_limit can't be set" in run.text
+    assert one.node("n1")["fenced"] == ["GPU-a"]
+
+
+def test_without_a_driver_a_gpu_is_released_unset(one: Scene) -> None:
+    one.write(settings_rules=[{"power_limit": 550}])
+    (one.folder / "n1/driver").unlink()
+    run = one.play("release", quarantine_gpus=["GPU-a"])
+    assert run.status == 0, run.text
+    assert one.log("n1") == ["quarantine absent check", "quarantine absent"]
+
+
 def test_a_node_is_fenced_first_and_given_back_last(one: Scene) -> None:
     one.write(
         gpu_nodes_hooks_before=[one.hook("before")], gpu_nodes_hooks_after=[one.hook("after")]

@@ -297,3 +297,21 @@ def test_a_reset_that_a_rule_refuses_leaves_the_node_in_service_and_to_the_next_
         assert why in run.text
         assert (one.node("n1")["fenced"], one.node("n1")["lease"]) == ([A], "")
         assert not {"gpu_reset", "validate"} & set(one.log("n1"))
+
+
+def test_a_gpu_that_could_not_be_set_as_declared_is_not_given_back(one: Scene) -> None:
+    one.become(
+        "n1", sick={A: "reset", B: "reset"}, left_alone={A: "", B: "power_limit can't be set"}
+    )
+    one.write(settings_rules=[{"power_limit": 550}])
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert "GPU GPU-b stays set aside: it is not set as it is declared: power_limit" in run.text
+    node = one.node("n1")
+    assert node["fenced"] == [B]
+    assert {uuid: case["stage"] for uuid, case in node["cases"].items()} == {
+        A: "released",
+        B: "failed",
+    }
+    log = one.log("n1")
+    assert log.index("settings present") < log.index("validate") < log.index("quarantine absent")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support import helper_process
-from tests.support.helper_process import HelperProcess, exists
+from tests.support.helper_process import HelperProcess
 from tests.support.waiting import LIMIT, eventually
 
 PACKAGE = "ansible_collections.gpu.node.plugins.module_utils"
@@ -61,7 +61,7 @@ run_capability(module, make, changes_node=True)
 """
 WAIT = "touch {0}/started; read -r word < {0}/go"  # until somebody writes to the FIFO
 LONG = [pytest.param(at, marks=[] if at == 0 else [pytest.mark.long]) for at in range(20)]
-twenty_times = pytest.mark.parametrize("_time", LONG)
+twenty_times = pytest.mark.parametrize("repetition", LONG)
 
 
 class Node:
@@ -126,7 +126,9 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 @twenty_times
-def test_a_second_run_waits_and_plans_by_what_the_first_has_changed(node: Node, _time: int) -> None:
+def test_a_second_run_waits_and_plans_by_what_the_first_has_changed(
+    node: Node, repetition: int
+) -> None:
     first = node.waiting_module()
     second = node.module()
     eventually(lambda: helper_process.opened(second.pid, node.folder / "locks/node.lock"))
@@ -157,7 +159,7 @@ def test_check_mode_waits_for_nobody(node: Node) -> None:
 
 @twenty_times
 def test_the_command_of_a_killed_module_holds_the_node_until_it_ends(
-    node: Node, _time: int
+    node: Node, repetition: int
 ) -> None:
     killed = node.waiting_module()
     killed.kill()
