@@ -44,6 +44,15 @@ def damaged(path: str, error: Exception, hint: str) -> NodeError:
     return NodeError(f"{path} is damaged", cause=cut(str(error)), hint=hint)
 
 
+def not_ours(path: str, purpose: str) -> NodeError:
+    """Return the error if something else has written a file where ours is to be."""
+    return NodeError(
+        f"{path} is there, and gpu.node has not written it",
+        cause=f"{purpose} would be written to a file of that name",
+        hint="give the file another name, or remove it, then run again",
+    )
+
+
 def refuse_masked(unit: str, state: str, otherwise: str = "") -> None:
     """Refuse to start a unit that somebody has switched off. ``state`` is its UnitFileState in systemd."""
     if state.startswith("masked"):

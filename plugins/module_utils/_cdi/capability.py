@@ -23,6 +23,7 @@ from . import boot as cdi_boot
 from . import specification
 from .capabilities import CAPABILITIES, DEFAULT, chosen
 from .generated import GENERATORS, NVIDIA_CTK, differences
+from .machine import replaced
 from .machine.driver_files import SPEC_FOLDERS, DriverFiles
 from .machine.specify import Wanted, lost_files, specify
 
@@ -30,7 +31,10 @@ LOCK_SECONDS = 60
 
 
 class Observed(t.NamedTuple):
-    """The file, None where there is none, and what it should be, None where that is not known yet."""
+    """The file, None where there is none, and what it should be, None where that is not known yet.
+
+    ``foreign`` says that something else wrote the file, ``replaced`` has the paths of files that ours have replaced.
+    """
 
     boot: Boot
     text: t.Optional[str]
@@ -39,6 +43,8 @@ class Observed(t.NamedTuple):
     differences: t.Tuple[t.Dict[str, str], ...] = ()
     waits_for: str = ""
     earlier: str = ""  # where it was before
+    foreign: bool = False
+    replaced: t.FrozenSet[str] = frozenset()
 
 
 class CdiCapability:
@@ -86,7 +92,10 @@ class CdiCapability:
         found, path = self._observe(units), cdi_boot.path(units.config)
         elsewhere = bool(path) and not specification.is_same_file(path, self._path)
         ours = elsewhere and specification.is_ours(self._host.read(path))
-        return found._replace(earlier=path) if ours else found
+        known = frozenset(replaced.load(self._host))
+        named = self._path in known or (bool(path) and not elsewhere)
+        foreign = bool(found.text) and not named and not specification.is_ours(found.text)
+        return found._replace(earlier=path if ours else "", foreign=foreign, replaced=known)
 
     def _observe(self, units: Boot) -> Observed:
         text = self._host.read(self._path)
@@ -132,7 +141,7 @@ class CdiCapability:
         wanted = cdi_boot.dump(self._options) if self._keeps else None
         texts = cdi_boot.texts(self._options)
         at_boot = cdi_boot.BOOT.plan(state.boot, wanted, texts, check_mode=self._check_mode)
-        step, before, after = self._plan_file(state.text, state.wanted, state.waits_for)
+        step, before, after = self._plan_file(state)
         if at_boot:
             before, after = before + (state.boot.config or ""), after + (wanted or "")
         if state.earlier:
@@ -141,21 +150,27 @@ class CdiCapability:
         steps = (*step, *at_boot)
         return Plan(steps, before, after, warnings=state.warnings, later=state.waits_for)
 
-    def _plan_file(
-        self, text: t.Optional[str], wanted: t.Optional[Wanted], waits_for: str
-    ) -> t.Tuple[t.Tuple[Step, ...], str, str]:
+    def _plan_file(self, state: Observed) -> t.Tuple[t.Tuple[Step, ...], str, str]:
+        text, wanted = state.text, state.wanted
         if wanted is None:
-            summary = f"write the node's GPUs to {self._path} once {waits_for}"
+            summary = f"write the node's GPUs to {self._path} once {state.waits_for}"
             return (Step("write", summary),), text or "", ""
+        if not self._present and self._path in state.replaced:
+            step = Step("restore", f"restore {self._path} as it was before", {"path": self._path})
+            return (step,), text or "", ""
         if (text or "") == wanted.text and (text is None) == (not wanted.text):
             return (), "", ""
         if not wanted.text:
-            return (Step("remove", f"remove {self._path}"),), text or "", ""
-        step = Step("write", self._summary(text, wanted), {"text": wanted.text})
+            remove = () if state.foreign else (Step("remove", f"remove {self._path}"),)
+            return remove, text or "", ""
+        params = {"text": wanted.text, "keep": state.foreign}
+        step = Step("write", self._summary(state, wanted), params)
         return (step,), text or "", wanted.text
 
-    def _summary(self, text: t.Optional[str], wanted: Wanted) -> str:
-        before = specification.names_in(text)
+    def _summary(self, state: Observed, wanted: Wanted) -> str:
+        if state.foreign:
+            return f"replace {self._path}, which something else wrote and which comes back with state absent"
+        before = specification.names_in(state.text)
         if before is None:
             return f"replace {self._path}, which something else wrote"
         added = [name for name in wanted.devices if name not in before]
@@ -164,18 +179,25 @@ class CdiCapability:
         parts += [f"remove {', '.join(removed)}"] if removed else []
         return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
 
-    def own(self, _state: Observed) -> OwnFiles:
+    def own(self, state: Observed) -> OwnFiles:
         """Return what is root's alone."""
         kept = boot.files(cdi_boot.BOOT) if self._keeps else ()
         paths = (self._path, *kept) if self._present else ()
+        modes = {**dict.fromkeys(paths, 0o644), replaced.RECORD: 0o600}
+        if state.foreign and self._host.readlink(self._path) is None:
+            modes.pop(self._path, None)  # its mode is its owner's, and comes back with it
         shared = SPEC_FOLDERS if self._present else ()
-        return OwnFiles(self._host, dict.fromkeys(paths, 0o644), shared=shared)
+        return OwnFiles(self._host, modes, record=replaced.RECORD, shared=shared)
 
     def apply(self, step: Step) -> None:
         """Carry out a step."""
-        if step.action in ("remove", "forget"):
-            self._host.remove(step.params.get("path", self._path))
+        if step.action in ("restore", "forget"):
+            replaced.restore(self._host, step.params["path"])
+        elif step.action == "remove":
+            self._host.remove(self._path)
         elif step.action == "write":
+            if step.params["keep"]:
+                replaced.keep(self._host, self._path)
             self._host.write(self._path, step.params["text"], mode=0o644)
         else:
             boot.apply(self._host, step)

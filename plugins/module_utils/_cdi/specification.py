@@ -212,7 +212,7 @@ def _hook(program: str, *words: str) -> Edits:
 
 def render(spec: t.Mapping[str, t.Any]) -> str:
     """Return the text of a specification. It is JSON, and with that YAML too."""
-    return json.dumps(spec, indent=2) + "\n"
+    return _dump(spec)
 
 
 def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
@@ -224,8 +224,14 @@ def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
 
 
 def is_ours(text: t.Optional[str]) -> bool:
-    """Tell whether a text is a specification such as we write."""
-    return bool(text) and names_in(text) is not None and describes_gpus(text or "")
+    """Return whether a text is a specification in the very form that this collection writes."""
+    if not text or names_in(text) is None or not describes_gpus(text):
+        return False
+    return text == _dump(json_data.loads(text))
+
+
+def _dump(spec: t.Any) -> str:
+    return json.dumps(spec, indent=2) + "\n"
 
 
 def is_same_file(path: str, other: str) -> bool:

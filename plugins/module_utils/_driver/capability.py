@@ -13,7 +13,7 @@ from dataclasses import replace
 from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
 from .._base.gpu import NvmlError
-from .._base.packages.apt import unmet
+from .._base.packages.apt import HEADER, unmet
 from .._base.packages.presets import DRIVER_PRESETS
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import Plan, Step
@@ -154,6 +154,8 @@ class DriverCapability:
         record, distribution = node.added.record, self._release.get("ID", "unknown")
         gpus = tuple((one.address, one.architecture) for one in devices if one.kind == "gpu")
         bridged = bool(gpus) and bool(nodeinfo.bridges(host))
+        sources = host.read(OWN_SOURCES)
+        foreign_sources = not record.sources and not (sources or HEADER).startswith(HEADER)
         return Observed(
             family=node.family,
             distribution=distribution,
@@ -171,7 +173,8 @@ class DriverCapability:
             loaded=(Version(driver.version), driver.module_type) if driver else None,
             nouveau=host.exists("/sys/module/nouveau"),
             signing_key=signing_key(host),
-            own_sources=host.read(OWN_SOURCES),
+            own_sources=None if foreign_sources else sources,
+            foreign_sources=OWN_SOURCES if foreign_sources else "",
             record=record,
             nvidia_installer=host.exists(UNINSTALLER),
             refreshed=node.refreshed,
@@ -191,24 +194,18 @@ class DriverCapability:
             load=nodeinfo.driver_load(host),
         )
 
-    def own(self, _state: Observed) -> OwnFiles:
+    def own(self, state: Observed) -> OwnFiles:
         """Return what is root's alone."""
-        paths = (
-            RECORD,
-            RECORDS,
-            GPU_RECORD,
-            OWN_SOURCES,
-            MODPROBE_FILE,
-            *PLACE.paths,
-            *DEVICE_NODES,
-        )
+        foreign = {state.foreign_sources, MODPROBE_FILE if state.modules.foreign else ""}
+        shared = tuple(path for path in (OWN_SOURCES, MODPROBE_FILE) if path not in foreign)
+        paths = (RECORD, RECORDS, GPU_RECORD, *shared, *PLACE.paths, *DEVICE_NODES)
         there = paths if self._desired.state == "present" else ()
         return OwnFiles(
             self._node.host,
             dict.fromkeys(there, 0o644),
             (DATA,) if there else (),
             RECORD,
-            (MODPROBE_FILE, *DEVICE_NODES),
+            tuple(path for path in (MODPROBE_FILE, *DEVICE_NODES) if path not in foreign),
             ", or run with adopt: true, which takes the packages that are installed into a new one",
         )
 

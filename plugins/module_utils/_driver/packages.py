@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._base.errors import OLD_LISTS, NodeError
+from .._base.errors import OLD_LISTS, NodeError, not_ours
 from .._base.packages import repository
 from .._base.packages.apt import Source, additions, render
 from .._base.packages.package import WAITING, State
@@ -140,6 +140,8 @@ def _enable(observed: Observed) -> t.List[Step]:
     wanted = _missing_components(observed)
     if not wanted or observed.own_sources == render(wanted):
         return []
+    if observed.foreign_sources:
+        raise not_ours(observed.foreign_sources, "the components that the node's own sources lack")
     parts = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
     text = f"enable the components {parts} of {', '.join(one.suite for one in wanted)}"
     return [Step("sources", text, {"text": render(wanted)}), REFRESH]

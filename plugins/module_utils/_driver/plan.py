@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from .._base import distributions
-from .._base.errors import InputError, NodeError, refuse_masked
+from .._base.errors import InputError, NodeError, not_ours, refuse_masked
 from .._base.packages.package import still_there
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import IDLE_GPU, Plan, Step
@@ -43,6 +43,8 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     """
     if desired.state == "absent":
         return _absent(observed, check_mode)
+    if observed.modules.foreign and _own_file(observed, desired)[0]:
+        raise not_ours(MODPROBE_FILE, "options of kernel modules")
     if desired.source == "preinstalled":
         return _preinstalled(observed, desired)
     _check(observed, desired)

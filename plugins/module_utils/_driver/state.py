@@ -200,6 +200,7 @@ class Observed(Packages):
     back, with their versions, None where they cannot. ``lacks_locking`` says that the
     package manager cannot keep packages at their version yet. ``undone`` is what this run has taken back.
     ``load`` tells one load of the driver from another, empty where none is loaded.
+    ``foreign_sources`` is the path of our sources if something else has written a file there.
     """
 
     distribution: str
@@ -213,6 +214,7 @@ class Observed(Packages):
     own_sources: t.Optional[str]
     record: Record
     family: Family
+    foreign_sources: str = ""
     packages: t.Mapping[str, Package] = dataclasses.field(default_factory=dict)
     policies: t.Mapping[str, Policy] = dataclasses.field(default_factory=dict)
     interrupted: bool = False

@@ -189,6 +189,10 @@ class Host:
         finally:
             os.close(descriptor)
 
+    def chown(self, path: str, uid: int, gid: int) -> None:
+        """Give a file of somebody else back to its owner and group."""
+        os.chown(path, uid, gid, follow_symlinks=False)
+
     def listdir(self, path: str) -> t.List[str]:
         """Return the sorted names in a folder, none when it does not exist."""
         try:

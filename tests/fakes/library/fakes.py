@@ -118,6 +118,9 @@ class FakeHost:
         self.files[path] = text
         return saved
 
+    def chown(self, path: str, uid: int, gid: int) -> None:
+        """Owners are as they should be here."""
+
     def listdir(self, path: str) -> t.List[str]:
         prefix = path.rstrip("/") + "/"
         names = {

@@ -17,6 +17,7 @@ DPKG_FORMAT = (
 )
 
 
+HEADER = "# Written by gpu.node.nvidia_driver.\n"
 BUSY = re.compile(
     r"[Cc]ould not get lock|lock was locked by|Unable to lock |is another process using it"
     r"|^debconf: .* is locked by another process",
@@ -210,7 +211,7 @@ def additions(
 
 def render(sources: t.Sequence[Source]) -> str:
     """Return a deb822 file."""
-    return "# Written by gpu.node.nvidia_driver.\n" + "\n".join(map(stanza, sources))
+    return HEADER + "\n".join(map(stanza, sources))
 
 
 def stanza(source: Source) -> str:

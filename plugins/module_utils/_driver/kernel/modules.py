@@ -43,8 +43,8 @@ class Dkms(t.NamedTuple):
 class Modules:
     """What decides about the kernel's modules.
 
-    ``own`` is the text of our modprobe file; ``nouveau`` says that some kernel has that module,
-    ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
+    ``own`` is the text of our modprobe file; ``foreign`` says that somebody else has a file of that name; ``nouveau``
+    says that some kernel has that module, ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
     can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
     have what was in it, ``spared`` those that have nothing to do with it. ``options`` are those that the loaded
     modules have. ``kernels`` are those that can be booted, ``bare`` those of them that have no module of the driver.
@@ -55,6 +55,7 @@ class Modules:
     """
 
     own: t.Optional[str] = None
+    foreign: bool = False
     nouveau: bool = False
     blacklisted: bool = False
     images: t.Tuple[str, ...] = ()

@@ -68,12 +68,14 @@ def modules(
 
     ``spared`` are the marks of those initramfs that have nothing of it.
     """
-    kernels = host.listdir(KERNELS)
+    kernels, text = host.listdir(KERNELS), host.read(MODPROBE_FILE)
+    # By a record or by its first line, not by its name.
+    foreign = text is not None and not added and not text.startswith(driver_kernel.HEADER)
     files = [
         f"{folder}/{name}"
         for folder in MODPROBE_FOLDERS
         for name in host.listdir(folder)
-        if name.endswith(".conf") and f"{folder}/{name}" != MODPROBE_FILE
+        if name.endswith(".conf") and (foreign or f"{folder}/{name}" != MODPROBE_FILE)
     ]
     texts = {path: host.read(path) or "" for path in files}
     # Of files of one name, that in the first folder counts.
@@ -81,7 +83,7 @@ def modules(
     counted = {path: texts[path] for path in counting.values()}
     command_line = host.read("/proc/cmdline") or ""
     nouveau = "kernel/drivers/gpu/drm/nouveau"
-    own = host.mtime(MODPROBE_FILE)
+    own = None if foreign else host.mtime(MODPROBE_FILE)
     images = initramfs.images(host, kernels)
     stale = (
         kernel
@@ -93,7 +95,8 @@ def modules(
     bootable = tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}"))
     known = {one: host.read(f"{KERNELS}/{one}/modules.dep") or "" for one in bootable}
     return Modules(
-        own=host.read(MODPROBE_FILE),
+        own=None if foreign else text,
+        foreign=foreign,
         nouveau=any(host.listdir(f"{KERNELS}/{kernel}/{nouveau}") for kernel in kernels),
         blacklisted=driver_kernel.blacklists_on_command_line(command_line)
         or any(map(driver_kernel.blacklists, texts.values())),

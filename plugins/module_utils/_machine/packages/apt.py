@@ -84,8 +84,10 @@ class Apt(PackageManager):
             path = f"{FOLDER}/{name}"
             if name.endswith(".list"):
                 found += parse_one_line(host.read(path) or "")
-            elif name.endswith(".sources") and path != OWN_SOURCES:
-                found += parse_deb822(host.read(path) or "")
+            elif name.endswith(".sources"):
+                text = host.read(path) or ""
+                if path != OWN_SOURCES or not text.startswith(apt.HEADER):
+                    found += parse_deb822(text)
         return tuple(found)
 
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:

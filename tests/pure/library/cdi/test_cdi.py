@@ -251,7 +251,8 @@ def test_when_the_last_device_is_gone_the_file_goes(nvml: FakeNvml) -> None:
 def test_absent_asks_no_driver(no_nvml: None) -> None:
     host = HostWithDriver()
     assert converge(host, state="absent") == []
-    for text in ("old", ""):
+    old = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}
+    for text in (json.dumps(old, indent=2) + "\n", ""):
         host.files[PATH] = text
         assert converge(host, state="absent") == [f"remove {PATH}"]
         assert PATH not in host.files
@@ -276,7 +277,9 @@ def test_without_a_driver_the_next_step_is_named(no_nvml: None) -> None:
 def test_somebody_elses_file_is_replaced_and_said(nvml: FakeNvml) -> None:
     host = HostWithDriver()
     host.files[PATH] = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n"
-    assert converge(host) == [f"replace {PATH}, which something else wrote"]
+    assert converge(host) == [
+        f"replace {PATH}, which something else wrote and which comes back with state absent"
+    ]
 
 
 @pytest.mark.parametrize("folder", ["/etc/cdi", "/var/run/cdi", "/srv/cdi"])

@@ -30,7 +30,7 @@ DKMS = "/var/lib/dkms/nvidia-current-open"
 LOG = f"{DKMS}/550.163.01/build/make.log"
 HEAD = "DKMS (dkms-3.2.1) make.log for nvidia-current-open/550.163.01 for kernel 6.12.1 (x86_64)\n"
 IMAGE, INITRAMFS = "/boot/initrd.img-6.12.1", "/boot/initramfs-6.12.1.img"
-TEXT = "options nvidia NVreg_A=1\n"
+TEXT = "# Written by gpu.node.nvidia_driver.\noptions nvidia NVreg_A=1\n"
 NOW = 5000.0
 
 
@@ -159,8 +159,20 @@ def test_blacklist_of_another_is_read_from_a_file_and_from_the_command_line(host
     del host.files["/proc/cmdline"]
     host.files["/etc/modprobe.d/other.conf"] = "blacklist nouveau\n"
     assert modules(host, (), added=False).blacklisted
-    host.files[MODPROBE_FILE] = host.files.pop("/etc/modprobe.d/other.conf")
+    text = host.files.pop("/etc/modprobe.d/other.conf")
+    host.files[MODPROBE_FILE] = f"# Written by gpu.node.nvidia_driver.\n{text}"
     assert not modules(host, (), added=False).blacklisted  # it is ours
+
+
+def test_a_file_of_our_name_is_somebody_elses_without_our_header_or_a_record(
+    host: FakeHost,
+) -> None:
+    host.files[MODPROBE_FILE] = "blacklist nouveau\noptions nvidia NVreg_A=1\n"
+    found = modules(host, (), added=False)
+    assert (found.own, found.foreign, found.blacklisted) == (None, True, True)
+    assert found.stale == ()
+    ours = modules(host, (), added=True)
+    assert (ours.own, ours.foreign, ours.blacklisted) == (host.files[MODPROBE_FILE], False, False)
 
 
 def test_initramfs_is_stale_where_it_is_older_than_our_file(host: FakeHost) -> None:

@@ -51,6 +51,9 @@ def test_the_drivers_record(path: str, state: str) -> None:
         return [text for text in one.plan(one.observe()).warnings if RECORD in text]
 
     assert warned() == []
+    if path == MODPROBE_FILE:
+        host.files[path] = "options nvidia NVreg_A=1\n"  # somebody else's
+        assert warned() == []
     host.files[path] = "# Written by gpu.node.nvidia_driver.\n"
     (text,) = warned()
     assert text.startswith(f"{RECORD} is not there, and {path} shows that an earlier run ")
