@@ -32,7 +32,7 @@ exec "$@"
 HARDENED = """\
 umask 077
 unset HOME
-export LANG=de_DE.UTF-8 LC_ALL=de_DE.UTF-8 LANGUAGE=de PATH=/usr/bin:/bin
+export LANG=C.UTF-8 LC_ALL=C.UTF-8 LANGUAGE=de PATH=/usr/bin:/bin
 exec "$@" <&-
 """
 
