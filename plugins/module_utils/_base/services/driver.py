@@ -7,3 +7,6 @@ from __future__ import annotations
 
 SERVICE = "nvidia-persistenced.service"
 FABRIC_SERVICE = "nvidia-fabricmanager.service"
+DEVICE_NODES_UNIT = "gpu-device-nodes.service"
+DEVICE_NODES_PROGRAM = "/etc/gpu-node/device-nodes"
+MAKE_NODES = f"systemctl restart {DEVICE_NODES_UNIT}, or run gpu.node.nvidia_driver"

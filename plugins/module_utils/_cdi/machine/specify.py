@@ -16,6 +16,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.gpu import CONTROL_NODES, Inventory
+from ..._base.services.driver import MAKE_NODES
 from ..._base.text import json_data
 from ..._base.toolkit import MINIMUM_TEXT, described, is_safe, number
 from ..._machine.host import Host
@@ -111,6 +112,31 @@ def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[N
     cause = "the CDI specification, and containers with it, would lose them"
     again = f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}"
     return NodeError(what, cause=cause, hint=f"{again}, then run again")
+
+
+def lost_nodes(
+    host: Host, before: t.Optional[str], wanted: str, root: str
+) -> t.Optional[NodeError]:
+    """Return the refusal where a specification would lose device nodes that all GPUs share, None where it does not."""
+    if not wanted:
+        return None
+    nodes = _shared_nodes(before) - _shared_nodes(wanted)
+    gone = sorted(path for path in nodes if not host.exists(root + path))
+    if not gone:
+        return None
+    return NodeError(
+        f"device nodes that all GPUs share are gone: {', '.join(gone)}",
+        cause="the CDI specification, and containers with it, would lose them",
+        hint=f"{MAKE_NODES}, then run again",
+    )
+
+
+def _shared_nodes(text: t.Optional[str]) -> t.FrozenSet[str]:
+    """Return which device nodes that all GPUs share a specification of ours names."""
+    edits = json_data.table(json_data.table_in(text).get("containerEdits"))
+    paths = (node.get("path") for node in json_data.rows(edits.get("deviceNodes")))
+    # nvidia-modeset comes and goes with a module that CUDA does not need.
+    return frozenset(CONTROL_NODES[:3]) & frozenset(map(str, paths))
 
 
 def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:

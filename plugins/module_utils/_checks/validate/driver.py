@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ..._base.services.driver import FABRIC_SERVICE
+from ..._base.services.driver import FABRIC_SERVICE, MAKE_NODES
 from ..._driver.branches import Version
 from ..._driver.kernel.device_nodes import Differing, way_back
 from .check import Check, because, judged, skipped
@@ -30,7 +30,8 @@ class Driver:
     versions of libnvidia-ml on disk. ``pending`` is what the distribution wants a reboot for, None where it wants none.
     ``bare`` are those of the ``kernels`` that can be booted without modules of the driver. ``fabric`` is the state of
     the fabric manager's service and ``fabric_version`` its version, empty where that is not known. ``device_nodes``
-    are those that are not as the driver's options say.
+    are those that are not as the driver's options say, ``missing_nodes`` says which do not exist or have another
+    number, and ``nodes_unknown`` why that is not known.
     """
 
     problem: str = ""
@@ -45,6 +46,8 @@ class Driver:
     fabric: str = ""
     fabric_version: str = ""
     device_nodes: t.Tuple[Differing, ...] = ()
+    missing_nodes: t.Tuple[str, ...] = ()
+    nodes_unknown: str = ""
 
 
 def checks(found: Driver, version: str, source: str) -> t.List[Check]:
@@ -102,10 +105,13 @@ def _kernels(found: Driver) -> Check:
 
 
 def _device_nodes(found: Driver) -> Check:
-    """Fail where containers whose user is not root get no GPU by a node; one that is too open is a warning."""
+    """Fail if a node is missing or keeps out containers whose user is not root; one that is too open is a warning."""
     nodes = found.device_nodes
+    if found.missing_nodes:
+        return judged(DEVICE_NODES, "; ".join(found.missing_nodes), MAKE_NODES)
     if not nodes:
-        return Check(DEVICE_NODES)
+        unknown = found.nodes_unknown
+        return skipped(DEVICE_NODES, unknown) if unknown else Check(DEVICE_NODES)
     closed = any(one.is_closed for one in nodes)
     return judged(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes), fails=closed)
 

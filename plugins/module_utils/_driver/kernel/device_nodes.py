@@ -14,10 +14,10 @@ import typing as t
 
 from ..._base.boot import BEFORE, SANDBOX, unit_file
 from ..._base.gpu import CAPS_FOLDER
+from ..._base.services.driver import DEVICE_NODES_PROGRAM, DEVICE_NODES_UNIT
 from ..._base.steps import Step
 
-UNIT = "gpu-device-nodes.service"
-PROGRAM = "/etc/gpu-node/device-nodes"
+UNIT, PROGRAM = DEVICE_NODES_UNIT, DEVICE_NODES_PROGRAM
 LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 # Seconds after which the unit counts as started, so that a driver that hangs keeps no kubelet waiting.
 PATIENCE = 3
@@ -151,7 +151,10 @@ class Differing(t.NamedTuple):
 
 
 class DeviceNodes(t.NamedTuple):
-    """The nodes that are missing or not as meant, where the driver is loaded; whether they are made at each boot."""
+    """The device nodes where the driver is loaded, and whether they are made at each boot.
+
+    ``missing`` do not exist or have another number than the driver's, ``differing`` another mode or owner.
+    """
 
     missing: t.Tuple[str, ...] = ()
     at_boot: bool = True

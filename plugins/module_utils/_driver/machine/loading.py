@@ -64,6 +64,18 @@ def differing(host: Host) -> t.Tuple[Differing, ...]:
     return tuple(one for one in nodes if one.has != one.meant)
 
 
+def missing(host: Host) -> t.Tuple[str, ...]:
+    """Return the device nodes that do not exist or have another number than the loaded driver's.
+
+    Raises:
+        NodeError: if that can't be told.
+    """
+    done = host.run(["/bin/sh", "-c", TEXT, PROGRAM, "check"], check=False)
+    if done.rc != 0:
+        raise NodeError("the driver's device nodes can't be compared", cause=done.err.strip())
+    return tuple(done.out.split())
+
+
 class Loading(Part):
     """The modules, the driver's two services, and the device nodes, by the program that makes them at boot too."""
 
@@ -153,11 +165,9 @@ class Loading(Part):
     def nodes(self, *, loaded: bool) -> DeviceNodes:
         """Return the device nodes that are missing where the driver is loaded, and whether they come at each boot."""
         host = self._node.host
-        check = ["/bin/sh", "-c", TEXT, PROGRAM, "check"]
-        missing = host.run(check, check=False).out.split() if loaded else ()
         at_boot = host.readlink(LINK) is not None
         at_boot = at_boot and all(host.read(path) == text for path, text in FILES.items())
-        return DeviceNodes(tuple(missing), at_boot, differing(host))
+        return DeviceNodes(missing(host) if loaded else (), at_boot, differing(host))
 
     def make_nodes(self, _params: Params) -> None:
         """Have device nodes made at each boot, and make those that are missing."""

@@ -127,6 +127,19 @@ def test_it_is_the_one_that_the_module_writes(sim: Sim, refresh: Refresh, tmp_pa
     assert "/usr/lib64/libcuda.so.1" in mine
 
 
+@pytest.mark.parametrize("name", ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"])
+def test_a_specification_never_loses_a_node_that_all_gpus_share(
+    sim: Sim, refresh: Refresh, tmp_path: Path, name: str
+) -> None:
+    refresh(sim)
+    before = (tmp_path / "etc/nvidia.yaml").read_text()
+    (sim.root / "dev" / name).unlink()
+    status, log = refresh(sim)
+    assert status == 1
+    assert f"device nodes that all GPUs share are gone: /dev/{name}" in log
+    assert (tmp_path / "etc/nvidia.yaml").read_text() == before
+
+
 def test_partitions_come_and_go(sim: Sim, refresh: Refresh, tmp_path: Path) -> None:
     refresh(sim)
     partition(sim, {"1g.5gb": 2})

@@ -92,6 +92,18 @@ def test_without_its_driver_a_node_offers_devices_that_nobody_gets() -> None:
     }
 
 
+def test_without_a_node_that_all_gpus_share_a_node_offers_devices_that_nobody_gets() -> None:
+    now = replace(NODE, nodes="/dev/nvidia-uvm does not exist")
+    (devices,) = decide(now, {}, SHARED).resources.values()
+    (problem,) = {one.problem for one in devices}
+    assert problem is not None
+    assert problem.kind is Kind.NO_NODE
+    assert str(problem) == (
+        "/dev/nvidia-uvm does not exist, and no container has CUDA without it. Next step: systemctl restart "
+        "gpu-device-nodes.service, or run gpu.node.nvidia_driver"
+    )
+
+
 @given(PROBLEMS, PROBLEMS)
 def test_mps_holds_back_its_own_shares_and_changes_no_other_problem(one: str, other: str) -> None:
     mps = MpsState({uuid: why for uuid, why in ((FIRST, one), ("GPU-9", other)) if why})

@@ -100,8 +100,20 @@ def test_a_node_that_works_passes_and_keeps_what_it_has() -> None:
     assert told["failure"] == ""
     assert told["summary"] == "ready, 2 GPUs, 1 MIG device, none advertised"
     assert machine.files == before
-    reads = {STATUS[:2], ("systemctl", "show"), ("ldconfig", "-p")}
+    reads = {STATUS[:2], ("systemctl", "show"), ("ldconfig", "-p"), ("/bin/sh", "-c")}
     assert {words[:2] for words in machine.ran} == reads
+
+
+def test_device_nodes_that_the_driver_misses_are_named() -> None:
+    machine = host()
+    machine.files["/dev/nvidia-uvm"] = ""
+    machine.commands["/bin/sh", "-c"] = "/dev/nvidia-uvm\n/dev/nvidiactl\n"
+    failed, causes = answer(machine, nvml())
+    assert failed == ["device nodes"]
+    assert causes["device nodes"] == (
+        "/dev/nvidia-uvm has another number than the loaded driver's, so nothing can use it; /dev/nvidiactl does not"
+        " exist"
+    )
 
 
 def test_every_check_that_does_not_hold_is_named_in_one_failure() -> None:

@@ -290,3 +290,13 @@ def test_an_answer_that_is_cut_short_or_too_deep_is_that_of_no_daemon() -> None:
     assert Daemon.of(text[: len(text) // 2]) == Daemon()
     assert Daemon.of("[" * 100_000) == Daemon()
     assert "it does not run" in failures(node(daemon=Daemon.of("")))["device plugin"]
+
+
+def test_a_missing_device_node_fails_and_one_that_is_not_known_is_no_pass() -> None:
+    missing = node(**driver(missing_nodes=("/dev/nvidia-uvm does not exist",)))
+    assert failures(missing) == {
+        "device nodes": "/dev/nvidia-uvm does not exist -> systemctl restart gpu-device-nodes.service, or run"
+        " gpu.node.nvidia_driver"
+    }
+    unknown = node(**driver(nodes_unknown="the driver's device nodes can't be compared"))
+    assert told(unknown, SKIPPED)["device nodes"] == "the driver's device nodes can't be compared"

@@ -8,15 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from .._shared._base.services.driver import DEVICE_NODES_PROGRAM, DEVICE_NODES_UNIT
 from .._shared._base.services.mig import LOCK_SECONDS
 from .._shared._cdi import boot as cdi_boot
 from .._shared._cdi.machine.driver_files import DriverFiles
-from .._shared._cdi.machine.specify import lost_files, specify
+from .._shared._cdi.machine.specify import lost_files, lost_nodes, specify
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.real import inventory
 from ..tools import bounded, logs
 from ..tools.start_timeout import StartTimeout
-from .driver import driver, ended, status_of
+from .driver import ASK_SECONDS, Quiet, driver, ended, status_of
 
 ROUNDS: Final = 5
 
@@ -48,11 +49,13 @@ def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
     host = Host()
     files = DriverFiles(host, options.driver_root)
     with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=LOCK_SECONDS):
+        _restore_nodes(files.root)
         wanted, warnings = specify(inventory(nvml), files, options)
         before = host.read(options.path)
         if (before or "") == wanted.text:
             return False
-        refused = lost_files(host, before, wanted.text)
+        refused = lost_nodes(host, before, wanted.text, files.root)
+        refused = refused or lost_files(host, before, wanted.text)
         if refused:
             raise refused
         for warning in warnings:
@@ -64,3 +67,22 @@ def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
             host.remove(options.path)
             logs.info(f"{options.path} removed")
         return True
+
+
+def _restore_nodes(root: str) -> None:
+    """Have the device nodes made again that do not exist or have another number than the driver's.
+
+    A driver with a root of its own makes its nodes there by itself.
+    """
+    host = Quiet()
+    if root or not host.exists(DEVICE_NODES_PROGRAM):
+        return
+    check = host.run(["/bin/sh", DEVICE_NODES_PROGRAM, "check"], check=False, timeout=ASK_SECONDS)
+    if check.rc != 0:
+        logs.warning("it is not known whether device nodes are missing", cause=check.err.strip())
+    elif missing := check.out.split():
+        logs.warning("device nodes are missing or have a wrong number", nodes=missing)
+        restart = ["systemctl", "restart", DEVICE_NODES_UNIT]
+        done = host.run(restart, check=False, timeout=ASK_SECONDS)
+        if done.rc != 0:
+            logs.warning(f"{DEVICE_NODES_UNIT} does not make them", cause=done.err.strip())

@@ -14,6 +14,8 @@ from typing import Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
+from .._shared._machine.host import Host
+from .._shared._node.machine import device_nodes
 from .._shared._node.quarantine import Quarantine
 from .._shared._repair.actions import STEPS, Action
 from ..config.configuration import Config
@@ -107,6 +109,7 @@ class GpuWatch:
     ) -> None:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
+        self._host, self._root = Host(), str(host_root).rstrip("/")
         self._driver, self._health = Driver(host_root, wake), Health(quiet)
         self._health.told = _tell_of_reset
         self._observer, self._interval, self._wake = observer, interval, wake
@@ -169,18 +172,20 @@ class GpuWatch:
             self._begun = -math.inf
         if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
             self._begun, self._hurry = now, False
-        before = (self.taken, self.inventory.slow, self.inventory.hung, self.topology)
+        kept = self.inventory
+        before = (self.taken, kept.slow, kept.hung, kept.nodes, self.topology)
         if self._looks != self.taken:
             self._health.see(self._found)
         self.taken, self.topology = self._looks, self._driver.connections.topology
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
         noted = self._quarantine.look()
+        nodes = "; ".join(device_nodes.problems(self._host, self._root, config.dev_root))
         now_found = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
-        self.inventory = replace(now_found, quarantine=self._quarantine.found)
+        self.inventory = replace(now_found, quarantine=self._quarantine.found, nodes=nodes)
         self._hear.run()
         noted |= self._note_xids() | self._clear()
-        return noted or before != (self.taken, slow, hung, self.topology)
+        return noted or before != (self.taken, slow, hung, nodes, self.topology)
 
     def faults(self) -> Faults:
         """Return what makes GPUs unhealthy. It is kept before it is published: a kill forgets nothing."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from .._shared._base.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevice
+from .._shared._base.services.driver import MAKE_NODES
 from .._shared._device_plugin import held
 from .._shared._device_plugin.resources import HEALTHY, UNHEALTHY
 from .._shared._node.quarantine import EMPTY, Quarantine
@@ -46,6 +47,7 @@ class Kind(Enum):
     LOST = "lost"  # off the bus, or in want of a reset
     QUARANTINED = "quarantined"  # somebody has set it aside
     FAULT = "fault"  # an XID, or what the GPU says of its memory
+    NO_NODE = "no_node"  # a device node that all GPUs share is missing
     NO_CAPABILITY = "no_capability"
     UNSHARABLE = "unsharable"  # not as MPS is asked to
     MPS = "mps"  # its MPS daemon is not ready
@@ -153,7 +155,8 @@ class Inventory:
     they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes long over
     those that are ``slow``, by UUID, and has not answered for those that are ``hung`` for ``patience`` seconds.
     ``generation`` differs after the driver was loaded again. ``cuda_version`` is the newest that the driver serves,
-    such as 12.4. ``quarantine`` is what somebody has set aside.
+    such as 12.4. ``quarantine`` is what somebody has set aside. ``nodes`` says what is wrong with the device nodes that
+    all GPUs share, empty where nothing is.
     """
 
     driver_version: str
@@ -169,6 +172,7 @@ class Inventory:
     generation: tuple[int | None, ...] = ()
     cuda_version: str = ""
     quarantine: Quarantine = EMPTY
+    nodes: str = ""
 
     @property
     def mig_uuids(self) -> list[str]:
@@ -243,6 +247,9 @@ def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
         return view
     if uuid in inventory.hung:
         return replace(view, problem=inventory.no_answer)
+    if inventory.nodes:
+        reason = f"{inventory.nodes}, and no container has CUDA without it. Next step: {MAKE_NODES}"
+        return replace(view, problem=Problem(Kind.NO_NODE, reason))
     ours = {place[1:]: problem for place, problem in faults.items() if place[0] == uuid}
     parts = {
         mig.uuid: problem

@@ -28,6 +28,7 @@ KEYS: Final = {
     Kind.UNREADABLE: "unreadable",
     Kind.HUNG: "hung",
     Kind.NO_DRIVER: "no-driver",
+    Kind.NO_NODE: "no-node",
 }
 UNENFORCED: Final = "unenforced"
 QUARANTINED: Final = "quarantined"

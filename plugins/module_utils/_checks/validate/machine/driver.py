@@ -20,7 +20,7 @@ from ...._device_plugin.plan import LABELS_UNIT, UNIT
 from ...._device_plugin.state import SETTINGS
 from ...._driver.capability import RECORD as DRIVER
 from ...._driver.machine.kernel import modules
-from ...._driver.machine.loading import differing
+from ...._driver.machine.loading import differing, missing
 from ...._driver.state import Record as DriverRecord
 from ...._machine.host import Host, properties
 from ...._machine.units import properties_of
@@ -73,8 +73,24 @@ def look(host: Host, problem: str, *, slow: bool = False) -> Driver:
         kernels=kernels.kernels,
         switches=switches,
         device_nodes=differing(host),
+        **(_missing(host) if loaded else {}),
         **(_fabric(host) if switches else {}),
     )
+
+
+def _missing(host: Host) -> t.Dict[str, t.Any]:
+    """Return which device nodes are missing in words, or why that is not known."""
+    try:
+        return {
+            "missing_nodes": tuple(
+                f"{path} has another number than the loaded driver's, so nothing can use it"
+                if host.exists(path)
+                else f"{path} does not exist"
+                for path in missing(host)
+            )
+        }
+    except NodeError as error:
+        return {"nodes_unknown": str(error)}
 
 
 def pending(host: Host) -> t.Optional[t.Tuple[str, ...]]:
@@ -84,7 +100,7 @@ def pending(host: Host) -> t.Optional[t.Tuple[str, ...]]:
     return tuple(sorted(set((host.read(PACKAGES) or "").split())))
 
 
-def _fabric(host: Host) -> t.Dict[str, str]:
+def _fabric(host: Host) -> t.Dict[str, t.Any]:
     said = host.run([FABRIC_PROGRAM, "--version"], check=False, timeout=SECONDS)
     version = VERSION.search(said.out + said.err)
     state = properties(host, FABRIC_SERVICE, "ActiveState").get("ActiveState", "")

@@ -16,7 +16,7 @@ from ...._base.text import json_data
 from ...._cdi import boot as cdi_boot
 from ...._cdi.generated import NVML, differences
 from ...._cdi.machine.driver_files import DriverFiles
-from ...._cdi.machine.specify import lost_files, specify
+from ...._cdi.machine.specify import lost_files, lost_nodes, specify
 from ...._machine.host import Host
 from ...._machine.nvml.real import Nvml, inventory
 from ...._mig import boot as mig_boot
@@ -68,9 +68,10 @@ def current(host: Host, nvml: Nvml) -> Current:
         return Current()
     try:
         options = cdi_boot.load(text, cdi_boot.CONFIG)
-        wanted = specify(inventory(nvml), DriverFiles(host, options.driver_root), options)[0].text
+        files = DriverFiles(host, options.driver_root)
+        wanted = specify(inventory(nvml), files, options)[0].text
         there = host.read(options.path)
-        lost = lost_files(host, there, wanted)
+        lost = lost_nodes(host, there, wanted, files.root) or lost_files(host, there, wanted)
         if lost:
             return Current(lost=f"{lost.message}: {lost.cause}", next_step=lost.hint)
         return Current(tuple(_changes(wanted, there, options.path)))
