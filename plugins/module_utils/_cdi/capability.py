@@ -17,15 +17,14 @@ from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.nvml.real import Nvml, inventory, open_nvml
 from .._machine.own_files import OwnFiles
-from .._node.machine import boot
-from .._node.machine.facts import without_nvml
+from .._node.machine import boot, nvml_start
 from . import boot as cdi_boot
 from . import specification
 from .capabilities import CAPABILITIES, DEFAULT, chosen
 from .generated import GENERATORS, NVIDIA_CTK, differences
 from .machine import replaced
 from .machine.driver_files import SPEC_FOLDERS, DriverFiles
-from .machine.specify import Wanted, lost_files, specify
+from .machine.specify import Wanted, lost_files, lost_nodes, specify
 
 LOCK_SECONDS = 60
 
@@ -109,10 +108,10 @@ class CdiCapability:
                 with self._host.lock(LOCK, timeout=LOCK_SECONDS):
                     return self._look(nvml, units, text)
         except NvmlError as error:
-            if self._check_mode:
+            late = nvml_start.explain(self._host, error)
+            if self._check_mode and late:
                 warning = "NVML is not there yet: the devices are known only after the driver is installed"
                 return Observed(units, text, None, (warning,), (), "the driver is loaded")
-            error.hint = error.hint or without_nvml(self._host)
             raise
 
     def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
@@ -122,7 +121,8 @@ class CdiCapability:
             return Observed(units, text, None, (said,), (), "nvidia-ctk is installed")
         found = inventory(nvml)
         wanted, warnings = specify(found, self._files, self._options)
-        refused = lost_files(self._host, text, wanted.text)
+        refused = lost_nodes(self._host, text, wanted.text, self._files.root)
+        refused = refused or lost_files(self._host, text, wanted.text)
         if refused:
             raise refused
         if not self._compare:

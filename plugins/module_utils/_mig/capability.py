@@ -23,10 +23,9 @@ from .._machine.host import Host, properties
 from .._machine.nvml.faults import condition
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.own_files import OwnFiles
-from .._node.machine import boot, mps
+from .._node.machine import boot, mps, nvml_start
 from .._node.machine import resets as node_resets
 from .._node.machine.facts import gpus as gpus_on_bus
-from .._node.machine.facts import without_nvml
 from .._node.users.allocated import Allocation, Devices, Holders, holders
 from .._node.users.busy import FAIL, SKIP, WAIT, Busy, refuse_if_busy
 from .._node.users.machine import allocated
@@ -123,8 +122,8 @@ class MigCapability:
             try:
                 self._nvml = self._stack.enter_context(open_nvml())
             except NvmlError as error:
-                error.hint = error.hint or without_nvml(self._host)
-                if self._check_mode:
+                late = nvml_start.explain(self._host, error)
+                if self._check_mode and late:
                     return State(units, by_label, absent=str(error))
                 if self._back is not None and not gpus_on_bus(self._host):
                     return State(units, by_label)

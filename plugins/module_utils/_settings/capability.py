@@ -20,8 +20,8 @@ from .._machine.host import Host, properties
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.nvml.settings import set_to, settings
 from .._machine.own_files import OwnFiles
-from .._node.machine import boot
-from .._node.machine.facts import driver_load, without_nvml
+from .._node.machine import boot, nvml_start
+from .._node.machine.facts import driver_load
 from .._node.machine.quarantine import QuarantineFile
 from .._node.quarantine import REPAIR, Quarantined
 from .._node.users.allocated import Devices, holders
@@ -94,8 +94,8 @@ class SettingsCapability:
             try:
                 self._nvml = self._stack.enter_context(open_nvml())
             except NvmlError as error:
-                error.hint = error.hint or without_nvml(self._host)
-                if self._check_mode:
+                late = nvml_start.explain(self._host, error)
+                if self._check_mode and late:
                     return State(units, absent=str(error))
                 raise
         self._load = driver_load(self._host)
