@@ -29,7 +29,17 @@ from . import held, registration
 from .failures import of_check_config
 from .machine import dra, status
 from .machine.python import RECORD, VENV, Packages, find, missing, wheels
-from .machine.release import checked, complete, damage, fill, linked, publish, replacing, retract
+from .machine.release import (
+    beside,
+    checked,
+    clear,
+    complete,
+    damage,
+    fill,
+    linked,
+    publish,
+    replacing,
+)
 from .machine.rollback import Rollback, tries
 from .machine.status import STATUS, told
 from .plan import LABELS_UNIT, UNIT, Observed, Service, plan, serving
@@ -115,6 +125,7 @@ class DevicePluginCapability:
             releases=tuple(host.listdir(f"{self._prefix}/releases")),
             damage=damaged,
             linked=linked(host, self._prefix),
+            beside=beside(host, self._prefix),
             files=self._files(link),
             link=link,
             daemon=daemon,
@@ -171,7 +182,7 @@ class DevicePluginCapability:
     def plan(self, state: Observed) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
-        warnings = (*found.warnings, *self._warnings(), *self._checked(state, found.steps))
+        warnings = (*found.warnings, *self._warnings(state), *self._checked(state, found.steps))
         found = dataclasses.replace(found, warnings=warnings)
         self._tries = tries(found.steps)
         needed = any(step.action == "release" for step in found.steps)
@@ -189,7 +200,10 @@ class DevicePluginCapability:
         due = [step.params for step in steps if step.action == "config"]
         return tuple(told for one in due for told in self._check(one["path"], one["text"]))
 
-    def _warnings(self) -> t.Tuple[str, ...]:
+    def _warnings(self, state: Observed) -> t.Tuple[str, ...]:
+        if self._desired.state == "absent" and state.beside:
+            names = ", ".join(f"{self._prefix}/{name}" for name in state.beside)
+            return (f"device_plugin: left alone, since the collection has not made it: {names}",)
         if self._desired.state != "started":
             return ()
         toolkit = self._host.read(visible_devices.TOOLKIT_CONFIG)
@@ -280,11 +294,13 @@ class DevicePluginCapability:
 
     def _do_remove(self, path: str) -> None:
         self._host.remove(path)
-        retract(self._host, path)
         if path.startswith(f"{CONFIGS}/") and not self._choices():
             self._host.remove(CONFIGS)
         if path.startswith(UNITS):
             self._host.run(["systemctl", "daemon-reload"])
+
+    def _do_clear(self, path: str) -> None:
+        clear(self._host, path)
 
     def _do_enable(self, unit: str) -> None:
         self._host.run(["systemctl", "daemon-reload"])

@@ -63,7 +63,8 @@ class Observed:
     runs; ``moves`` tells that GPUs change their owner, device plugin or DRA;
     ``held`` is who has one that has to go to another, or where all goes, has one of DRA.
     ``pod`` is a device plugin of the DaemonSet's that serves the node. ``damage`` is what is wrong with the
-    environment, and ``linked`` tells that the ways to it are there.
+    environment, and ``linked`` tells that the ways to it are there. ``beside`` are names in the prefix that the
+    collection has not made.
     """
 
     python: str
@@ -90,6 +91,7 @@ class Observed:
     removal: t.Optional[Removal] = None
     pod: str = ""
     linked: bool = True
+    beside: t.Tuple[str, ...] = ()
 
 
 def serving(observed: Observed) -> str:
@@ -343,7 +345,10 @@ def _absent(observed: Observed, prefix: str) -> t.List[Step]:
         paths.append(CONFIG)
     if observed.current or observed.releases:
         paths.append(prefix)
-    steps += [_remove(path) for path in paths]
+    steps += [_remove(path) for path in paths if path != prefix]
+    if prefix in paths:
+        what = f"what the collection has made in {prefix}" if observed.beside else prefix
+        steps.append(Step("clear", f"remove {what}", {"path": prefix}))
     if observed.removal is not None:  # of packages that were installed for environments
         names = observed.removal.packages
         some = f"remove {', '.join(names)}" if names else "forget the packages that were installed"

@@ -333,11 +333,7 @@ class Host:
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> t.Iterator[None]:
-        """Hold an exclusive lock that root alone can take; see locks.locked().
-
-        Raises:
-            NodeError: if another process holds it for ``timeout`` seconds.
-        """
+        """Hold an exclusive lock that root alone can take, as locks.locked() does."""
         folder = os.path.dirname(path)
         self.makedirs(os.path.dirname(folder))
         self.makedirs(folder, 0o700)

@@ -34,7 +34,7 @@ CASES = {
     "repair": Case(),
     "report": Case(),
     "slurm_node": Case(),
-    "teardown": Case(needs=[{"module": "command", "text": "mindepth", **THERE}]),
+    "teardown": Case(needs=[{"module": "command", "text": "test -L", **THERE}]),
     "upgrade_driver": Case({"nvidia_driver_version": "580"}),
     "validate": Case(),
 }

@@ -27,6 +27,8 @@ from ..._machine.room import Room
 from ..failures import UNTRUSTED, is_full, of_pip
 
 COMPLETE = ".complete"
+# What the collection makes in the prefix, the links' half-made forms among it.
+NAMES = ("bin", "current", "releases", "rollback.json", "bin.new", "current.new")
 ASIDE = ".damaged"  # in the name of a damaged release while another one is made in its place
 INTERPRETER = "bin/python3"
 SETTINGS = "pyvenv.cfg"  # by which an interpreter knows that it is of an environment
@@ -73,9 +75,21 @@ def linked(host: Host, prefix: str) -> bool:
     return host.readlink(f"{prefix}/bin") == "current/bin"
 
 
-def retract(host: Host, path: str) -> None:
-    """Remove the command with the folder that it leads to, if it is ours."""
-    if PROGRAM.startswith(f"{path}/") and host.readlink(COMMAND) == PROGRAM:
+def beside(host: Host, prefix: str) -> t.Tuple[str, ...]:
+    """Return the names in the prefix that the collection has not made. A killed write leaves a hidden file."""
+    names = (name for name in host.listdir(prefix) if not name.startswith(".rollback.json."))
+    return tuple(name for name in names if name not in NAMES)
+
+
+def clear(host: Host, prefix: str) -> None:
+    """Remove what the collection has made in the prefix, the prefix if nothing is left, and the command."""
+    others = beside(host, prefix)
+    for name in host.listdir(prefix):
+        if name not in others:
+            host.remove(f"{prefix}/{name}")
+    if not others:
+        host.remove(prefix)
+    if PROGRAM.startswith(f"{prefix}/") and host.readlink(COMMAND) == PROGRAM:
         host.remove(COMMAND)
 
 

@@ -44,8 +44,8 @@ class Modules:
     """What decides about the kernel's modules.
 
     ``own`` is the text of our modprobe file; ``foreign`` says that somebody else has a file of that name; ``nouveau``
-    says that some kernel has that module, ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels with an initramfs that
-    can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
+    says that some kernel has that module, ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels
+    with an initramfs that can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
     have what was in it, ``spared`` those that have nothing to do with it. ``options`` are those that the loaded
     modules have. ``kernels`` are those that can be booted, ``bare`` those of them that have no module of the driver.
     ``overruled`` are options that something else sets otherwise, which wins at the next load. ``itself`` are options

@@ -8,6 +8,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
+    DevicePluginCapability,
+)
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.release import COMMAND
 
 from tests.fakes.library.agent_host import PREFIX, AgentHost, deploy, parameters, run
@@ -38,6 +41,22 @@ def test_what_somebody_else_has_there_stays() -> None:
     deploy(machine, "r1")
     run(machine, ABSENT)
     assert machine.links[COMMAND] == "/srv/gpu-plugin"
+
+
+def test_what_somebody_else_has_in_the_prefix_stays_and_is_named() -> None:
+    machine = AgentHost()
+    theirs = f"{PREFIX}/tools/readme"
+    machine.files[theirs] = "how to"
+    deploy(machine, "r1")
+    machine.files[f"{PREFIX}/.rollback.json.a1b2c3d4"] = "{"  # of a killed write
+    found = DevicePluginCapability(t.cast("t.Any", machine), ABSENT, check_mode=False)
+    plan = found.plan(found.observe())
+    named = f"left alone, since the collection has not made it: {PREFIX}/tools"
+    assert plan.warnings == (f"device_plugin: {named}",)
+    assert plan.steps[-1].summary == f"remove what the collection has made in {PREFIX}"
+    run(machine, ABSENT)
+    assert [path for path in machine.files if path.startswith(f"{PREFIX}/")] == [theirs]
+    assert machine.listdir(PREFIX) == ["tools"]
 
 
 def test_a_folder_that_can_not_be_written_keeps_nothing_back(

@@ -143,11 +143,11 @@ def test_absent_takes_back_what_is_there() -> None:
         f"remove_service {UNIT}",
         "remove config.yaml",
         f"remove {MPS_UNIT}",
-        "remove gpu-node",
+        "clear gpu-node",
     ]
     assert actions(plan(FRESH, wanted, PREFIX)) == []
     bare = seen(files={}, current="")
-    assert actions(plan(bare, wanted, PREFIX)) == ["remove gpu-node"]
+    assert actions(plan(bare, wanted, PREFIX)) == ["clear gpu-node"]
     assert plan(bare, wanted, PREFIX).steps[0].params == {"path": PREFIX}
 
 

@@ -169,7 +169,7 @@ def test_absent_removes_labels_while_the_daemon_is_there() -> None:
     names = planned(choosing(MANY), wanted(state="absent", digest="", labels=None))
     assert names[:4] == [*ABSENT, f"remove_service {UNIT}"]
     assert {"remove default", "remove many", "remove config.yaml"} < set(names)
-    assert names[-1] == "remove gpu-node"
+    assert names[-1] == "clear gpu-node"
 
 
 def test_stopped_keeps_all() -> None:

@@ -53,7 +53,7 @@ def test_an_end_of_the_plugin_is_one_of_the_daemons() -> None:
         "stop_mps",
         "remove config.yaml",
         f"remove {MPS_UNIT}",
-        "remove gpu-node",
+        "clear gpu-node",
     ]
     assert actions(plan(seen(), wanted("stopped"), PREFIX)) == ["stop"]
 
