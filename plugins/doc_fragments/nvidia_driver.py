@@ -256,7 +256,8 @@ options:
     default: true
   secure_boot:
     description:
-      - Whether to refuse an installation on a machine with Secure Boot on where the kernel would reject the modules.
+      - Whether to refuse an installation where the kernel would reject the modules, as it does with Secure Boot,
+        C(module.sig_enforce), or lockdown. With shim's validation disabled it takes them.
       - Modules that DKMS builds are accepted where C(mokutil) says that DKMS's key is enrolled. Otherwise the refusal
         names the key and the command that enrols it. Prebuilt modules that the distribution has signed need no key.
     type: str

@@ -196,13 +196,13 @@ node:
       type: list
       elements: str
     secure_boot:
-      description: Whether Secure Boot is on.
+      description: Whether the kernel takes signed modules alone, as with Secure Boot.
       type: bool
     signing_key:
-      description: With Secure Boot on, the path of the key that DKMS signs with.
+      description: With C(secure_boot), the path of the key that DKMS signs with.
       type: str
     signing_key_state:
-      description: C(enrolled), C(pending), C(refused), C(blocked), C(missing), or C(unknown).
+      description: C(enrolled), C(pending), C(refused), C(blocked), C(missing), C(no_efi), or C(unknown).
       type: str
     libraries:
       description: The versions of C(libnvidia-ml.so) on the node.

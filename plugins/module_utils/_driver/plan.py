@@ -111,7 +111,7 @@ def _check(observed: Observed, desired: Desired) -> None:
 
 
 def _refuse_unsigned(observed: Observed, desired: Desired, package: str) -> None:
-    """Refuse kernel modules that the kernel would not load, with Secure Boot on."""
+    """Refuse kernel modules that the kernel would not load since it does not know their key."""
     signed = package in observed.names.signed
     if observed.signing_key and not signed and desired.secure_boot == "refuse":
         observed.family.refuse_unsigned(observed, desired, package)

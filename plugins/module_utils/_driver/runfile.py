@@ -98,8 +98,8 @@ def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> No
     if observed.signing_key and refuse_unsigned:
         if not observed.runfile.dkms:
             raise NodeError(
-                "Secure Boot is on",
+                observed.signing_key.enforcement.reason,
                 cause="without DKMS the installer has no key to sign the modules with",
-                hint="install dkms and enrol its key, or turn Secure Boot off",
+                hint=f"install dkms and enrol its key, or {observed.signing_key.enforcement.way_out}",
             )
         refuse_key(observed.signing_key)

@@ -191,7 +191,7 @@ class Observed(Packages):
     for where the loaded driver would change. ``reload_note`` is why this run could not
     exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
     these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
-    are the versions of libnvidia-ml. ``signing_key`` is there with Secure Boot on.
+    are the versions of libnvidia-ml. ``signing_key`` is there if the kernel takes signed modules alone.
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     ``surplus`` are packages of ours that only a component needs which is no longer wanted.
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot

@@ -145,8 +145,9 @@ def _check(changes: Values, asked: Asked, facts: Facts) -> None:
     if ACS in kinds and facts.lockdown:
         raise NodeError(
             "ACS can't be changed",
-            cause=f"with Secure Boot the kernel lets nobody write to PCI devices (lockdown: {facts.lockdown})",
-            hint="switch ACS off in the firmware, or Secure Boot; or set host_acs to unmanaged",
+            cause=f"the kernel lets nobody write to PCI devices (lockdown: {facts.lockdown}), as with Secure Boot",
+            hint="switch ACS off in the firmware; or turn off Secure Boot, or what else locks the kernel down; or set "
+            "host_acs to unmanaged",
         )
     if GOVERNOR in kinds and facts.tuned:
         raise NodeError(

@@ -313,9 +313,9 @@ class Rhel(Family):
 
     def refuse_unsigned(self, observed: Observed, desired: Desired, package: str) -> None:
         """Refuse kernel modules of NVIDIA's key by that, and name those that are signed already beside DKMS's."""
-        if is_precompiled(package):
+        if is_precompiled(package) and observed.signing_key:
             raise NodeError(
-                "Secure Boot is on",
+                observed.signing_key.enforcement.reason,
                 cause=f"{package} is signed with NVIDIA's key, which is not enrolled, so the kernel rejects it",
                 hint="get NVIDIA2019-public_key.der from the folder of NVIDIA's repository, mokutil --import it, "
                 "reboot and confirm it on the console. Set secure_boot to ignore if it is enrolled under another name",

@@ -153,11 +153,32 @@ def tail(log: str) -> str:
     return "\n".join(f"{one[:TAIL_WIDTH]}..." if len(one) > TAIL_WIDTH else one for one in end)
 
 
+class Enforcement(t.NamedTuple):
+    """Why the kernel rejects modules whose signature it does not know, and what ends that."""
+
+    reason: str
+    way_out: str
+
+
+SECURE_BOOT = Enforcement("Secure Boot is on", "turn Secure Boot off")
+SIG_ENFORCE = Enforcement(
+    "the kernel takes signed modules alone (module.sig_enforce)", "boot without module.sig_enforce"
+)
+
+
+def locked_down(mode: str) -> Enforcement:
+    """Return how the kernel's lockdown enforces signatures."""
+    return Enforcement(
+        f"the kernel takes signed modules alone (lockdown: {mode})", f"boot without lockdown={mode}"
+    )
+
+
 class SigningKey(t.NamedTuple):
-    """The key that DKMS signs with; ``state`` is enrolled, refused, blocked, pending, missing or unknown."""
+    """The key that DKMS signs with; ``state`` is a key of ``refuse_key``'s problems, or enrolled."""
 
     path: str
     state: str
+    enforcement: Enforcement = SECURE_BOOT
 
 
 def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
@@ -183,6 +204,10 @@ def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
             f"the firmware blocks the key that DKMS signs modules with, {key.path}",
             "have DKMS make another key and enrol that",
         ),
+        "no_efi": (
+            f"the machine has no EFI variables, so {key.path}, which DKMS signs modules with, can't be enrolled",
+            "take modules that the distribution has signed, or set secure_boot to ignore if the kernel has the key",
+        ),
         "unknown": (
             f"mokutil does not report whether {key.path}, which DKMS signs modules with, is enrolled",
             "install mokutil, or set secure_boot to ignore if you know that it is",
@@ -193,4 +218,5 @@ def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
         first = [one for one in lacking if f"{one} " in f"{hint} "]
         if first and not hint.startswith("install"):
             hint = f"install {' and '.join(first)}, then: {hint}"
-        raise NodeError("Secure Boot is on", cause=cause, hint=f"{hint}, or turn Secure Boot off")
+        way_out = key.enforcement.way_out
+        raise NodeError(key.enforcement.reason, cause=cause, hint=f"{hint}, or {way_out}")

@@ -13,8 +13,9 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host
+from ..._node.machine import facts
 from ..kernel import modules as driver_kernel
-from ..kernel.modules import Dkms, Modules, SigningKey, tail
+from ..kernel.modules import Dkms, Enforcement, Modules, SigningKey, tail
 from ..module_options import in_force
 from ..module_options.declared import MODULES, Options
 from ..module_options.in_force import MODPROBE_FILE
@@ -181,6 +182,9 @@ def build_error(host: Host, failed: Dkms) -> NodeError:
 
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# What shim shows of its own state: 1 where a user has disabled its validation, by which the kernel goes too.
+SHIM_STATE = "/sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+SIG_ENFORCE = "/sys/module/module/parameters/sig_enforce"
 CONFIG = "/etc/dkms/framework.conf"
 CONFIG_FOLDER = f"{CONFIG}.d"
 CONFIGURED = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\"'\s#]+)", re.M)
@@ -194,13 +198,36 @@ ANSWERS = (
     ("is already in the enrollment request", "pending"),
     ("is already enrolled", "enrolled"),
     ("is already in db", "enrolled"),
+    ("EFI variables are not supported", "no_efi"),
 )
 
 
+def enforcement(host: Host) -> t.Optional[Enforcement]:
+    """Return why the kernel rejects modules whose signature it does not know, None if it takes them.
+
+    The kernel is asked. The firmware's variables count only where it shows neither of its two settings.
+    """
+    enforced, lockdown = host.read(SIG_ENFORCE), facts.lockdown(host)
+    if enforced is None and lockdown is None:
+        return driver_kernel.SECURE_BOOT if _secure_boot(host) else None
+    reasons = {
+        driver_kernel.SIG_ENFORCE: (enforced or "").strip() == "Y",
+        driver_kernel.locked_down(lockdown or ""): lockdown not in (None, "none"),
+    }
+    reason = next((reason for reason, holds in reasons.items() if holds), None)
+    return driver_kernel.SECURE_BOOT if reason and _secure_boot(host) else reason
+
+
+def _secure_boot(host: Host) -> bool:
+    """Return whether Secure Boot is on, and shim validates."""
+    firmware, shim = (host.read_bytes(path) or b"\0" for path in (SECURE_BOOT, SHIM_STATE))
+    return firmware[-1] == 1 and shim[-1] != 1
+
+
 def signing_key(host: Host) -> t.Optional[SigningKey]:
-    """Return the key and whether the firmware knows it, None where Secure Boot is off."""
-    efi = host.read_bytes(SECURE_BOOT)
-    if not efi or efi[-1] != 1:
+    """Return the key and whether the firmware knows it, None where the kernel takes modules of any key."""
+    enforced = enforcement(host)
+    if enforced is None:
         return None
     names = (name for name in host.listdir(CONFIG_FOLDER) if name.endswith(".conf"))
     paths = [CONFIG, *(f"{CONFIG_FOLDER}/{name}" for name in names)]
@@ -208,14 +235,15 @@ def signing_key(host: Host) -> t.Optional[SigningKey]:
     usual = [one for one in DEFAULT_KEYS if host.exists(one)] or DEFAULT_KEYS[-1:]
     path = configured[-1] if configured else usual[0]
     if not host.exists(path):
-        return SigningKey(path, "missing")
+        return SigningKey(path, "missing", enforced)
     done = host.run(["mokutil", "--test-key", path], check=False)  # its status tells nothing
     words = done.out + done.err
-    return SigningKey(path, next((one for said, one in ANSWERS if said in words), "unknown"))
+    state = next((state for answer, state in ANSWERS if answer in words), "unknown")
+    return SigningKey(path, state, enforced)
 
 
 def knows_nvidias_key(host: Host, key: t.Optional[SigningKey]) -> bool:
-    """Tell whether modules that NVIDIA has signed are accepted: its key is enrolled, or Secure Boot is off."""
+    """Tell whether modules that NVIDIA has signed are accepted: its key is enrolled, or those of any key are."""
     if key is None:
         return True
     return bool(NVIDIAS.search(host.run(["mokutil", "--list-enrolled"], check=False).out))

@@ -11,7 +11,7 @@ import typing as t
 
 from ..._base.text.kernel_parameters import split
 from ..._machine.host import Host, properties
-from ..._node.machine.facts import BOOT_ID, BUS, gpus, proc
+from ..._node.machine.facts import BOOT_ID, BUS, gpus, lockdown, proc
 from ..._node.machine.recorded import existing
 from ..boot import PROGRAM
 from ..command_line import OFF, PT, Words
@@ -29,7 +29,6 @@ VFIO = "/sys/bus/pci/drivers/vfio-pci"
 LIBVIRT = "/etc/libvirt/qemu"
 KVM = "anon_inode:kvm-vm"
 KVM_USERS = tuple(f"/sys/module/{one}/refcnt" for one in ("kvm_intel", "kvm_amd"))
-LOCKDOWN = "/sys/kernel/security/lockdown"
 TUNED = "/etc/tuned/active_profile"
 
 
@@ -104,7 +103,7 @@ def values(host: Host, asked: Asked, kept: Values) -> t.Dict[str, str]:
 
 def facts(host: Host, asked: Asked) -> Facts:
     """Return what else decides about what is asked for."""
-    lockdown = re.search(r"\[(integrity|confidentiality)\]", host.read(LOCKDOWN) or "")
+    locked = lockdown(host)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)
     set_by = (host.read(TUNED) or "").strip() if asked.governor else ""
     runs = (
@@ -112,7 +111,7 @@ def facts(host: Host, asked: Asked) -> Facts:
     )
     return Facts(
         guests=guests(host) if asked.acs else (),
-        lockdown=lockdown[1] if lockdown else "",
+        lockdown=locked if locked and locked != "none" else "",
         tuned=set_by if runs else "",
         memory=int(memory[1]) if memory else 0,
     )

@@ -19,6 +19,8 @@ BUS = "/sys/bus/pci/devices"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # The kernel makes this folder when it loads the module, and never gives one the inode of the folder before it.
 MODULE = "/sys/module/nvidia"
+LOCKDOWN = "/sys/kernel/security/lockdown"
+LOCKDOWN_MODE = re.compile(r"\[(\w+)\]")
 CONNECTX_7 = ["0x15b3", "0x1021"]
 LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 
@@ -73,6 +75,12 @@ def machine(host: Host) -> str:
 def recorded_gpus(host: Host, there: t.Iterable[str], meant: int) -> Gpus:
     """Return the GPUs of the last bring-up beside those that are there and meant. NodeError: the record is damaged."""
     return Gpus(load(host.read(PATH), machine(host)), tuple(there), meant)
+
+
+def lockdown(host: Host) -> t.Optional[str]:
+    """Return the kernel's lockdown: none, integrity or confidentiality; None if it can't be read."""
+    mode = LOCKDOWN_MODE.search(host.read(LOCKDOWN) or "")
+    return mode[1] if mode else None
 
 
 def driver_load(host: Host) -> str:
