@@ -198,7 +198,8 @@ options:
   hold_kernel:
     description:
       - With O(hold), hold the packages that bring new kernels as well, such as C(linux-image-generic), so that no
-        kernel comes that has no modules for the driver that is held. Only with apt.
+        kernel comes that has no modules for the driver that is held. Only with apt. Where Proxmox VE's kernel runs,
+        those of that are held, such as C(proxmox-default-kernel).
       - No kernel fix comes until a run without this option releases the hold.
     type: bool
     default: false

@@ -24,6 +24,52 @@ PLACE = Place.of(
 )
 
 
+class ForeignKernels(t.NamedTuple):
+    """apt's packages of the kernels of another project, from a version on: the headers, and what brings new kernels.
+
+    In both, {} is the kernel as uname tells it, and {series} its first two numbers.
+    """
+
+    ending: str
+    since: t.Tuple[int, ...]
+    headers: str
+    bring: t.Tuple[str, ...]
+
+
+# The newest first. https://pve.proxmox.com/wiki/Proxmox_VE_Kernel; pve-kernel's packages were renamed with 6.5.
+FOREIGN_KERNELS = (
+    ForeignKernels(
+        "-pve",
+        (6, 5),
+        "proxmox-headers-{}",
+        (
+            *("proxmox-default-kernel", "proxmox-default-headers"),
+            *("proxmox-kernel-{series}", "proxmox-headers-{series}"),
+        ),
+    ),
+    ForeignKernels(
+        "-pve",
+        (),
+        "pve-headers-{}",
+        ("pve-headers", "pve-kernel-{series}", "pve-headers-{series}"),
+    ),
+)
+
+
+def foreign(kernel: str) -> t.Optional[ForeignKernels]:
+    """Return whose kernel it is if it is not the distribution's own."""
+    for row in FOREIGN_KERNELS:
+        if kernel.endswith(row.ending) and tuple(order(kernel)) >= row.since:
+            return row
+    return None
+
+
+def kernel_packages(kernel: str) -> t.Tuple[str, ...]:
+    """Return apt's packages that bring new kernels of another project's, none for the distribution's own."""
+    row, series = foreign(kernel), ".".join(map(str, order(kernel)[:2]))
+    return tuple(name.format(kernel, series=series) for name in row.bring) if row else ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Names:
     """The packages of one distribution's driver.
@@ -86,7 +132,9 @@ class Names:
 
     def headers_of(self, kernel: str) -> str:
         """Return the package of a kernel's headers; SUSE's has the kernel without its flavour as its version."""
-        return self.headers.format(kernel, bare=FLAVOUR.sub("", kernel))
+        row = foreign(kernel)
+        form = row.headers if row and self.headers else self.headers
+        return form.format(kernel, bare=FLAVOUR.sub("", kernel))
 
     def source(self, package: str) -> str:
         """Return the source package of a part of the driver."""

@@ -15,7 +15,7 @@ from .._base.steps import Step
 from . import adoption, components
 from .branches import BY_LISTS
 from .family import Choice, Draft
-from .names import PLACE, mark, part
+from .names import PLACE, kernel_packages, mark, part
 from .report import headers_package, look, newer_headers, offered_headers
 from .state import Desired, Observed
 
@@ -53,7 +53,8 @@ def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
     changed = {name for step in install for name in step.params["packages"]}
     # They bring new kernels and their headers.
     forms = ("linux-{}", "linux-image-{}", "linux-headers-{}") if desired.hold_kernel else ()
-    kernels = (form.format(one) for one in observed.flavours for form in forms)
+    kernels = [form.format(one) for one in observed.flavours for form in forms]
+    kernels += kernel_packages(observed.kernel) if desired.hold_kernel else ()
     held = {*choice.targets, *filter(observed.installed, kernels)} if desired.hold else ()
     taken = adoption.steps(observed, install) if desired.adopt else []
     return (*first, *sources, *streams, *taken, *install, *observed.holds(held, changed)), choice
