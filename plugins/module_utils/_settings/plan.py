@@ -170,9 +170,10 @@ def _beside_mig(state: GpuState, asked: t.Mapping[str, Value]) -> None:
 
 
 def _step(state: GpuState, name: str, value: Value) -> Step:
-    words = f"{state.named}: {name} from {shown(name, _next(state, name))} to {shown(name, value)}"
+    before, after = shown(name, _next(state, name)), shown(name, value)
+    summary = f"{state.named}: set {name} from {before} to {after}"
     needs = ("reset",) if name == ECC else ()
-    return Step(SET, words, {"gpu": state.gpu.uuid, "name": name, "value": value}, needs)
+    return Step(SET, summary, {"gpu": state.gpu.uuid, "name": name, "value": value}, needs)
 
 
 def _check(state: GpuState, name: str, value: Value, node: Node) -> None:

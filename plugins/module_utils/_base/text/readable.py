@@ -64,6 +64,6 @@ def _scalar(value: t.Any) -> str:
 
 def would(summary: str) -> str:
     """Return a step as check mode says it: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
-    named = re.match(r"(?:GPU \d+|/\S+): ", summary)
+    named = re.match(r"(?:GPU \d+(?: \([^)]*\))?|/\S+): ", summary)
     subject = named.group() if named else ""
     return f"{subject}would {summary[len(subject) :]}"

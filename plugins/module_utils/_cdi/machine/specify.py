@@ -38,6 +38,8 @@ REINSTALL = {
     "dnf": "dnf reinstall",
 }
 
+# What dpkg-query says of a file that somebody has moved by dpkg-divert; a package's own diversions are no mistake.
+DIVERTED = re.compile(r"^local diversion from: (/.*)$", re.M)
 PROFILES = (1, 20, 0)  # the toolkit's first version that knows the hook
 
 Calls = t.Tuple[t.Tuple[str, ...], ...]
@@ -111,6 +113,10 @@ def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[N
     what = f"files of installed packages are gone: {lost}"
     cause = "the CDI specification, and containers with it, would lose them"
     again = f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}"
+    diverted = _diverted(host, owners) if manager == "apt-get" else []
+    if diverted:  # a reinstallation would put them where they are now
+        moved = "; ".join(f"dpkg-divert --rename --remove {path}" for path in diverted)
+        again = f"dpkg-divert has moved {'it' if len(diverted) == 1 else 'them'}: {moved}"
     return NodeError(what, cause=cause, hint=f"{again}, then run again")
 
 
@@ -149,6 +155,12 @@ def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
     there = {one[1].partition(":")[0] for one in words if one[0] in ("ii", "hi")}  # in order
     pairs = ((path, found.get(name, "")) for path in paths for name in aliases(path))
     return {path: name for path, name in pairs if name in there}
+
+
+def _diverted(host: Host, paths: t.Iterable[str]) -> t.List[str]:
+    """Return the paths, as dpkg knows them, that somebody has moved by dpkg-divert."""
+    asked = [name for path in paths for name in aliases(path)]
+    return DIVERTED.findall(host.run(["dpkg-query", "-S", *asked], check=False).out)
 
 
 def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
@@ -216,7 +228,8 @@ def aliases(path: str) -> t.Tuple[str, ...]:
 
 def by_dpkg(told: str) -> t.Dict[str, str]:
     """Return the package of each path that dpkg-query -S has found."""
-    lines = (line.split(": ", 1) for line in told.splitlines() if not line.startswith("diversion "))
+    others = ("diversion ", "local diversion ")
+    lines = (line.split(": ", 1) for line in told.splitlines() if not line.startswith(others))
     pairs = (one for one in lines if len(one) == 2)
     return {path: names.split(",")[0].partition(":")[0] for names, path in pairs}
 

@@ -93,3 +93,33 @@ def test_rpm_names_the_package_by_either_path_of_merged_folders(tmp_path: Path) 
     named = f"{FIRMWARE} (nvidia-driver-cuda-libs), {LIBRARY} (nvidia-driver-cuda-libs)"
     assert str(refused).startswith(f"files of installed packages are gone: {named}: ")
     assert refused.hint == "dnf reinstall nvidia-driver-cuda-libs, then run again"
+
+
+class Diverting(Without):
+    """A machine whose dpkg-query answers that a library was diverted."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(["apt-get"], [LIBRARY])
+        self.told = f"{by} from: {LIBRARY}\n{by} to: {LIBRARY}.distrib\nlibcuda1: {LIBRARY}\n"
+
+    def run(self, argv: Sequence[str], **how: Any) -> Completed:
+        return Completed(0, self.told if "-S" in argv else "ii  libcuda1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("by", "next_step"),
+    [
+        (
+            "local diversion",
+            f"dpkg-divert has moved it: dpkg-divert --rename --remove {LIBRARY}, then run again",
+        ),
+        ("diversion by glx", "apt-get install --reinstall libcuda1, then run again"),
+    ],
+)
+def test_a_file_that_somebody_diverted_is_given_back_by_dpkg_divert(
+    by: str, next_step: str
+) -> None:
+    refusal = lost_files(Diverting(by), specification(LIBRARY), specification(FIRMWARE))
+    assert refusal is not None
+    assert refusal.message == f"files of installed packages are gone: {LIBRARY} (libcuda1)"
+    assert refusal.hint == next_step

@@ -121,7 +121,7 @@ def test_what_no_rule_names_any_more_becomes_what_it_was() -> None:
     after = carried_out(state(), planned(state(), {"power_limit": 550, "accounting": True}).steps)
     words = [step.summary for step in planned(after, {"accounting": True}).steps]
     assert words == [
-        f"GPU 0 ({UUID}): power_limit from 550 W to 700 W",
+        f"GPU 0 ({UUID}): set power_limit from 550 W to 700 W",
         f"GPU 0 ({UUID}): forget what power_limit was before",
     ]
 

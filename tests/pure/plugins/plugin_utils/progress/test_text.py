@@ -95,6 +95,7 @@ def test_shortened_is_never_longer_and_short_lists_stay(text: str) -> None:
 
 def test_a_step_says_would_of_what_is_done() -> None:
     assert would("GPU 6: destroy 1g") == "GPU 6: would destroy 1g"
+    assert would("GPU 6 (GPU-0a1b): set ecc") == "GPU 6 (GPU-0a1b): would set ecc"
     assert would("/etc/cdi/nvidia.yaml: add 0:0") == "/etc/cdi/nvidia.yaml: would add 0:0"
 
 
