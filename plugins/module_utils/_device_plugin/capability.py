@@ -221,7 +221,7 @@ class DevicePluginCapability:
         modes = dict.fromkeys((*state.files, RECORD) if started else [RECORD], 0o644)
         modes[STATE] = 0o700
         folders = [self._prefix, f"{self._prefix}/releases", release, f"{release}/bin"]
-        folders += [posixpath.dirname(STATUS), STATE]
+        folders += [posixpath.dirname(STATUS), STATE, mps.FOLDER]
         folders += [posixpath.dirname(CONFIG), CONFIGS] if started else []
         modes[f"{release}/bin/gpu-plugin"] = 0o755
         return OwnFiles(self._host, modes, tuple(folders), RECORD)

@@ -27,7 +27,7 @@ from .._node.gpu_record import dump, identities, load
 from .._node.machine import facts as nodeinfo
 from .._node.machine.quarantine import answering
 from .._node.machine.recorded import Additions, named, package_manager
-from .._node.quarantine import Seen
+from .._node.quarantine import TRUSTED, Seen
 from . import adoption
 from .branches import BY_LISTS, NO_VERSION, Version
 from .family import UNKNOWN
@@ -202,7 +202,7 @@ class DriverCapability:
         there = paths if self._desired.state == "present" else ()
         return OwnFiles(
             self._node.host,
-            dict.fromkeys(there, 0o644),
+            {**dict.fromkeys(there, 0o644), **(TRUSTED if there else {})},
             (DATA,) if there else (),
             RECORD,
             tuple(path for path in (MODPROBE_FILE, *DEVICE_NODES) if path not in foreign),

@@ -13,10 +13,11 @@ import typing as t
 
 from .._base.errors import NodeError
 from .._base.text.strict import bounded, second, written
+from .._node.quarantine import CASES
 from .actions import Action
 from .state import Attempt
 
-PATH = "/var/lib/gpu-node/repair.json"
+PATH = CASES
 LEASE_SECONDS = 12 * 3600.0
 TOLERANCE = 300.0  # seconds that a clock may go back before its times are not trusted any more
 MOST_CASES, MOST_ATTEMPTS, MOST_WORDS = 128, 16, 32

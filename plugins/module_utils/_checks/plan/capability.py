@@ -18,6 +18,7 @@ from ..._machine.bounded import AheadHost
 from ..._machine.host import Host
 from ..._machine.room import Room
 from ..._machine.run import Capability, described, difference, dressed, refusal
+from ..._repair.machine.cases import CaseFile
 from .. import parts
 from ..parts import Part
 from ..preflight import layout
@@ -167,7 +168,14 @@ class PlanCapability:
         said = [
             one for part in state.parts if part["name"] not in silent for one in part["warnings"]
         ]
-        return Plan(warnings=(*first, *said, *state.validation.get("warnings", ())))
+        return Plan(warnings=(*first, *said, *self._cases(), *state.validation.get("warnings", ())))
+
+    def _cases(self) -> t.Iterator[str]:
+        """Yield why the cases of repair can't be read: a repair would be refused, and nobody else reads them."""
+        try:
+            CaseFile(self._host).read()
+        except NodeError as error:
+            yield str(error)
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

@@ -13,13 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
-    Quarantine,
-    Quarantined,
-)
-from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
-    dump as dump_quarantine,
-)
 from nvsim.testing import Sim, start
 
 from tests.fakes.played.dcgmi import configuration, discovery
@@ -382,48 +375,3 @@ def test_a_setter_that_a_gpu_does_not_have_after_all_says_what_to_leave_out(
     refused = run_module(h100, "settings", rules=[{"accounting": True}])
     assert "accounting can't be set to on" in refused["msg"]
     assert "leave accounting out of the rules for NVIDIA H100" in refused["msg"]
-
-
-def set_aside(folder: Path, uuid: str, by: str) -> None:
-    """Set a GPU aside as gpu.node.quarantine does."""
-    entry = Quarantine({uuid: Quarantined(by, "XID 48")})
-    (folder / "quarantine.json").write_text(dump_quarantine(entry))
-
-
-def test_a_gpu_that_a_repair_has_set_aside_is_set_before_it_is_proved(
-    run_module: Run, h100: Sim, smi: Callable[..., str], tmp_path: Path
-) -> None:
-    uuid = h100.ctl("status")["gpus"][0]["uuid"]
-    set_aside(tmp_path, uuid, "repair")
-    answer = run_module(h100, "settings", rules=[{"power_limit": 550}])
-    assert has(smi, "power.limit") == ["550.00"] * 2
-    assert [gpu["left_alone"] for gpu in answer["gpus"]] == ["", ""]
-    assert not run_module(h100, "settings", rules=[{"power_limit": 550}])["changed"]
-
-
-def test_a_gpu_that_an_operator_has_set_aside_is_set_once_it_is_about_to_be_released(
-    run_module: Run, h100: Sim, smi: Callable[..., str], tmp_path: Path
-) -> None:
-    uuid = h100.ctl("status")["gpus"][0]["uuid"]
-    set_aside(tmp_path, uuid, "operator")
-    answer = run_module(h100, "settings", rules=[{"power_limit": 550}])
-    assert has(smi, "power.limit") == ["700.00", "550.00"]
-    assert "by an operator: XID 48" in answer["gpus"][0]["left_alone"]
-    run_module(h100, "settings", rules=[{"power_limit": 550}], releasing=[uuid])
-    assert has(smi, "power.limit") == ["550.00"] * 2
-
-
-def test_a_gpu_under_repair_that_can_not_be_set_is_named_and_stops_no_other_one(
-    run_module: Run, h100: Sim, smi: Callable[..., str], tmp_path: Path
-) -> None:
-    uuid = h100.ctl("status")["gpus"][0]["uuid"]
-    set_aside(tmp_path, uuid, "repair")
-    function = "nvmlDeviceSetPowerManagementLimit"
-    h100.ctl("fault", gpu="0", function=function, code=NO_PERMISSION)
-    answer = run_module(h100, "settings", rules=[{"power_limit": 550}])
-    assert not answer.get("failed"), answer
-    assert has(smi, "power.limit") == ["700.00", "550.00"]
-    assert "power_limit can't be set to 550 W" in answer["gpus"][0]["left_alone"]
-    assert "settings: left alone: GPU 0 (" in str(answer["warnings"])
-    h100.ctl("clear-faults")
-    assert len(run_module(h100, "settings", rules=[{"power_limit": 550}])["steps"]) == 1

@@ -117,6 +117,13 @@ def test_a_torn_record_of_its_packages_is_refused_before_anything_changes() -> N
         deploy(machine, "r1")
 
 
+def test_the_folder_of_mps_is_roots_alone() -> None:
+    found = DevicePluginCapability(
+        t.cast("t.Any", deployed()), parameters("r1", 0), check_mode=True
+    )
+    assert "/run/gpu-node/mps" in found.own(found.observe()).folders
+
+
 def test_what_can_not_be_made_anew_stays_as_it_was() -> None:
     machine = deployed()
     cut_off(machine)

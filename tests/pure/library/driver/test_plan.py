@@ -20,7 +20,6 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import (
-    Modules,
     SigningKey,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
@@ -118,23 +117,6 @@ def test_own_sources_follow_the_nodes_mirror() -> None:
     stale = node(sources=(MAIN,), own_sources="Types: deb\nURIs: http://old/debian\n")
     assert actions(stale) == ["sources", "refresh"]
     assert actions(stale, manage_sources=False) == ALL
-
-
-def test_a_file_of_somebody_else_with_the_name_of_our_sources_is_refused() -> None:
-    path = "/etc/apt/sources.list.d/gpu-node.sources"
-    with pytest.raises(NodeError, match=f"{path} is there, and gpu.node has not written it.*Next"):
-        actions(fresh(foreign_sources=path))
-    assert actions(node(foreign_sources=path)) == ALL
-
-
-def test_a_modprobe_file_of_somebody_else_is_refused_if_ours_is_needed() -> None:
-    foreign = Modules(foreign=True, nouveau=True, blacklisted=True)
-    assert actions(node(modules=foreign)) == ALL
-    options = (("nvidia.NVreg_DeviceFileMode", "0660"),)
-    with pytest.raises(
-        NodeError, match=r"modprobe\.d/gpu-node\.conf is there, and gpu\.node has not"
-    ):
-        actions(node(modules=foreign), module_options=options)
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,9 @@ def test_a_record_is_missed_from_the_step_on_that_wrote_it_until_the_one_that_re
     one.apply(Step("remove", "remove the package"))
     assert not warned()
     assert RECORDS not in host.files
+
+
+def test_records_about_trust_are_given_back_to_root_by_each_look_at_the_driver() -> None:
+    found = capability(node(H100), state="present", source="preinstalled")
+    modes = found.own(found.observe()).modes
+    assert (modes[f"{FOLDER}/quarantine.json"], modes[f"{FOLDER}/repair.json"]) == (0o644, 0o600)

@@ -116,6 +116,14 @@ def test_only_what_is_not_called_warns_here(host: FakeHost) -> None:
     assert [one for one in told if one.startswith("mig: the configuration is valid in form")]
 
 
+def test_torn_cases_of_repair_are_told_before_a_repair_needs_them(host: FakeHost) -> None:
+    assert not [text for text in look(host, ["cdi"])["warnings"] if "repair.json" in text]
+    host.files["/var/lib/gpu-node/repair.json"] = '{"version": 1, "gp'
+    (told,) = [text for text in look(host, ["cdi"])["warnings"] if "repair.json" in text]
+    assert told.startswith("/var/lib/gpu-node/repair.json is damaged: ")
+    assert "Next step: " in told
+
+
 def test_differences_are_there_where_they_are_asked_for(host: FakeHost) -> None:
     (_environment, part) = look(host, ["cdi"])["parts"]
     assert part["diff"] == {}
