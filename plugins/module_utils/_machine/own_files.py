@@ -16,8 +16,9 @@ from .._base.steps import Step
 from . import drop_ins
 from .host import Host, Status, not_regular
 
-# The paths of all records, a line each.
+# The paths of all records, a line each, and again behind AGAIN if a lost record was begun anew.
 RECORDS = "/var/lib/gpu-node/records"
+AGAIN = "again:"
 ACTION = "own_files"
 
 
@@ -41,8 +42,17 @@ class OwnFiles(t.NamedTuple):
         return (*self.forgotten(), *self.overruled(), *self.exposed())
 
     def forgotten(self) -> t.Tuple[str, ...]:
-        """Return what to say of a record that is gone."""
-        if not self.record or self.host.exists(self.record):
+        """Return what to say of a record that is gone, or that was begun anew after that."""
+        if not self.record:
+            return ()
+        mark, there = f"{AGAIN}{self.record}", self.host.exists(self.record)
+        if there and mark in listed(self.host):
+            return (
+                f"{self.record} was lost and begun anew: what earlier runs have added or changed is not known any more, "
+                "and stays when it is removed. Next step: restore the file from a backup, and take the line "
+                f"{mark} out of {RECORDS}",
+            )
+        if there:
             return ()
         found = [path for path in self.proof if self.host.exists(path)]
         found = found or [RECORDS] * (self.record in listed(self.host))
@@ -58,8 +68,10 @@ class OwnFiles(t.NamedTuple):
     def note(self, *, was_there: bool) -> None:
         """Have the list name the record as it is there after a step; one that was gone before it stays in it."""
         known, there = listed(self.host), self.host.exists(self.record)
-        left = known - {self.record} if was_there else known
-        wanted = known | {self.record} if there else left
+        mark = f"{AGAIN}{self.record}"
+        begun_anew = not was_there and self.record in known
+        left = known - {self.record, mark} if was_there else known
+        wanted = known | {self.record} | ({mark} if begun_anew else set()) if there else left
         if wanted and wanted != known:
             self.host.write(RECORDS, "".join(f"{one}\n" for one in sorted(wanted)), mode=0o644)
         elif not wanted:

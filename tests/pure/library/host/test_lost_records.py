@@ -134,6 +134,24 @@ def test_a_record_is_missed_from_the_step_on_that_wrote_it_until_the_one_that_re
     assert RECORDS not in host.files
 
 
+def test_a_lost_record_that_is_begun_anew_is_missed_until_its_component_goes() -> None:
+    host = FakeHost()
+    component = dressed(Kept(host))
+    assert component.plan(None).warnings == ()
+    component.apply(Step("add", "add a package"))
+    assert component.plan(None).warnings == ()
+    del host.files[Kept.record]
+    component.apply(Step("add", "add another package"))
+    (warning,) = component.plan(None).warnings
+    assert warning.startswith(f"{Kept.record} was lost and begun anew: what earlier runs have added")
+    assert f"take the line again:{Kept.record} out of {RECORDS}" in warning
+    component.apply(Step("add", "add a third package"))
+    assert component.plan(None).warnings == (warning,)
+    component.apply(Step("remove", "remove the packages"))
+    assert component.plan(None).warnings == ()
+    assert RECORDS not in host.files
+
+
 def test_records_about_trust_are_given_back_to_root_by_each_look_at_the_driver() -> None:
     found = capability(node(H100), state="present", source="preinstalled")
     modes = found.own(found.observe()).modes
