@@ -16,7 +16,7 @@ from .._base.steps import Step
 from . import drop_ins
 from .host import Host, Status, not_regular
 
-# The paths of all records, a line each, and again behind AGAIN if a lost record was begun anew.
+# The paths of all records, a line each, and again behind AGAIN if a lost record was begun again.
 RECORDS = "/var/lib/gpu-node/records"
 AGAIN = "again:"
 ACTION = "own_files"
@@ -42,13 +42,13 @@ class OwnFiles(t.NamedTuple):
         return (*self.forgotten(), *self.overruled(), *self.exposed())
 
     def forgotten(self) -> t.Tuple[str, ...]:
-        """Return what to say of a record that is gone, or that was begun anew after that."""
+        """Return what to say of a record that is gone, or that was begun again after that."""
         if not self.record:
             return ()
         mark, there = f"{AGAIN}{self.record}", self.host.exists(self.record)
         if there and mark in listed(self.host):
             return (
-                f"{self.record} was lost and begun anew: what earlier runs have added or changed is not known any more, "
+                f"{self.record} was lost and begun again: what earlier runs have added or changed is not known any more, "
                 "and stays when it is removed. Next step: restore the file from a backup, and take the line "
                 f"{mark} out of {RECORDS}",
             )
@@ -69,9 +69,9 @@ class OwnFiles(t.NamedTuple):
         """Have the list name the record as it is there after a step; one that was gone before it stays in it."""
         known, there = listed(self.host), self.host.exists(self.record)
         mark = f"{AGAIN}{self.record}"
-        begun_anew = not was_there and self.record in known
+        begun_again = not was_there and self.record in known
         left = known - {self.record, mark} if was_there else known
-        wanted = known | {self.record} | ({mark} if begun_anew else set()) if there else left
+        wanted = known | {self.record} | ({mark} if begun_again else set()) if there else left
         if wanted and wanted != known:
             self.host.write(RECORDS, "".join(f"{one}\n" for one in sorted(wanted)), mode=0o644)
         elif not wanted:

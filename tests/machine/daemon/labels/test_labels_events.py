@@ -202,7 +202,7 @@ def test_a_message_is_never_too_long_for_kubernetes(scene: Scene) -> None:
         ' "events": {"GPUUnhealthy": {"name": 3}}}}}',
     ],
 )
-def test_a_memory_that_is_damaged_is_begun_anew(scene: Scene, text: str) -> None:
+def test_a_memory_that_is_damaged_is_begun_again(scene: Scene, text: str) -> None:
     scene.path.write_text(text)
     scene.restart()
     scene.tell(unfit())

@@ -134,7 +134,7 @@ def test_a_record_is_missed_from_the_step_on_that_wrote_it_until_the_one_that_re
     assert RECORDS not in host.files
 
 
-def test_a_lost_record_that_is_begun_anew_is_missed_until_its_component_goes() -> None:
+def test_a_lost_record_that_is_begun_again_is_missed_until_its_component_goes() -> None:
     host = FakeHost()
     component = dressed(Kept(host))
     assert component.plan(None).warnings == ()
@@ -143,7 +143,9 @@ def test_a_lost_record_that_is_begun_anew_is_missed_until_its_component_goes() -
     del host.files[Kept.record]
     component.apply(Step("add", "add another package"))
     (warning,) = component.plan(None).warnings
-    assert warning.startswith(f"{Kept.record} was lost and begun anew: what earlier runs have added")
+    assert warning.startswith(
+        f"{Kept.record} was lost and begun again: what earlier runs have added"
+    )
     assert f"take the line again:{Kept.record} out of {RECORDS}" in warning
     component.apply(Step("add", "add a third package"))
     assert component.plan(None).warnings == (warning,)
