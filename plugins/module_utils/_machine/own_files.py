@@ -48,8 +48,8 @@ class OwnFiles(t.NamedTuple):
         mark, there = f"{AGAIN}{self.record}", self.host.exists(self.record)
         if there and mark in listed(self.host):
             return (
-                f"{self.record} was lost and begun again: what earlier runs have added or changed is not known any more, "
-                "and stays when it is removed. Next step: restore the file from a backup, and take the line "
+                f"{self.record} was lost and begun again: what earlier runs have added or changed is not known any "
+                "more, and stays when it is removed. Next step: restore the file from a backup, and take the line "
                 f"{mark} out of {RECORDS}",
             )
         if there:

@@ -284,5 +284,16 @@ def test_a_node_that_does_not_come_back_is_told_of(one: Scene) -> None:
     assert run.status == 2, run.text
     assert one.log("n1")[-2:] == ["nvidia_driver present", "drain cordoned"]
     assert one.node("n1")["drain"] == ["cordoned", "the reboot command took too long"]
-    assert "n1 advertises no GPUs." in run.text
+    assert "n1: the device plugin was not given back: " in run.text
     assert "The node stays out of service, as the drain left it" in run.text
+
+
+def test_the_cause_is_named_if_the_device_plugin_is_not_given_back(one: Scene) -> None:
+    one.write(nvidia_driver_version="580")
+    causes = {"nvidia_driver present": "no such version", "device_plugin started": "no wheelhouse"}
+    one.become("n1", fails=causes)
+    run = one.play(UPGRADE)
+    assert run.status == 2, run.text
+    assert "n1: the device plugin was not given back: no wheelhouse. Next step: " in run.text
+    assert "advertises no GPUs" not in run.text
+    assert "upgrade_driver: n1: no such version. The node stays out of service" in run.text
