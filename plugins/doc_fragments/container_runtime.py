@@ -83,4 +83,14 @@ options:
     choices: [never, when_idle, always]
     default: when_idle
   backup: {description: Keep a copy of the file before it is changed., type: bool, default: false}
+  restart_now:
+    description:
+      - Units of runtimes to restart or reload now, where they have to and O(restart) lets them, such as those of an
+        earlier RV(restart_required) and RV(reload_required).
+      - Docker and a kubelet's runtime are asked afterwards what they have. Where a unit does not come up, or runs
+        without its settings, its files are put back, it runs by them again, and the module fails with the program's own
+        words.
+    type: list
+    elements: str
+    default: []
 """

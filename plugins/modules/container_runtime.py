@@ -21,12 +21,13 @@ description:
   - With C(--diff) the lines that change are returned with two lines around them, and what looks like a credential is
     masked, as it is in errors. The rest of a file is never returned.
   - What a file was like is kept in C(/var/lib/gpu-node), so that it can be restored.
-  - Nothing is restarted. RV(restart_required) says what must be, also where an earlier run was killed between the edit
-    and the restart. It is empty where an edit changed nothing in effect. RV(reload_required) names those for which a
-    reload is enough, which is Docker when it gets a handler or another default.
+  - Nothing is restarted without O(restart_now). RV(restart_required) says what must be, also where an earlier run was
+    killed between the edit and the restart. It is empty where an edit changed nothing in effect. RV(reload_required)
+    names those for which a reload is enough, which is Docker when it gets a handler or another default.
 notes:
   - podman is daemonless and reads CDI specifications by itself. There is nothing to write, and no handler.
-  - Options on Docker's command line are not read.
+  - The file, and flags that are tried with it, are those of the running program's command line, or of its unit where it
+    does not run. A key that a flag sets is refused, with the file that sets the flag.
 requirements:
   - For CDI, containerd 1.7, Docker 25, CRI-O 1.23 or podman 4.1.
 extends_documentation_fragment:
@@ -40,11 +41,9 @@ EXAMPLES = r"""
     backup: true
   register: runtime
 
-- name: Restart those that must be
-  ansible.builtin.systemd_service:
-    name: "{{ item }}"
-    state: restarted
-  loop: "{{ runtime.restart_required }}"
+- name: Restart those that must be, and put back a file that its runtime refuses
+  gpu.node.container_runtime:
+    restart_now: "{{ runtime.restart_required }}"
 
 - name: Add a handler for pods that name a RuntimeClass
   gpu.node.container_runtime:

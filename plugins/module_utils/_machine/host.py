@@ -49,6 +49,7 @@ class Status(t.NamedTuple):
     device: int = 0
     gid: int = 0
     has_other_writers: bool = False  # by an access control list
+    ctime: float = 0.0  # seconds since the epoch; a copy that keeps its times (cp -p) can't set it
 
     @property
     def is_open(self) -> bool:
@@ -364,8 +365,15 @@ def _measured(path: str) -> Measured:
 
 
 def _status(path: str, found: os.stat_result) -> Status:
-    others = writers.lets_others_write(path, found.st_mode)
-    return Status(found.st_mode, found.st_uid, found.st_ino, found.st_rdev, found.st_gid, others)
+    return Status(
+        found.st_mode,
+        found.st_uid,
+        found.st_ino,
+        found.st_rdev,
+        found.st_gid,
+        has_other_writers=writers.lets_others_write(path, found.st_mode),
+        ctime=found.st_ctime,
+    )
 
 
 def _regular(path: str) -> t.Optional[os.stat_result]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import typing as t
+from functools import partial
 
 from .._base import toolkit
 from .._base.errors import InputError, NodeError
@@ -19,6 +20,7 @@ from .edits import Change
 from .machine.engine import NEVER, WHEN_IDLE, Runtime, listed
 from .machine.engines import choose
 from .machine.record import RECORD, File, Records, Written
+from .machine.restart import activate
 from .state import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
 
 OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
@@ -39,10 +41,11 @@ class State(t.NamedTuple):
     ended: t.Tuple[str, ...] = ()  # containers that a restart would end
     changed: t.Tuple[str, ...] = ()  # files that it has not read since somebody changed them
     down: str = ""  # why it starts no containers
+    missing: t.Tuple[Change, ...] = ()  # what the file has, and the running program says it has not
 
     def restarts(self) -> bool:
         """Tell whether the runtime has to start again."""
-        if self.stale or self.changed:
+        if self.stale or self.changed or self.missing:
             return True
         return not all(one.is_live(self.runtime.kind.live) for one in self.files)
 
@@ -75,6 +78,7 @@ class RuntimeCapability:
         check_wanted(self._wanted, self._config_path)
         self._restart: str = params["restart"]
         self._keep: bool = params["backup"]
+        self._restart_now: t.Sequence[str] = params["restart_now"]
         self._backup: t.Optional[str] = None
         self._records = Records(host)
         self._states: t.Dict[str, State] = {}
@@ -98,7 +102,7 @@ class RuntimeCapability:
             raise refused[0]
         warnings += [f"left out: {error}" for error in refused]
         for one in states:
-            warnings += one.view.warnings
+            warnings += [*one.view.warnings, *one.runtime.moved()]
         self._states = {one.runtime.kind.name: one for one in states}
         return Observed(tuple(states), tuple(warnings))
 
@@ -127,7 +131,7 @@ class RuntimeCapability:
         return []
 
     def _observe(self, runtime: Runtime) -> State:
-        path = self._config_path or runtime.kind.config_path
+        path = runtime.chosen_path(self._config_path)
         records = self._records.all()
         view = runtime.view(path, self._known(runtime, path, records))
         changes = view.changes()
@@ -153,6 +157,9 @@ class RuntimeCapability:
         changed = self._records.changed(runtime, read)
         down = runtime.down() if self._present else ""
         state = State(runtime, view, path, found, stale, stale_live, changed=changed, down=down)
+        if self._present and not (found or state.restarts() or stale_live):
+            missing = view.lacking_in_effect(runtime.running(path))
+            state = state._replace(missing=tuple(missing))
         asks = state.restarts() and self._restart == WHEN_IDLE
         return state._replace(ended=runtime.ended(path)) if asks else state
 
@@ -192,10 +199,22 @@ class RuntimeCapability:
                 old, new = excerpts(*map(masked_text, texts))
                 before.append(old)
                 after.append(new)
-            if one.changed:
+            if one.changed or one.missing:
                 verb = "note that {} must be restarted" if self._waits(one) else "restart {}"
-                words = f"{verb.format(unit)}: {', '.join(one.changed)} was changed after it had started"
-                steps.append(Step("stale", words, {"unit": unit}, (f"restart:{unit}",)))
+                reason = f"{', '.join(one.changed)} was changed after it had started"
+                if not one.changed:
+                    reason = f"it runs without {describe(one.missing)}"
+                summary = f"{verb.format(unit)}: {reason}"
+                steps.append(Step("stale", summary, {"unit": unit}, (f"restart:{unit}",)))
+            now = unit in self._restart_now and (one.reloads() or not self._waits(one))
+            if (
+                now
+                and not (one.files or one.changed or one.missing)
+                and (one.restarts() or one.reloads())
+            ):
+                verb = "restart" if one.restarts() else "reload"
+                params = {"runtime": one.runtime.kind.name, "verb": verb}
+                steps.append(Step("activate", f"{verb} {unit}", params))
             if one.restarts() and not self._waits(one):
                 restart.append(unit)
         down = [one.down for one in state.states if one.down and one.runtime.unit not in restart]
@@ -213,6 +232,7 @@ class RuntimeCapability:
             restart_required=tuple(restart),
             blocked_by=tuple(name for one in state.states for name in one.ended),
             warnings=(*state.warnings, *map(self._waiting, self._deferred(state)), *down),
+            more=bool(self._restart_now),
         )
 
     def _waits(self, state: State) -> bool:
@@ -236,8 +256,13 @@ class RuntimeCapability:
 
     def _try(self, state: State) -> None:
         """Have a runtime check all of its edits, and see that they give it what it must have."""
+        if self._present:
+            changes = [change for file in state.files for change in file.changes]
+            state.runtime.refuse_flags(changes, state.path, self._wanted)
         texts = {one.path: one.edited(state.runtime) for one in state.files}
         self._texts.update(texts)
+        if not texts and self._present and state.runtime.unit not in self._restart_now:
+            state.runtime.check_next_start(state.view, state.path)
         if texts:
             effective = state.runtime.trial(state.view, state.path, texts)
             self._check(state, state.view.lacking(effective), "would still not have")
@@ -269,6 +294,11 @@ class RuntimeCapability:
             self._records.mark(step.params["unit"])
             return
         state = self._states[step.params["runtime"]]
+        if step.action == "activate":
+            put = partial(self._put, backup=False)
+            verb = step.params["verb"]
+            activate(self._host, self._records, state.runtime, state.view, state.path, verb, put)
+            return
         file: File = step.params["file"]
         saved = self._records.saved()
         try:
@@ -282,6 +312,9 @@ class RuntimeCapability:
         runtime = state.runtime
         text = self._texts[file.path]
         record = None
+        if not (self._records.stale(runtime.unit) or self._records.stale(runtime.unit, live=True)):
+            self._records.forget_before(runtime.unit)  # somebody else has restarted it
+        self._records.keep_before(runtime.unit, file.path, file.text)
         if text is not None and self._present and not file.restored:
             record = file.record(runtime, text)
             self._records.put(file.path, record)
@@ -299,9 +332,7 @@ class RuntimeCapability:
         folder = posixpath.dirname(path)
         self._host.remove(path if target is None else posixpath.join(folder, target))
 
-    def _undo(
-        self, file: File, saved: t.Tuple[t.Optional[str], t.Optional[str]], error: NodeError
-    ) -> None:
+    def _undo(self, file: File, saved: t.Mapping[str, t.Optional[str]], error: NodeError) -> None:
         """Make a file and what is remembered of it what they were; the error says so where that fails."""
         try:
             if self._host.read(file.path) != file.text:
@@ -319,6 +350,7 @@ class RuntimeCapability:
         stale = state.stale or state.stale_live
         if view.effective == state.view.effective and not stale:
             self._records.unmark(runtime.unit)
+            self._records.forget_before(runtime.unit)
         self._check(state, view.lacking(view.effective), "did not take")
 
     # --- report ---

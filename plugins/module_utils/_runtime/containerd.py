@@ -14,6 +14,7 @@ import typing as t
 
 from .._base.errors import NodeError
 from .edits import Change, Config, Table, lookup
+from .start_command import Flag
 from .state import CDI, Kind, Version, Wanted, version_text
 
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
@@ -40,6 +41,7 @@ CONTAINERD = Kind(
     spec_dirs=("cdi_spec_dirs",),
     default=("containerd", "default_runtime_name"),
     newer=NEWER,
+    file_flag=Flag(("config", "c")),
 )
 K3S = CONTAINERD._replace(
     name="k3s",

@@ -41,5 +41,6 @@ SPEC: t.Dict[str, t.Any] = {
             "default": "when_idle",
         },
         "backup": {"type": "bool", "default": False},
+        "restart_now": {"type": "list", "elements": "str", "default": []},
     },
 }

@@ -12,6 +12,7 @@ import typing as t
 from .._base.errors import InputError, NodeError
 from .._base.text.shown import cut
 from .edits import Change, Path, find, lookup
+from .start_command import LIST, NO_COMMAND, PROGRAMS, SWITCHES, Flag, StartCommand, with_flags
 
 CDI = "cdi"
 DEFAULT_RUNTIME = "default_runtime"
@@ -47,7 +48,8 @@ class Kind(t.NamedTuple):
     ``types`` are what keys of its file must be; ``on`` is what turns CDI on; ``spec_dirs``,
     ``handler`` (of a handler, its program), ``other`` (of a handler, what one of another kind has)
     and ``default`` are keys. All keys are below ``prefix``. ``live`` are those that the running
-    daemon takes over on a reload; all others take a restart.
+    daemon takes over on a reload; all others take a restart. ``file_flag`` and ``folder_flag`` choose what
+    the program reads, ``flags`` set keys, and so do environment variables that begin with ``variables``.
     """
 
     name: str
@@ -65,6 +67,14 @@ class Kind(t.NamedTuple):
     live: t.Tuple[Path, ...] = ()
     toml: bool = True
     newer: str = ""  # where a version that knows CDI is to be had
+    file_flag: t.Optional[Flag] = None
+    folder_flag: t.Optional[Flag] = None
+    flags: t.Tuple[Flag, ...] = ()
+    variables: str = ""
+
+    def trial_args(self, command: StartCommand) -> t.List[str]:
+        """Return the arguments that a trial takes over: all but the files that are read."""
+        return command.without([self.file_flag, self.folder_flag])
 
     def settings(
         self,
@@ -115,6 +125,11 @@ class View(t.NamedTuple):
         """Return the settings that a configuration does not have."""
         return [(path, value) for path, value in self.settings if lookup(effective, path) != value]
 
+    def lacking_in_effect(self, running: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Change]:
+        """Return the settings that a running program says it has otherwise; what it says nothing of is left out."""
+        answer = running or {}
+        return [change for change in self.lacking(answer) if change[0][0] in answer]
+
 
 DOCKER = Kind(
     "docker",
@@ -131,6 +146,14 @@ DOCKER = Kind(
     # On SIGHUP, and provided that they have a value: that a key is gone goes unnoticed.
     live=(("runtimes",), ("default-runtime",)),
     toml=False,
+    file_flag=Flag(("config-file",)),
+    flags=(
+        Flag(("default-runtime",), ("default-runtime",)),
+        Flag(("cdi-spec-dir",), ("cdi-spec-dirs",), LIST),
+        Flag(("feature",), ("features",), SWITCHES),
+        Flag(("add-runtime",), ("runtimes",), PROGRAMS),
+        Flag(("host", "H"), ("hosts",), LIST),
+    ),
 )
 DOCKER_CHECKS = (23,)  # from it on, dockerd has --validate
 CRIO = Kind(  # CDI itself is always on
@@ -144,6 +167,13 @@ CRIO = Kind(  # CDI itself is always on
     handler="runtime_path",
     default=("default_runtime",),
     prefix=("crio", "runtime"),
+    file_flag=Flag(("config", "c"), variable="CONTAINER_CONFIG"),
+    folder_flag=Flag(("config-dir", "d"), variable="CONTAINER_CONFIG_DIR"),
+    flags=(
+        Flag(("default-runtime",), ("default_runtime",), variable="CONTAINER_DEFAULT_RUNTIME"),
+        Flag(("cdi-spec-dirs",), ("cdi_spec_dirs",), LIST, variable="CONTAINER_CDI_SPEC_DIRS"),
+    ),
+    variables="CONTAINER_",
 )
 PODMAN = Kind("podman", "podman", (), "", (4, 1), toml=False)
 
@@ -224,10 +254,31 @@ def about_default(default: t.Any, wanted: Wanted) -> t.Tuple[str, ...]:
     )
 
 
-def docker(config: t.Mapping[str, t.Any], version: Version) -> t.Dict[str, t.Any]:
-    """Return Docker's configuration with the defaults that matter here."""
+def docker(
+    config: t.Mapping[str, t.Any], version: Version, command: StartCommand = NO_COMMAND
+) -> t.Dict[str, t.Any]:
+    """Return Docker's configuration with its flags and the defaults that matter here."""
+    config = with_flags(config, command.settings(DOCKER.flags))
     features = {"cdi": version >= (28, 2), **(config.get("features") or {})}
     return {"cdi-spec-dirs": list(SPEC_DIRS), **config, "features": features}
+
+
+def docker_info(info: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return what dockerd's answer to /info says of its configuration, None where it is no such answer.
+
+    ``CDISpecDirs`` is empty while CDI is off, and only there from the release on that has CDI.
+    """
+    if not isinstance(info, dict) or not isinstance(info.get("CDISpecDirs", []), list):
+        return None
+    found: t.Dict[str, t.Any] = {}
+    if info.get("CDISpecDirs") is not None:
+        found["features"] = {"cdi": bool(info["CDISpecDirs"])}
+        found["cdi-spec-dirs"] = info["CDISpecDirs"]
+    if isinstance(info.get("DefaultRuntime"), str):
+        found["default-runtime"] = info["DefaultRuntime"]
+    if isinstance(info.get("Runtimes"), dict):
+        found["runtimes"] = info["Runtimes"]
+    return found
 
 
 def podman(wanted: Wanted) -> t.Tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.docs.options import pages, tables
@@ -198,17 +198,21 @@ def _defaults(table: Table) -> str:
     return text
 
 
-def _calls(table: Table) -> Iterator[tuple[Path, str]]:
+def _calls(table: Table) -> dict[Path, str]:
+    """Return the files whose tasks call a module, as they have to be."""
+    found: dict[Path, str] = {}
     for name, asked in table.calls.items():
         module = asked.get("module", table.name)
-        path = ROLES / table.name / f"tasks/{name}.yml"
-        text = path.read_text()
-        call = re.search(rf"(?m)^  gpu\.node\.{module}:.*\n(?:    .*\n)*", text)
+        path = ROLES / table.name / asked.get("file", f"tasks/{name}.yml")
+        text = found.get(path) or path.read_text()
+        pattern = re.compile(rf"(?m)^  gpu\.node\.{module}:.*\n(?:    .*\n)*")
+        call = pattern.search(text, text.index(f"- name: {asked.get('task', '')}"))
         if not call:
             raise LookupError(f"{path}: no task calls gpu.node.{module}")
-        now = block(tables.call(table, module, asked), 4)
+        args = block(tables.call(table, module, asked), 4)
         head = f"  gpu.node.{module}: # {_says(table)}\n"
-        yield path, f"{text[: call.start()]}{head}{now}{text[call.end() :]}"
+        found[path] = f"{text[: call.start()]}{head}{args}{text[call.end() :]}"
+    return found
 
 
 if __name__ == "__main__":

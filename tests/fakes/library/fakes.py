@@ -50,6 +50,7 @@ class FakeHost:
         self.files: t.Dict[str, str] = dict(files or {})
         self.links: t.Dict[str, str] = {}
         self.times: t.Dict[str, float] = {}
+        self.ctimes: t.Dict[str, float] = {}  # of files that were copied with their times
         self.opened: t.Set[str] = set()  # files that not only root can write to
         self.statuses: t.Dict[str, Status] = {}
         self.commands: t.Dict[t.Tuple[str, ...], Answer] = dict(commands or {})
@@ -160,7 +161,12 @@ class FakeHost:
 
     def status(self, path: str) -> t.Optional[Status]:
         plain = 0o100755 if path in self.files else 0o040755
-        return self.statuses.get(path, Status(plain, 0) if self.exists(path) else None)
+        return self.statuses.get(
+            path, Status(plain, 0, ctime=self._ctime(path)) if self.exists(path) else None
+        )
+
+    def _ctime(self, path: str) -> float:
+        return self.ctimes.get(path, self.times.get(path, 0.0))
 
     def character_device(self, path: str) -> t.Optional[Device]:
         """Return the number in ``devices``, or that of one of the driver's nodes by its name."""

@@ -1,80 +1,86 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The handlers of the role container_runtime, run by Ansible, with a stand-in for systemctl."""
+"""The handlers of the role container_runtime, run by Ansible, with a module that writes down its arguments."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
+from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
 from tests.support.paths import REPOSITORY
 
 ROLE = REPOSITORY / "roles/container_runtime"
-# It restarts nothing before it has been told to forget, and writes down what it was told.
-SYSTEMCTL = """\
-#!/bin/sh
-echo "$*" >> {calls}
-case "$1" in
-show) printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n' ;;
-restart) grep -q reset-failed {calls} && [ -z "{broken}" ] ||
-    {{ echo "Job for $2 failed: start of the service was attempted too often." >&2; exit 1; }} ;;
-esac
+MODULE = "gpu.node.container_runtime"
+SPY = """\
+import json
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(argument_spec={spec!r}, supports_check_mode=True)
+with open({calls!r}, "a") as stream:
+    print(json.dumps(module.params), file=stream)
+module.exit_json(changed=True)
 """
 PLAY = """\
 - name: Handlers
   hosts: localhost
   gather_facts: false
   vars:
-    __container_runtime_result: {restart_required: [docker.service], reload_required: []}
-    ansible_python_interpreter: "{{ ansible_playbook_python }}"
+    __container_runtime_result: {result}
+    ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
   roles:
     - container_runtime
 """
 
 
-def run(tmp_path: Path, broken: str = "") -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """Run the role with tasks that only notify; return what Ansible and systemctl were told."""
+def run(tmp_path: Path, **result: list[str]) -> list[dict[str, Any]]:
+    """Run the role with tasks that only notify; return the arguments of each call of the module."""
     role = tmp_path / "roles/container_runtime"
-    shutil.copytree(ROLE / "handlers", role / "handlers")
+    for folder in ("handlers", "defaults"):
+        shutil.copytree(ROLE / folder, role / folder)
     (role / "tasks").mkdir()
     tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
-    (notified,) = (one["notify"] for one in tasks if "notify" in one)
+    (notified,) = (task["notify"] for task in tasks if "notify" in task)
     task = {"name": "Edit", "ansible.builtin.debug": {"msg": "."}, "changed_when": True}
     (role / "tasks/main.yml").write_text(yaml.safe_dump([{**task, "notify": notified}]))
-    (tmp_path / "play.yml").write_text(PLAY)
+    handlers = role / "handlers/main.yml"
+    handlers.write_text(handlers.read_text().replace(f"{MODULE}:", "spy:"))
     calls = tmp_path / "calls"
-    stub = tmp_path / "bin/systemctl"
-    stub.parent.mkdir()
-    stub.write_text(SYSTEMCTL.format(calls=calls, broken=broken))
-    stub.chmod(0o755)
+    calls.touch()
+    (tmp_path / "library").mkdir()
+    spec = SPEC["argument_spec"]
+    (tmp_path / "library/spy.py").write_text(SPY.format(spec=spec, calls=str(calls)))
+    (tmp_path / "play.yml").write_text(PLAY.format(result=json.dumps(result)))
     environment = {
         **os.environ,
-        "PATH": f"{stub.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "ANSIBLE_HOME": str(tmp_path / "home"),
         "ANSIBLE_LOCALHOST_WARNING": "false",
     }
-    words = ["ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml"]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    command = ["ansible-playbook", "-i", "localhost,", "-c", "local", "play.yml"]
+    process = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    told = [line for line in calls.read_text().splitlines() if line.split()[0] != "show"]
-    return done, told
+    assert process.returncode == 0, process.stdout + process.stderr
+    return [json.loads(line) for line in calls.read_text().splitlines()]
 
 
-def test_runtime_that_was_started_too_often_is_restarted_all_the_same(tmp_path: Path) -> None:
-    done, told = run(tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert told == ["reset-failed docker.service", "restart docker.service"]
-
-
-def test_runtime_that_does_not_start_fails_the_play(tmp_path: Path) -> None:
-    done, told = run(tmp_path, broken="yes")
-    assert done.returncode != 0
-    assert "attempted too often" in done.stdout
-    assert len(told) == 2
+@pytest.mark.parametrize(
+    ("restarts", "reloads"),
+    [(["docker.service"], []), ([], ["docker.service"]), (["crio.service"], ["docker.service"])],
+)
+def test_units_that_are_due_are_restarted_and_reloaded_by_the_module(
+    tmp_path: Path, restarts: list[str], reloads: list[str]
+) -> None:
+    calls = run(tmp_path, restart_required=restarts, reload_required=reloads)
+    assert [call["restart_now"] for call in calls] == [*filter(None, [restarts, reloads])]
+    assert {call["state"] for call in calls} == {"present"}
+    assert {call["restart"] for call in calls} == {"when_idle"}

@@ -84,12 +84,12 @@ def modules(
     counted = {path: texts[path] for path in counting.values()}
     command_line = host.read("/proc/cmdline") or ""
     nouveau = "kernel/drivers/gpu/drm/nouveau"
-    own = None if foreign else host.mtime(MODPROBE_FILE)
+    own = None if foreign else host.status(MODPROBE_FILE)
     images = initramfs.images(host, kernels)
     stale = (
         kernel
         for kernel, made in images.items()
-        if (own is None or made < own - SLACK_SECONDS)
+        if (own is None or made < own.ctime - SLACK_SECONDS)
         and initramfs.mark(kernel, made) not in spared
     )
     loaded = _loaded(host, options)

@@ -16,6 +16,7 @@ from .. import containerd
 from ..edits import Change, Config, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
 from .engine import Runtime, Texts, trial_folder
+from .start_commands import StartCommands
 
 
 class Containerd(Runtime):
@@ -111,11 +112,12 @@ class Containerd(Runtime):
     def _dump(self, path: str, version: Version) -> Config:
         """Return what containerd makes of a file and its imports, or of none."""
         if self._host.read(path) is not None:
-            words = ["--config", path, "config", "dump"]
+            args = ["--config", path, *self.kind.trial_args(self.commands().running)]
+            args += ["config", "dump"]
         else:  # before 2, it dumps nothing without a file
             usual = version >= (2,) and path == self.kind.config_path
-            words = ["config", "dump" if usual else "default"]
-        out = self._host.run([self.kind.program, *words]).out
+            args = ["config", "dump" if usual else "default"]
+        out = self._host.run([self.kind.program, *args]).out
         return self.parse(out, "containerd config dump")
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
@@ -154,7 +156,7 @@ class Containerd(Runtime):
         if "docker" not in others:
             return False
         try:
-            return containerd.disables_cri(self._dump(self.kind.config_path, self._version()))
+            return containerd.disables_cri(self._dump(self.path(), self._version()))
         except NodeError:  # it is told of where the file is read
             return False
 
@@ -169,10 +171,15 @@ class K3s(Containerd):
             what = f"{self.kind.config_path} is not there yet"
             hint = f"start {' or '.join(self.kind.units)}, then run again"
             raise NodeError(what, cause=f"{self.kind.name} writes it when it starts", hint=hint)
-        names = ("LoadState", "ActiveState")
-        states = {unit: properties(self._host, unit, *names) for unit in self.kind.units}
-        self.unit = containerd.choose_unit(self.kind, states) or self.unit
+        self.commands()
         return super().view(path, wanted)
+
+    def commands(self) -> StartCommands:
+        if not self._commands:
+            names = ("LoadState", "ActiveState")
+            states = {unit: properties(self._host, unit, *names) for unit in self.kind.units}
+            self.unit = containerd.choose_unit(self.kind, states) or self.unit
+        return super().commands()
 
     def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
         return tuple(one for one in super().reads(view, path) if one != self.kind.config_path)

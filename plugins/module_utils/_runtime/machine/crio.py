@@ -40,11 +40,16 @@ class Crio(Runtime):
 
     kind = CRIO
 
+    def path(self) -> str:
+        folder = self.commands().running.value(self.kind.folder_flag)
+        name = posixpath.basename(self.kind.config_path)
+        return posixpath.join(folder, name) if folder else self.kind.config_path
+
     def view(self, path: str, wanted: Wanted) -> View:
         version = self._version()
         has_cdi(self.kind, version, wanted)
         own = lookup(self.parse(self._host.read(path) or "", path), self.kind.prefix) or {}
-        shown = self._shown([])
+        shown = self._shown([*self.commands().running.args])
         needed: t.Tuple[Change, ...] = ()
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
@@ -65,7 +70,17 @@ class Crio(Runtime):
 
     def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
         folder, _ending = posixpath.splitext(posixpath.dirname(path))
-        return (folder, *view.loaded)
+        main = self.commands().running.value(self.kind.file_flag)
+        return (main or folder, *view.loaded)
+
+    def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        done = self._host.run([self.kind.program, "status", "config"], check=False)
+        try:
+            config = toml.parse(done.out if done.rc == 0 else "", "crio status config")
+        except NodeError:
+            return None
+        found = lookup(config, self.kind.prefix)
+        return found if isinstance(found, dict) else None
 
     def _about(self, wanted: Wanted) -> t.Tuple[str, ...]:
         """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
@@ -83,8 +98,9 @@ class Crio(Runtime):
             f"PATH. Next step: name CRI-O's own in 'runtimes' of [nvidia-container-runtime] in {TOOLKIT_CONFIG}",
         )
 
-    def _shown(self, words: t.Sequence[str]) -> t.Mapping[str, t.Any]:
-        shown = self._host.run([self.kind.program, *words, "config"]).out
+    def _shown(self, args: t.Sequence[str]) -> t.Mapping[str, t.Any]:
+        variables = self.commands().running.environment
+        shown = self._host.run([self.kind.program, *args, "config"], env=variables).out
         return section(toml.parse(shown, "crio config"))
 
     def _files(self, folder: str) -> t.Iterator[str]:
@@ -109,7 +125,8 @@ class Crio(Runtime):
         }
         with self._trial(trial, there, tried):
             self._host.makedirs(trial)
-            return self._shown(["--config-dir", trial])
+            args = self.commands().running.without([self.kind.folder_flag])
+            return self._shown(["--config-dir", trial, *args])
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         shown = self._tried(path, texts)

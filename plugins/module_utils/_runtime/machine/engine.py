@@ -9,12 +9,14 @@ import contextlib
 import secrets
 import typing as t
 
-from ..._base.errors import NodeError
+from ..._base.errors import InputError, NodeError
 from ..._machine.host import Host, properties
 from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
+from ..start_command import PROGRAMS
 from ..state import Kind, Version, View, Wanted, about_default, check_types, has_cdi, parse_version
-from . import toml
+from . import start_commands, toml
+from .start_commands import CGROUPS, StartCommands
 
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
 UNKNOWN = "containers that are not known, as {} does not answer"
@@ -27,7 +29,6 @@ WATCHERS = ("containerd-shim", "conmon")
 TRIAL = "/run/gpu-node/runtime-trial"  # the beginning of the names of trial folders
 
 Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by path; None: no file
-CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, version 1
 
 
 class Runtime:
@@ -38,6 +39,88 @@ class Runtime:
     def __init__(self, host: Host) -> None:
         self._host = host
         self.unit = self.kind.units[0] if self.kind.units else ""
+        self._commands: t.Dict[str, StartCommands] = {}  # by unit
+
+    def commands(self) -> StartCommands:
+        """Return how its program was started, and how its unit will start it next."""
+        if self.unit not in self._commands:
+            self._commands[self.unit] = start_commands.read(self._host, self.unit, self.kind)
+        return self._commands[self.unit]
+
+    def forget_command(self) -> None:
+        """Look at the process again the next time: it may be another one."""
+        self._commands.clear()
+
+    def path(self) -> str:
+        """Return the file to edit: the one that the running program was started with."""
+        return self.commands().running.value(self.kind.file_flag) or self.kind.config_path
+
+    def moved(self) -> t.Tuple[str, ...]:
+        """Warn of a unit that was changed after its start, and reads another file from its next start on."""
+        for flag in filter(None, (self.kind.file_flag, self.kind.folder_flag)):
+            running, planned = (command.value(flag) for command in self.commands()[:2])
+            if running != planned:
+                return (
+                    f"{self.unit} reads {planned or 'its usual file'} from its next start on, and runs by "
+                    f"{running or 'its usual file'}. Next step: restart {self.unit}, then run again",
+                )
+        return ()
+
+    def chosen_path(self, config_path: t.Optional[str]) -> str:
+        """Return the file to edit.
+
+        Raises:
+            InputError: if the user's ``config_path`` is not the one that the program was started with.
+        """
+        path, command, flag = self.path(), self.commands().running, self.kind.file_flag
+        if config_path is None or config_path == path or flag is None:
+            return path
+        is_chosen = bool(command.value(flag))
+        if not command.is_known or (self.kind.toml and not is_chosen):
+            return config_path  # it may be a file that the usual one imports
+        expected = f"{path}, which {self.unit} starts {self.kind.program} with"
+        error = InputError.of("config_path", config_path, expected)
+        error.hint = "leave it empty"
+        if is_chosen:
+            error.hint += f", or change {self.commands().origin(self._host, flag, self.unit)}"
+        raise error
+
+    def refuse_flags(self, changes: t.Iterable[Change], path: str, wanted: Wanted) -> None:
+        """Refuse to set a key that a flag sets: some programs do not start then, others take the flag's value."""
+        kind, start = self.kind, len(self.kind.prefix)
+        keys = [key[start:] for key, _value in changes]
+        for command in self.commands().both():
+            for flag in kind.flags:
+                values = command.values(flag)
+                is_set = any(key[: len(flag.key)] == flag.key for key in keys)
+                if not values or not is_set or flag.form == PROGRAMS:
+                    continue
+                text = f"{flag.spellings()[0]}={values[-1]}"
+                origin = self.commands().origin(self._host, flag, self.unit)
+                expected = (
+                    f"a value that needs no {'.'.join(flag.key)} in {path}: {self.unit} starts {kind.program} "
+                    f"with {text}, set in {origin}, and the file can't set it too"
+                )
+                error = InputError.of("mode", wanted.mode, expected)
+                if flag.key == kind.spec_dirs:
+                    error = InputError.of("spec_dirs", list(wanted.spec_dirs), expected)
+                again = f"restart {self.unit}, then run again; nothing was changed"
+                error.hint = f"remove {text} from {origin}, {again}"
+                raise error
+
+    def check_next_start(self, view: View, path: str) -> None:
+        """Refuse a file with which the unit would not start again.
+
+        Raises:
+            NodeError: in the program's own words.
+        """
+
+    def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        """Return what the running program says that it has, from the kind's ``prefix`` on.
+
+        None where it can't be asked or does not answer, which says nothing of what it has.
+        """
+        return None
 
     def view(self, path: str, wanted: Wanted) -> View:
         """Read version and configuration, and compute what it must have."""

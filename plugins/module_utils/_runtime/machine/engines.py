@@ -9,7 +9,19 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
-from ..state import DOCKER, DOCKER_CHECKS, PODMAN, Version, View, Wanted, docker, has_cdi, podman
+from ..start_command import with_flags
+from ..state import (
+    DOCKER,
+    DOCKER_CHECKS,
+    PODMAN,
+    Version,
+    View,
+    Wanted,
+    docker,
+    docker_info,
+    has_cdi,
+    podman,
+)
 from . import engine
 from .containerd import Containerd, K3s, Rke2
 from .crio import Crio
@@ -22,15 +34,25 @@ class Docker(Runtime):
     kind = DOCKER
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        return docker(self.parse(self._host.read(path) or "", path), version)
+        return self._read(self._host.read(path), path, version)
+
+    def _read(self, text: t.Optional[str], path: str, version: Version) -> t.Mapping[str, t.Any]:
+        return docker(self.parse(text or "", path), version, self.commands().running)
 
     def ended(self, path: str) -> t.Tuple[str, ...]:
         # It is the daemon that ends them: what it does is what it was started or reloaded with.
         if properties(self._host, self.unit, "ActiveState").get("ActiveState") != "active":
             return ()
-        socket = engine.docker_socket(self.parse(self._host.read(path) or "", path))
-        info = self._host.ask(socket, "/info")
-        return engine.docker_names(info, self._host.ask(socket, "/containers/json"))
+        info = self._ask("/info", path)
+        return engine.docker_names(info, self._ask("/containers/json", path))
+
+    def _ask(self, target: str, path: str) -> t.Any:
+        config = self.parse(self._host.read(path) or "", path)
+        hosts = with_flags(config, self.commands().running.settings(self.kind.flags))
+        return self._host.ask(engine.docker_socket(hosts), target)
+
+    def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        return docker_info(self._ask("/info", path))
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]
@@ -38,8 +60,25 @@ class Docker(Runtime):
             folder = engine.trial_folder()
             name = f"{folder}/daemon.json"
             with self._trial(folder, {name: text}, {path: name}):
-                self._host.run([self.kind.program, "--validate", "--config-file", name])
-        return docker(self.parse(text or "", path), view.version)
+                self._validate(name)
+        return self._read(text, path, view.version)
+
+    def check_next_start(self, view: View, path: str) -> None:
+        args = self.kind.trial_args(self.commands().next_start)
+        if not args or view.version < DOCKER_CHECKS or self._host.read(path) is None:
+            return
+        try:
+            self._validate(path)
+        except NodeError as error:
+            files = " or ".join([path, *self.commands().files])
+            what = f"{self.unit} would not start again"
+            hint = f"fix what it names in {files}, then run again"
+            raise NodeError(what, cause=error.cause, hint=hint) from error
+
+    def _validate(self, path: str) -> None:
+        for command in self.commands().both():
+            args = self.kind.trial_args(command)
+            self._host.run([self.kind.program, "--validate", *args, "--config-file", path])
 
 
 class Podman(Runtime):

@@ -30,7 +30,7 @@ def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
     """
     try:
         found = [one for one in choose(host, "auto") if one.unit]
-        views = [one.view(one.kind.config_path, Wanted(mode="")) for one in found]
+        views = [one.view(one.path(), Wanted(mode="")) for one in found]
         written = Records(host).all().values() if leaving else ()
     except NodeError:
         return ()

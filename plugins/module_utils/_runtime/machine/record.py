@@ -17,6 +17,9 @@ from .engine import Runtime
 
 RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
+# Files as the running programs have read them, by unit, until these have taken over what was written since.
+BEFORE = "/run/gpu-node/container_runtime.before.json"
+FILE_MODES = {RECORD: 0o600, MARK: 0o644, BEFORE: 0o600}
 
 NOTHING = ("", "{}")  # what is left of a file
 
@@ -30,6 +33,11 @@ class Written(t.NamedTuple):
     entries: t.Tuple[edits.Entry, ...]
 
 
+def _written(data: t.Mapping[str, t.Any]) -> Written:
+    """Return a file as the record has it."""
+    return Written(**{**data, "entries": tuple(map(edits.Entry.of, data["entries"]))})
+
+
 class Records:
     """The files that we wrote, by their paths."""
 
@@ -39,10 +47,8 @@ class Records:
     def all(self) -> t.Dict[str, Written]:
         """Return all of them."""
         with readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
-            return {
-                path: Written(**{**one, "entries": tuple(map(edits.Entry.of, one["entries"]))})
-                for path, one in json.loads(self._host.read(RECORD) or "{}").items()
-            }
+            data = json.loads(self._host.read(RECORD) or "{}")
+            return {path: _written(entry) for path, entry in data.items()}
 
     def put(self, path: str, written: t.Optional[Written]) -> None:
         """Remember a file, or with None forget it."""
@@ -56,18 +62,45 @@ class Records:
         else:
             self._host.remove(path)
 
-    def saved(self) -> t.Tuple[t.Optional[str], t.Optional[str]]:
+    def saved(self) -> t.Dict[str, t.Optional[str]]:
         """Return all that is remembered, for ``restore``."""
-        return self._host.read(RECORD), self._host.read(MARK)
+        return {path: self._host.read(path) for path in FILE_MODES}
 
-    def restore(self, saved: t.Tuple[t.Optional[str], t.Optional[str]]) -> None:
+    def restore(self, saved: t.Mapping[str, t.Optional[str]]) -> None:
         """Remember what was remembered, and nothing else."""
-        record, mark = saved
-        for path, mode, text in ((RECORD, 0o600, record), (MARK, 0o644, mark)):
+        for path, text in saved.items():
+            mode = FILE_MODES[path]
             if text is None:
                 self._host.remove(path)
             else:
                 self._host.write(path, text, mode=mode)
+
+    def keep_before(self, unit: str, path: str, text: t.Optional[str]) -> None:
+        """Save a file's text before an edit that its unit has to take over, unless an earlier edit waits too."""
+        saved, written = self._before(), self.all().get(path)
+        entry = {"text": text, "written": written and written._asdict()}
+        saved.setdefault(unit, {}).setdefault(path, entry)
+        self._store(BEFORE, saved, 0o600)
+
+    def before(self, unit: str) -> t.Dict[str, t.Optional[str]]:
+        """Return the texts of files that a unit's program has read, where they were edited since."""
+        return {path: entry["text"] for path, entry in self._before().get(unit, {}).items()}
+
+    def forget_before(self, unit: str, *, restore: bool = False) -> None:
+        """Forget these texts; with ``restore`` what is remembered of the files is as it was then."""
+        saved = self._before()
+        files = saved.pop(unit, {})
+        if not files:
+            return
+        self._store(BEFORE, saved, 0o600)
+        for path, entry in files.items() if restore else ():
+            self.put(path, _written(entry["written"]) if entry["written"] else None)
+        if restore:
+            self.unmark(unit)
+
+    def _before(self) -> t.Dict[str, t.Dict[str, t.Any]]:
+        with readable(BEFORE, "remove the file, and restart the container runtime once"):
+            return dict(json.loads(self._host.read(BEFORE) or "{}"))
 
     def _marks(self) -> t.Dict[str, float]:
         with readable(MARK, "remove the file, and restart the container runtime once"):
@@ -89,19 +122,20 @@ class Records:
         edited_at = self._marks().get(_key(unit, live))
         if edited_at is None:
             return False
-        started = self._started(unit, live=live)
+        started = self._started(unit, live=live, failed=True)
         return started is not None and edited_at > started
 
     def wrote(self, path: str) -> None:
         """Remember that a file is as we wrote it, so that its time says nothing: marks do."""
-        changed_at = self._host.mtime(path)
-        if changed_at is not None:
-            self._store(MARK, {**self._marks(), path: changed_at}, 0o644)
+        status = self._host.status(path)
+        if status is not None:
+            self._store(MARK, {**self._marks(), path: status.ctime}, 0o644)
 
     def changed(self, runtime: Runtime, paths: t.Iterable[str]) -> t.Tuple[str, ...]:
         """Return the files that somebody has changed since their runtime was started, or reloaded if it can be."""
         ours, now = self._marks(), time.time()
-        times = {path: self._host.mtime(path) or 0.0 for path in paths}
+        statuses = {path: self._host.status(path) for path in paths}
+        times = {path: status.ctime for path, status in statuses.items() if status is not None}
         # systemd is asked only where something is newer than the last boot.
         booted = now - time.monotonic()
         new = {
@@ -110,14 +144,20 @@ class Records:
         started = self._started(runtime.unit, live=bool(runtime.kind.live)) if new else None
         return tuple(path for path, at in new.items() if started is not None and at > started)
 
-    def _started(self, unit: str, *, live: bool) -> t.Optional[float]:
-        """Return when a unit was started, or with ``live`` last reloaded, None where it does not run."""
+    def _started(self, unit: str, *, live: bool, failed: bool = False) -> t.Optional[float]:
+        """Return when a unit was started, or with ``live`` last reloaded, None where it does not run.
+
+        With ``failed``, a unit that has failed counts from then on.
+        """
         # A reload leaves the time of the start as it is, and is a change of the state.
-        since = "StateChangeTimestampMonotonic" if live else "ActiveEnterTimestampMonotonic"
-        service = properties(self._host, unit, "ActiveState", since) if unit else {}
-        if service.get("ActiveState") != "active":
+        since = "ActiveEnterTimestampMonotonic"
+        change = "StateChangeTimestampMonotonic"
+        service = properties(self._host, unit, "ActiveState", since, change) if unit else {}
+        state = service.get("ActiveState")
+        if state != "active" and not (failed and state == "failed"):
             return None
-        return time.time() - time.monotonic() + int(service.get(since) or 0) / 1e6
+        key = change if live or state == "failed" else since
+        return time.time() - time.monotonic() + int(service.get(key) or 0) / 1e6
 
 
 def _key(unit: str, live: bool) -> str:

@@ -187,6 +187,12 @@ def test_initramfs_is_stale_where_it_is_older_than_our_file(host: FakeHost) -> N
     assert modules(host, (), added=True).images == ()
 
 
+def test_initramfs_is_stale_where_our_file_was_put_back_with_its_times(host: FakeHost) -> None:
+    host.files[MODPROBE_FILE], host.times[MODPROBE_FILE] = TEXT, NOW - 10
+    host.ctimes[MODPROBE_FILE] = NOW + 10
+    assert modules(host, (), added=False).stale == ("6.12.1",)
+
+
 def test_initramfs_is_rebuilt_by_the_tool_that_is_there(host: FakeHost) -> None:
     initramfs.write(host, TEXT, ["6.12.1"])
     assert host.files[MODPROBE_FILE] == TEXT

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
-from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, RECORD
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import (
+    BEFORE,
+    MARK,
+    RECORD,
+)
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost
@@ -57,7 +61,7 @@ def test_edit_keeps_everything_and_is_the_announced_one() -> None:
     assert plan.after in host.files[CONFIG]
     assert "enable_cdi = true" in plan.after
     assert [line for line in TEXT.splitlines() if line not in host.files[CONFIG]] == []
-    assert sorted(host.files) == sorted([CONFIG, RECORD, MARK])
+    assert sorted(host.files) == sorted([CONFIG, RECORD, MARK, BEFORE])
 
 
 def test_second_run_changes_nothing_and_a_restart_that_was_missed_is_asked_for_again(

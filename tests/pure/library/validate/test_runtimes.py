@@ -83,6 +83,15 @@ def test_one_that_we_have_set_up_and_that_does_not(on: FakeHost, problem: str, s
     assert look(on) == judged(NAME, problem, step)
 
 
+def test_the_docker_that_runs_is_asked() -> None:
+    on = docker(ON)
+    on.answers["/var/run/docker.sock", "/info"] = {"CDISpecDirs": []}
+    problem = "features.cdi is off in the one that runs, whatever its file has"
+    assert look(on) == judged(NAME, problem, AGAIN)
+    on.answers["/var/run/docker.sock", "/info"] = {"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}
+    assert look(on) == Check(NAME)
+
+
 LATER = 1e12  # than anything has started
 
 

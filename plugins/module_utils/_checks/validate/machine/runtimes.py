@@ -21,7 +21,7 @@ from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import choose
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.machine.record import Records, Written
-from ...._runtime.state import SPEC_DIRS, View, Wanted
+from ...._runtime.state import SPEC_DIRS, Wanted
 from ..check import Check, judged, skipped
 
 AGAIN = "run the role gpu.node.container_runtime"
@@ -72,9 +72,13 @@ def _look(
     name, unit = f"{runtime.kind.name}: CDI", runtime.unit
     ours = [one for one in noted if one.runtime == runtime.kind.name]
     try:
-        view = runtime.view(runtime.kind.config_path, Wanted(spec_dirs=()))
-        problem = _problem(runtime, view, folder)
-        changed = records.changed(runtime, runtime.reads(view, runtime.kind.config_path))
+        view = runtime.view(runtime.path(), Wanted(spec_dirs=()))
+        problem = _problem(runtime, view.effective, folder)
+        running = None if problem else runtime.running(runtime.path())
+        if running is not None:
+            problem = _problem(runtime, {**view.effective, **running}, folder)
+            problem = problem and f"{problem} in the one that runs, whatever its file has"
+        changed = records.changed(runtime, runtime.reads(view, runtime.path()))
     except NodeError as error:
         problem, changed = str(error), ()
     # We may have set up a handler alone.
@@ -97,13 +101,13 @@ def _look(
     return Check(name)
 
 
-def _problem(runtime: Runtime, view: View, folder: str) -> str:
+def _problem(runtime: Runtime, effective: t.Mapping[str, t.Any], folder: str) -> str:
     """Return why it does not read specifications in a folder, empty where it does."""
     kind = runtime.kind
-    off = [".".join(path) for path, value in kind.on if lookup(view.effective, path) != value]
+    off = [".".join(path) for path, value in kind.on if lookup(effective, path) != value]
     if off:
         return f"{off[0]} is off"
-    folders = lookup(view.effective, kind.spec_dirs) if kind.spec_dirs else list(SPEC_DIRS)
+    folders = lookup(effective, kind.spec_dirs) if kind.spec_dirs else list(SPEC_DIRS)
     known = [_plain(str(one)) for one in folders] if isinstance(folders, list) else []
     if _plain(folder) in known:
         return ""

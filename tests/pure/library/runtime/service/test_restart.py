@@ -162,7 +162,16 @@ def test_a_runtime_that_does_not_run_is_told_of_unless_it_is_restarted_anyway() 
     assert told not in one.plan(one.observe()).warnings
     host.started(1e9)
     assert run(host)["warnings"] == []
-    host.commands["systemctl", "show"] = "ActiveState=failed\n"
+    later = f"ActiveState=failed\nStateChangeTimestampMonotonic={int(1e15)}\n"
+    host.commands["systemctl", "show"] = later
     assert run(host)["warnings"] == [told]
     absent = capability(host, state="absent")
     assert told not in absent.plan(absent.observe()).warnings
+
+
+def test_a_runtime_that_failed_before_the_last_edit_is_started() -> None:
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    run(host)
+    host.commands["systemctl", "show"] = "ActiveState=failed\nStateChangeTimestampMonotonic=1\n"
+    restored = run(host, state="absent")
+    assert restored["required"] == ["containerd.service"]

@@ -63,6 +63,13 @@ def test_a_file_that_was_changed_after_the_start_is_seen_and_ends_in_a_restart(p
     assert planned(host).restart_required == ()
 
 
+def test_a_file_that_was_put_back_with_its_times_is_seen() -> None:
+    host = ready()
+    host.ctimes[CONFIG] = now()
+    host.started(uptime() - 1)
+    assert f"{CONFIG} was changed" in summaries(host)[0]
+
+
 def test_cri_o_reads_its_own_file_and_a_folder() -> None:
     host = ready("", crio="1.30.0")
     for path in ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/10-mine.conf"):
