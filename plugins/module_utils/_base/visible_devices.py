@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
+from .text import json_data
 from .text.json_data import table
+from .text.shown import cut
 
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 # What these allocate reaches containers through NVIDIA's runtime only, which reads the variable.
 BY_HANDLER = ("envvar", "volume-mounts")
 BY_DEFAULT = ("envvar",)  # as NVIDIA's plugin has it
-REFUSED = re.compile(
-    r"^\s*accept-nvidia-visible-devices-envvar-when-unprivileged\s*=\s*false\b", re.MULTILINE
-)
+# Of the toolkit's configuration, at its top level, with what NVIDIA's runtime takes where they are missing.
+BY_VARIABLE = "accept-nvidia-visible-devices-envvar-when-unprivileged", True
+BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts", False
 
 
 def strategies(config: t.Any) -> t.Tuple[str, ...]:
@@ -41,11 +42,36 @@ def warning(chosen: t.Sequence[str], toolkit: t.Optional[str]) -> str:
     ``toolkit`` is the text of the container toolkit's configuration, None where there is none.
     """
     used = [one for one in chosen if one in BY_HANDLER]
-    if not used or REFUSED.search(toolkit or ""):
+    if not used:
+        return ""
+    subject = f"deviceListStrategy {', '.join(used)}"
+    try:
+        config = _load(toolkit) if toolkit else {}
+    except json_data.MISREAD as error:
+        return (
+            f"{subject}: whether a container gets the GPUs of others is not known: {TOOLKIT_CONFIG} is not valid TOML: "
+            f"{cut(str(error))}. Next step: fix the file"
+        )
+    if config.get(*BY_VARIABLE) is not False:
+        return (
+            f"{subject}: a container that goes through NVIDIA's runtime gets the GPUs that NVIDIA_VISIBLE_DEVICES of "
+            "its image or pod names, also those that the kubelet gave to others. Next step: use "
+            f"cdi-cri without such a handler, or volume-mounts with {BY_VARIABLE[0]} = false and {BY_MOUNTS[0]} = true "
+            f"in {TOOLKIT_CONFIG}, before its first table"
+        )
+    by_mounts = "volume-mounts" in used and config.get(*BY_MOUNTS) is True
+    if by_mounts or len(used) < len(chosen):
         return ""
     return (
-        f"deviceListStrategy {', '.join(used)}: a container that goes through NVIDIA's runtime gets the GPUs that "
-        "NVIDIA_VISIBLE_DEVICES of its image or pod names, also those that the kubelet gave to others. Next step: use "
-        "cdi-cri without such a handler, or volume-mounts with accept-nvidia-visible-devices-envvar-when-unprivileged "
-        f"= false and accept-nvidia-visible-devices-as-volume-mounts = true in {TOOLKIT_CONFIG}"
+        f"{subject}: pods get no GPU: NVIDIA's runtime takes none from the variable of an unprivileged container, and "
+        f"from its mounts only with {BY_MOUNTS[0]} = true. Next step: use volume-mounts with that key in "
+        f"{TOOLKIT_CONFIG}, before its first table, or cdi-cri"
     )
+
+
+def _load(text: str) -> t.Dict[str, t.Any]:
+    from .text import (
+        toml_data,
+    )  # most nodes have no toolkit, and the device plugin is to stay small
+
+    return toml_data.loads(text)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 KEY = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 VOLUMES = "accept-nvidia-visible-devices-as-volume-mounts"
+BY_MOUNTS = "flags: {plugin: {deviceListStrategy: volume-mounts}}"
 CDI = "flags: {plugin: {deviceListStrategy: [cdi-cri]}}"
 
 
@@ -68,7 +69,7 @@ def test_a_toolkit_that_refuses_the_variable_needs_no_warning(
     path.parent.mkdir(parents=True)
     if toolkit is not None:
         path.write_text(toolkit)
-    assert bool(warnings(config.parse("version: v1"), tmp_path)) == warned
+    assert bool(warnings(config.parse(BY_MOUNTS), tmp_path)) == warned
     assert not warnings(config.parse(CDI), tmp_path)
 
 
