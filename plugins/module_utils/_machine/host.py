@@ -17,6 +17,7 @@ import time
 import typing as t
 
 from .._base.errors import NodeError, unmask
+from .._base.knowledge import Knowledge
 from .._base.text.masking import masked_text
 from . import devices, locks, writers
 
@@ -71,9 +72,8 @@ class Host:
     """The machine that this process runs on. Paths are absolute."""
 
     def __init__(self) -> None:
-        have = os.environ.get("PATH", "").split(os.pathsep)
-        more = [one for one in SYSTEM_PATH if one not in have]
-        self._path = os.pathsep.join([*filter(None, have), *more])
+        folders = [*filter(None, os.environ.get("PATH", "").split(os.pathsep)), *SYSTEM_PATH]
+        self._path = os.pathsep.join(dict.fromkeys(folders))
 
     def run(
         self,
@@ -257,9 +257,8 @@ class Host:
         except OSError:
             return None
 
-    def character_device(self, path: str) -> t.Optional[devices.Device]:
-        """Return the character device that a path leads to, None if it is none."""
-        return devices.character_device(path)
+    character_device = staticmethod(devices.character_device)
+    devices_in_dev = staticmethod(devices.devices_in_dev)
 
     def mtime(self, path: str) -> t.Optional[float]:
         """Return when a file was last changed, in seconds since the epoch, or None."""
@@ -331,6 +330,12 @@ class Host:
         from . import unix_http  # as above
 
         return unix_http.listens(socket, timeout=10)
+
+    def listener(self, socket: str) -> Knowledge[int]:
+        """Return the process that listens at a Unix socket."""
+        from . import unix_http  # as above
+
+        return unix_http.listener(socket, timeout=10)
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> t.Iterator[None]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .._base.boot import BEFORE, PROGRAM, SANDBOX, Boot
+from .._base.boot import BEFORE, LOOKS_AT_CONTAINERS, PROGRAM, SANDBOX, Boot
 from .._base.services.mig import STATUS, UNIT
 
 CONFIG = "/etc/gpu-node/mig.json"
@@ -35,7 +35,7 @@ RuntimeDirectory=gpu-node
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
 
-{SANDBOX}
+{SANDBOX}{LOOKS_AT_CONTAINERS}
 [Install]
 WantedBy=multi-user.target
 """

@@ -14,7 +14,7 @@ import json
 import re
 import typing as t
 
-from .._base.boot import PROGRAM, SANDBOX, unit_file
+from .._base.boot import LOOKS_AT_CONTAINERS, PROGRAM, SANDBOX, unit_file
 from .._base.errors import InputError, readable
 from .._base.services.mig import UNIT as BOOT_UNIT
 from .._base.steps import Step
@@ -58,7 +58,7 @@ RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
 StateDirectory=gpu-mig-label gpu-node
 
-{SANDBOX}"""
+{SANDBOX}{LOOKS_AT_CONTAINERS}"""
 PATH_TEXT = f"""\
 # Written by gpu.node.mig.
 [Unit]

@@ -25,8 +25,8 @@ from .._base.gpu import (
     Value,
     profile_number,
 )
-from .._base.table import check_keys, mapping
 from .._base.text.json_data import is_whole
+from .._base.text.table import check_keys, mapping
 
 ALL, DEFAULT = "all", "default"
 MATCH = ("model", "uuid", "index", "pci")

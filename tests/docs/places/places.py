@@ -41,6 +41,11 @@ PLACES: Final = (
         'services read 1 MiB of whole lines, and take more for "it may be"; modules read what the kernel bounds',
     ),
     Place(
+        "the `/dev` of containers, `/proc/<pid>/root/dev`",
+        re.compile(r"devices_in_dev\(|/root'"),
+        "4,096 names of each of two folders in memory; no link is followed, and no server of a file system is asked",
+    ),
+    Place(
         "the `/dev/shm` of containers with a share by MPS",
         re.compile(r"names\.shm|self\._path\.iterdir|folders\.clear\("),
         "its size and number of files; cleared one level at a time, for 5 seconds at each check; no link is followed",

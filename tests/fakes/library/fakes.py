@@ -9,6 +9,11 @@ import contextlib
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.knowledge import (
+    Absent,
+    Knowledge,
+    Known,
+)
 from ansible_collections.gpu.node.plugins.module_utils._machine.devices import Device
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import (
     Completed,
@@ -57,6 +62,8 @@ class FakeHost:
         self.ran: t.List[t.Tuple[str, ...]] = []
         self.writers: t.Dict[str, str] = {}  # who else may write to a folder
         self.devices: t.Dict[str, Device] = {}
+        self.seen_devices: t.Dict[int, Knowledge[t.FrozenSet[Device]]] = {}  # in /dev, by process
+        self.listeners: t.Dict[str, int] = {}
         self.holders: t.Dict[str, int] = {}
         self.answers: t.Dict[t.Tuple[str, str], t.Any] = {}  # of services at sockets
 
@@ -175,6 +182,9 @@ class FakeHost:
         known = None if minor is None else Device(195, int(minor) if minor.isdigit() else 255)
         return self.devices.get(name, known)
 
+    def devices_in_dev(self, pid: int) -> Knowledge[t.FrozenSet[Device]]:
+        return self.seen_devices.get(pid, Known(frozenset()))
+
     def mtime(self, path: str) -> t.Optional[float]:
         return self.times.get(path, 0.0) if path in self.files else None
 
@@ -205,6 +215,9 @@ class FakeHost:
 
     def listens(self, socket: str) -> bool:
         return self.exists(socket)
+
+    def listener(self, socket: str) -> Knowledge[int]:
+        return Known(self.listeners[socket]) if socket in self.listeners else Absent()
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> t.Iterator[None]:

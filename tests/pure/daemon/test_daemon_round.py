@@ -63,9 +63,9 @@ class Gpus:
 class Kubelet:
     """Handover, holders and the kubelet's edge: nobody has anything, and all is served."""
 
-    def __init__(self, *_words: object) -> None:
+    def __init__(self, *_words: object, **_more: object) -> None:
         self.holders, self.answer, self.chores, self.folder = NOBODY, None, (), self
-        self.settled = False
+        self.settled, self.knows_kubelet = False, True
 
     def check(self, *_words: object) -> bool:
         return True

@@ -70,8 +70,9 @@ class Daemon(Process):
         self._manager = Manager(paths.kubelet_socket, self._published)
         kubelet = paths.kubelet_socket.parent.parent
         kept_in = paths.state_directory or run
-        self._holders, self._vanished = HolderWatch(kubelet, kept_in, self.wake), Vanished()
-        self._handover = Handover(kubelet, kept(checkpoint_of(root)), lambda: self._gpus.inventory)
+        claims, self._vanished = kept(checkpoint_of(root)), Vanished()
+        self._holders = HolderWatch(kubelet, kept_in, self.wake, claims=claims)
+        self._handover = Handover(kubelet, claims, lambda: self._gpus.inventory)
         self._telemetry = Telemetry(
             lambda: daemons_pages(observer, self.last, lambda: self._configuration.config.mps_root)
         )
@@ -118,7 +119,8 @@ class Daemon(Process):
         news |= self._holders.tick(waiting=waiting)
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()
-        self._register.run()
+        if self._holders.knows_kubelet:  # or it might give away what a container has
+            self._register.run()
         if self._holders.settled:
             self._vanished.look(self._holders.answer, self._gpus.inventory)
         if self._manager.folder.lost():

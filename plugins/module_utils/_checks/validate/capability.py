@@ -25,7 +25,7 @@ from ..._node.machine.facts import gpus, recorded_gpus
 from ..._node.machine.in_service import standing
 from ..._node.machine.quarantine import QuarantineFile, seen
 from ..._node.quarantine import elsewhere
-from ..._node.users.machine.allocated import CHECKPOINT
+from ..._node.users.machine.witness import CHECKPOINT
 from ..._runtime.machine.engine import Runtime
 from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
 from .containers import Answer

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ..._base.errors import InputError
-from ..._base.table import ORIGIN, check_keys, chosen, day, mapping
+from ..._base.text.table import ORIGIN, check_keys, chosen, day, mapping
 from ..branches import Branch, Bulletin, Table, Version
 from .known import TABLE
 

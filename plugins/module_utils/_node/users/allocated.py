@@ -33,9 +33,11 @@ DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-mig-(\d{1,4})-(\d{1,4})-(\d{1,4}
 # "gpu-0", "gpu-0-share" and "gpu-0-mig-1g10gb-19-4" of ours: minor, profile with its id, placement.
 OUR_DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4}))?")
 ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# In place of a resource: a running container has the device, and the kubelet names nobody.
+UNREPORTED = "unreported"
 # NVIDIA's network operator has resources of nvidia.com that are no GPUs.
 GPU_RESOURCE = re.compile(
-    r"nvidia\.com/(gpu|mig-).*|(.*[./])?gpu\.nvidia\.com(/.*)?|gpu\.node(/.*)?"
+    rf"nvidia\.com/(gpu|mig-).*|(.*[./])?gpu\.nvidia\.com(/.*)?|gpu\.node(/.*)?|{UNREPORTED}"
 )
 
 
@@ -44,7 +46,8 @@ class Allocation:
     """A device that a container was given; ``device`` is the id that its plugin or DRA driver uses.
 
     ``resource`` is that of the device plugin, such as nvidia.com/gpu, or the name of the DRA driver. Without
-    a ``container`` it is a claim that has the device, and ``pod`` is the claim's name.
+    a ``container`` it is a claim that has the device, and ``pod`` is the claim's name. With the resource UNREPORTED
+    the kubelet does not know of it: ``container`` is an id, and ``device`` is named as its node is.
     """
 
     namespace: str
@@ -57,6 +60,8 @@ class Allocation:
         name = f"{self.namespace}/{self.pod}" if self.namespace else self.pod
         device = self.device.partition("::")[0]
         who = f"pod {name} (container {self.container})" if self.container else f"claim {name}"
+        if self.resource == UNREPORTED:
+            return printable(f"{who} with {device}, of which the kubelet does not know")
         return printable(f"{who} with {self.resource} {device}")
 
 
@@ -66,13 +71,6 @@ class Place(t.NamedTuple):
     gpu: str
     gi: t.Optional[int] = None
     ci: t.Optional[int] = None
-
-
-class Allocated(t.NamedTuple):
-    """All allocations of a node. ``unknown`` says why they are not known, empty where they are."""
-
-    allocations: t.Tuple[Allocation, ...] = ()
-    unknown: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

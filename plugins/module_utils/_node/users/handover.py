@@ -9,7 +9,7 @@ import typing as t
 
 from ..._base.dra.allocation import Owners
 from ..._base.dra.names import BOTH, DRA, DRIVER
-from .allocated import Allocation, Devices, is_gpu, places
+from .allocated import UNREPORTED, Allocation, Devices, is_gpu, places
 from .busy import refuse_if_busy
 
 
@@ -28,7 +28,9 @@ def held(
 
 
 def _leaves(one: Allocation, node: t.Sequence[Devices], wanted: Owners) -> bool:
-    """Tell whether a device is on a GPU that is to be another's. What it stands for may not be known."""
+    """Return whether a device is on a GPU that is to be another's, or it is not known who gave it out."""
+    if one.resource == UNREPORTED:
+        return True
     found = {place.gpu for place in places(one, node)}
     to = {wanted.of(each.gpu) for each in node if each.gpu.uuid in found}
     if not to and wanted.allocation == BOTH:

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..._base.errors import InputError
-from ..._base.table import ORIGIN, check_keys, chosen, day, mapping
+from ..._base.text.table import ORIGIN, check_keys, chosen, day, mapping
 from ..actions import NAMES, Action
 from .known import TABLE
 

@@ -8,11 +8,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpu_plugin._shared._node.users.allocated import SOCKET
+from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._node.users.allocated import SOCKET, UNREPORTED, Allocation
 from gpu_plugin.advertise.decide import Advertised, decide
 from gpu_plugin.config.configuration import parse
-from gpu_plugin.kubelet.holders import AGAIN, FILE, SELDOM, SETTLED, HolderWatch
-from gpu_plugin.model.inventory import Inventory
+from gpu_plugin.kubelet import holders
+from gpu_plugin.kubelet.holders import (
+    AGAIN,
+    FILE,
+    REGISTRATION,
+    SELDOM,
+    SETTLED,
+    SILENCE,
+    WITNESS_AGAIN,
+    HolderWatch,
+)
+from gpu_plugin.model.inventory import Inventory, Kind
 from standin_kubelet.devices import Ledger
 
 from tests.fakes.daemon.gpu_builders import inventory, view
@@ -95,7 +106,7 @@ def test_a_silent_kubelet_is_asked_again_soon_and_a_node_without_one_has_no_erro
     clock = Clock()
     one = HolderWatch(tmp_path, tmp_path, clock=clock)
     assert seen(one) == []
-    assert [chore.error for chore in one.chores] == [None, None]
+    assert [chore.error for chore in one.chores] == [None, None, None]
 
     (tmp_path / SOCKET).parent.mkdir()
     (tmp_path / SOCKET).touch()
@@ -128,6 +139,104 @@ def test_the_next_process_knows_in_which_forms_devices_were_offered(
     assert seen(second, waiting=True) == []
     assert offer(second, ONE, BY_FOUR).held == {}
     assert HolderWatch(tmp_path, tmp_path).holders.forms["GPU-0"].shares == 4
+
+
+class Witness:
+    """Containers that have devices, of which no kubelet of the test's knows."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: tuple[Allocation, ...] = ()
+        self.looks = 0
+        monkeypatch.setattr(holders, "unreported", self.look)
+
+    def look(self, *_about: object, **_more: object) -> tuple[Allocation, ...]:
+        self.looks += 1
+        return self.found
+
+
+@pytest.fixture
+def witness(monkeypatch: pytest.MonkeyPatch) -> Witness:
+    return Witness(monkeypatch)
+
+
+def start_kubelet(tmp_path: Path) -> None:
+    """Let there be another kubelet than before."""
+    path = tmp_path / REGISTRATION
+    path.parent.mkdir(exist_ok=True)
+    path.with_name("next").touch()
+    path.with_name("next").replace(path)
+
+
+FORGOTTEN = Allocation("team", "train", "4b1d", UNREPORTED, "nvidia0")
+
+
+def test_what_a_new_kubelet_has_forgotten_is_given_to_nobody(
+    tmp_path: Path, ledger: Ledger, witness: Witness
+) -> None:
+    clock = Clock()
+    start_kubelet(tmp_path)
+    one = HolderWatch(tmp_path, tmp_path, clock=clock)
+    assert seen(one) == []
+    one.tick(waiting=False)
+    assert one.knows_kubelet
+    assert offer(one, ONE).held == {}
+
+    witness.found = (FORGOTTEN,)
+    start_kubelet(tmp_path)
+    one.tick(waiting=False)
+    assert not one.knows_kubelet  # so nothing is registered with it yet
+    eventually(lambda: not one._worker.busy)
+    assert seen(one) == ["nvidia0"]
+    assert one.knows_kubelet
+    held = offer(one, ONE).held["GPU-0"]
+    assert held.kind is Kind.HELD
+    assert "team/train" in str(held)
+    assert "of which the kubelet does not know" in str(held)
+
+    witness.found = ()
+    clock.now += WITNESS_AGAIN
+    assert seen(one, waiting=True) == []
+    assert offer(one, ONE).held == {}
+
+
+def test_containers_are_looked_at_once_for_each_kubelet(
+    tmp_path: Path, ledger: Ledger, witness: Witness
+) -> None:
+    clock = Clock()
+    start_kubelet(tmp_path)
+    one = HolderWatch(tmp_path, tmp_path, clock=clock)
+    for _time in range(3):
+        seen(one, waiting=True)
+        clock.now += SELDOM
+    assert witness.looks == 1
+    start_kubelet(tmp_path)
+    seen(one)
+    assert witness.looks == 2
+
+
+def test_a_kubelet_that_stays_silent_is_served_all_the_same(tmp_path: Path) -> None:
+    clock = Clock()
+    (tmp_path / SOCKET).parent.mkdir()
+    (tmp_path / SOCKET).touch()
+    start_kubelet(tmp_path)
+    one = HolderWatch(tmp_path, tmp_path, clock=clock)
+    assert seen(one) is None
+    assert not one.knows_kubelet
+    clock.now += SILENCE
+    assert one.knows_kubelet
+
+
+def test_devices_of_containers_that_can_not_be_read_are_told_and_asked_for_again(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_about: object, **_more: object) -> None:
+        raise NodeError("it is not known which GPUs pod team/train has")
+
+    monkeypatch.setattr(holders, "unreported", refuse)
+    ledger.give("a", {GPU: ["GPU-0"]})
+    one = HolderWatch(tmp_path, tmp_path, clock=Clock())
+    assert seen(one) == ["GPU-0"]
+    assert "which GPUs pod team/train has" in (one.chores[2].error or "")
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"version": 1, "forms": [1]}', '{"version": 9}'])

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim, dump, entry
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin._shared._node.users.allocated import SOCKET
+from gpu_plugin._shared._node.users.allocated import SOCKET, UNREPORTED, Allocation
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.strict_yaml import ConfigError
+from gpu_plugin.kubelet import handover as module
 from gpu_plugin.kubelet.handover import Handover, kept
 from gpu_plugin.model.inventory import Inventory
 from standin_kubelet.devices import Ledger
@@ -92,3 +93,14 @@ def test_a_damaged_checkpoint_gives_nothing_away(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.json").write_text("{}")
     with pytest.raises(NodeError, match=r"checkpoint\.json"):
         check(PLUGIN, DRA)
+
+
+def test_what_the_kubelet_has_forgotten_is_not_given_to_the_dra_driver(
+    tmp_path: Path, kubelet: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten = Allocation("team", "train", "4b1d", UNREPORTED, "nvidia0")
+    monkeypatch.setattr(module, "unreported", lambda *_about: (forgotten,))
+    check = handover(tmp_path).check
+    with pytest.raises(ConfigError, match=r"GPU 0 .*pod team/train .* the kubelet does not know"):
+        check(DRA, PLUGIN)
+    assert check(PLUGIN)

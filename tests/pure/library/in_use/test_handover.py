@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import Owners, owners
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import (
+    UNREPORTED,
     Allocation,
     Devices,
 )
@@ -51,3 +52,9 @@ def test_a_device_that_is_on_no_gpu_that_answers_may_be_any() -> None:
 def test_what_is_no_gpu_stands_in_nobodys_way() -> None:
     nic = Allocation("team", "train", "main", "nvidia.com/rdma_shared", "mlx5_0")
     assert held([nic], NODE, Owners("dra")) == ()
+
+
+@pytest.mark.parametrize("allocation", ["dra", "device_plugin"])
+def test_a_device_that_nobody_knows_to_have_given_out_goes_neither_way(allocation: str) -> None:
+    forgotten = Allocation("team", "train", "4b1d", UNREPORTED, f"nvidia{FIRST.minor}")
+    assert held([forgotten], NODE, Owners(allocation)) == (str(forgotten),)

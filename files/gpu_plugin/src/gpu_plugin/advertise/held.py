@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from .._shared._base.text.shown import counted
-from .._shared._node.users.allocated import Allocation, Place, places
+from .._shared._node.users.allocated import UNREPORTED, Allocation, Place, places
 from .._shared._node.users.allocated import Devices as OfGpu
 from ..model.inventory import Device, Devices, Inventory, Kind, Problem, Resources
 
 WHOLE, TIME_SLICING, MPS = "whole", "timeSlicing", "mps"
 WAITS: Final = "it waits for who holds it in another form: "
+FORGOTTEN: Final = "it is given to nobody until who has it has ended: "
 ASKS: Final = "it waits for the kubelet's answer whether a pod holds it in another form"
 
 
@@ -77,7 +78,9 @@ def held(
                 and not (same and one.resource == name and one.device in ids)
             ]
             if others:
-                found[uuid] = Problem(Kind.HELD, WAITS + _who(others))
+                unreported = [one for one in others if one.resource == UNREPORTED]
+                why = FORGOTTEN if unreported else WAITS
+                found[uuid] = Problem(Kind.HELD, why + _who(unreported or others))
             elif _open(uuid, form, holders):
                 found[uuid] = Problem(Kind.ASKS, ASKS)
     return found

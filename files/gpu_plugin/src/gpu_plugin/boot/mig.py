@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from .._shared._base.dra.checkpoint import load
 from .._shared._base.dra.names import CHECKPOINT
 from .._shared._base.errors import NodeError
 from .._shared._base.services.mig import LOCK_SECONDS
@@ -21,6 +22,7 @@ from .._shared._mig.config import Declared, Selection
 from .._shared._mig.machine.nvml import Changes, planned, read, set_aside
 from .._shared._mig.plan import GpuState, spare
 from .._shared._node.users.allocated import Devices, claims, holders, parse
+from .._shared._node.users.machine.witness import unreported
 from ..tools import bounded, files, logs
 from ..tools.start_timeout import StartTimeout
 from .driver import driver, ended
@@ -130,7 +132,7 @@ def _converge_gpu(
 def _with_holders(state: GpuState, pods: Path) -> GpuState:
     """Return a GPU with the pods and claims that have something of it, where a kubelet answers.
 
-    It is asked by another process, since this one has no gRPC.
+    It is asked by another process, since this one has no gRPC. NodeError: what a container has is not known.
     """
     if not pods.exists():
         return state
@@ -140,5 +142,7 @@ def _with_holders(state: GpuState, pods: Path) -> GpuState:
         return state  # at boot its socket is left from before
     node = [Devices(state.gpu, state.instances, state.devices)]
     told = parse(done.out)
-    given = (*told, *claims(Host().read(CHECKPOINT), told))
+    kept = Host().read(CHECKPOINT)
+    forgotten = unreported(Host(), told, str(pods), load(kept).values())
+    given = (*told, *claims(kept, told), *forgotten)
     return replace(state, holders=holders(given, node)[state.gpu.uuid])

@@ -97,9 +97,14 @@ def sockets(kubelet: Path) -> list[Path]:
     return [root / SOCKET for root in (kubelet, *map(Path, ROOTS))]
 
 
+def answering(places: Iterable[Path]) -> Path | None:
+    """Return the first socket that is there, None where no kubelet has run."""
+    return next((one for one in places if one.exists()), None)
+
+
 def allocations(places: Iterable[Path]) -> Sequence[Allocation]:
     """Return what pods have, by the first socket that is there; nothing where no kubelet has run. KubeletSilent."""
-    socket = next((one for one in places if one.exists()), None)
+    socket = answering(places)
     return PodResources(socket).allocations() if socket else ()
 
 

@@ -12,14 +12,17 @@ from typing import Final
 from .._shared._base.dra import checkpoint
 from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._base.dra.names import CHECKPOINT, DEVICE_PLUGIN, DRA, DRIVER
+from .._shared._base.errors import NodeError
 from .._shared._base.gpu import Gpu
 from .._shared._base.text.shown import counted
+from .._shared._machine.host import Host
 from .._shared._node.users.allocated import Allocation, Devices, places
+from .._shared._node.users.machine.witness import unreported
 from ..config.allocation import ALLOCATION, Dra, owner
 from ..config.strict_yaml import ConfigError
 from ..model.inventory import Inventory
 from ..tools import bounded
-from .client import KubeletSilent, allocations, sockets
+from .client import KubeletSilent, allocations, answering, sockets
 
 LONGEST: Final = 64 << 20
 MOST_NAMED: Final = 3
@@ -51,23 +54,32 @@ class Handover:
         claims = tuple(self._claims())
         if dra.unused and not claims:  # nobody has what is another's
             return True
-        pods = self._pods(inventory, dra, before)
+        pods = self._pods(inventory, dra, before, claims)
         _refuse(list(dict.fromkeys(taken(inventory, dra, pods or (), claims))))
         return pods is not None
 
     def _pods(
-        self, inventory: Inventory, dra: Dra, before: Dra | None
+        self, inventory: Inventory, dra: Dra, before: Dra | None, claims: Iterable[PreparedClaim]
     ) -> Sequence[Allocation] | None:
-        """Return what pods have, None where that is not known; they matter where DRA has a GPU."""
+        """Return what pods have, None where that is not known; they matter where DRA has a GPU.
+
+        Where GPUs move, so does what the kubelet has forgotten of its containers.
+        """
         if all(owner(one.gpu, dra) != DRA for one in inventory.gpus):
             return ()
         try:
-            return allocations(self._sockets)
-        except KubeletSilent as error:
+            pods = allocations(self._sockets)
+            if before is None:
+                return pods
+            socket = str(answering(self._sockets) or "")
+            return (*pods, *unreported(Host(), pods, socket, claims))
+        except NodeError as error:
             if before is None:
                 return None
             raise ConfigError(
-                f"{ALLOCATION} can't be changed now", cause=str(error), hint="start the kubelet"
+                f"{ALLOCATION} can't be changed now",
+                cause=str(error),
+                hint="start the kubelet" if isinstance(error, KubeletSilent) else DRAIN,
             ) from error
 
 

@@ -1,47 +1,59 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who holds which devices, as the kubelet tells it; which are gone, and in which forms they were advertised last."""
+"""Who holds which devices, as the kubelet and the containers tell it; which are gone, and how they were advertised."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._machine.host import Host
 from .._shared._node.users.allocated import NAMED, Allocation
 from .._shared._node.users.machine.allocated import of_pods_that_run
+from .._shared._node.users.machine.witness import unreported
 from ..advertise.decide import Advertised
 from ..advertise.held import Form, Holders, dump, in_force, load
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Chore, Worker
 from ..tools.files import VERSION, StateFile, StateUnusable, read
-from .client import allocations, sockets
+from .client import allocations, answering, sockets
+from .listener import Identity, identity
 
 FILE: Final = "forms.json"
 SETTLED: Final = 1.0  # seconds after a change, in which the kubelet ends what it is about to give
 AGAIN: Final = 5.0  # while somebody is waited for, or the kubelet has not answered
 SELDOM: Final = 600.0
+WITNESS_AGAIN: Final = 60.0  # while a container has what the kubelet does not know of
+SILENCE: Final = 10.0  # of a new kubelet, after which it is served all the same
+REGISTRATION: Final = "device-plugins/kubelet.sock"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What pods were given, and the forms and UUIDs of the devices when the kubelet was asked."""
+    """What pods were given, and the forms and UUIDs of the devices when the kubelet was asked.
+
+    ``kubelet`` is which one that was, None where there was none.
+    """
 
     given: Sequence[Allocation]
     forms: Mapping[str, Form] = field(default_factory=dict)
     uuids: frozenset[str] = frozenset()
+    kubelet: Identity | None = None
 
 
 class HolderWatch:
-    """Asks the kubelet when devices have changed, again while somebody is waited for, and seldom besides.
+    """Asks the kubelet when it or devices have changed, again while somebody is waited for, and seldom besides.
 
-    It does so in a thread of its own. ``kubelet`` is the kubelet's root folder, ``folder`` is where the forms
-    are kept for the next process, ``wake`` is called when there is an answer.
+    A kubelet may have forgotten what it gave away, so the containers that are older than it are looked at once, and
+    what they have is among the answer. It does so in a thread of its own. ``kubelet`` is the kubelet's root folder,
+    ``folder`` is where the forms are kept for the next process, ``wake`` is called when there is an answer, ``claims``
+    returns what the DRA driver has prepared.
     """
 
     def __init__(
@@ -50,8 +62,16 @@ class HolderWatch:
         folder: Path,
         wake: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        claims: Callable[[], Iterable[PreparedClaim]] = tuple,
     ) -> None:
         self.answer: Answer | None = None
+        self._registration, self._claims = kubelet / REGISTRATION, claims
+        self._kubelet: Identity | None = None
+        self._asked_of: Identity | None = None
+        self._came = float("-inf")  # when this kubelet was seen first
+        self._reported: Sequence[Allocation] = ()
+        self._unreported: Sequence[Allocation] = ()
+        self._witnessed: tuple[Identity | None, float] | None = None
         self._sockets = sockets(kubelet)
         self._file, self._wake, self._clock = StateFile(folder / FILE, mode=0o600), wake, clock
         self._worker = Worker("pods")
@@ -62,7 +82,9 @@ class HolderWatch:
         self._ask = Chore("pods", trouble, self._look)
         trouble = "it can't be kept in which forms devices are advertised"
         self._keep = Chore("forms", trouble, self._write)
-        self.chores = (self._ask, self._keep)
+        trouble = "it is not known what containers have that are older than the kubelet"
+        self._witness = Chore("containers", trouble, self._look_at_containers)
+        self.chores = (self._ask, self._keep, self._witness)
         self._forms = kept(self._file.path)
 
     @property
@@ -78,6 +100,12 @@ class HolderWatch:
         """Tell whether the last answer is about the devices that there are now."""
         return self.answer is not None and self.answer.uuids == self._now.uuids
 
+    @property
+    def knows_kubelet(self) -> bool:
+        """Whether the last answer taken is of the kubelet that there is now, or it has been silent for long."""
+        answered = self._taken is not None and self._taken.kubelet == self._kubelet
+        return answered or self._clock() - self._came >= SILENCE
+
     def first_answer(self, pause: Callable[[], bool]) -> None:
         """Wait for the kubelet's first answer or its silence, or until ``pause`` is False."""
         self.tick(waiting=True)
@@ -86,12 +114,18 @@ class HolderWatch:
 
     def tick(self, *, waiting: bool) -> bool:
         """Begin to ask, where it is time. Returns whether there is another answer than at the last tick."""
-        now = self._clock()
+        now, kubelet = self._clock(), identity(self._registration)
+        if kubelet != self._kubelet:
+            self._kubelet, self._came = kubelet, now
         again = self._asked + (AGAIN if waiting or self._ask.error else SELDOM)
         due = self._settles if self._asked < self._settles else again
-        about = self._now
+        if kubelet != self._asked_of:
+            due = now
+        elif not self.knows_kubelet:
+            due = min(due, self._asked + SETTLED)
+        about = replace(self._now, kubelet=kubelet)
         if now >= due and self._worker.start(lambda: self._begin(about)):
-            self._asked = now
+            self._asked, self._asked_of = now, kubelet
         before, self._taken = self._taken, self.answer
         return self._taken is not before
 
@@ -117,12 +151,39 @@ class HolderWatch:
         self._wake()
 
     def _look(self, about: Answer) -> None:
-        self.answer = Answer(given(self._sockets), about.forms, about.uuids)
+        self._reported = allocations(self._sockets)
+        self._witness.run(about.kubelet)
+        found = of_pods_that_run(Host(), (*self._reported, *self._unreported))
+        self.answer = replace(about, given=found)
+
+    def _look_at_containers(self, kubelet: Identity | None) -> None:
+        """Look at the containers once for each kubelet, and again while it has forgotten some. NodeError."""
+        if self._witnessed is not None and not self._witness.error:
+            seen, at = self._witnessed
+            again = self._unreported and self._clock() - at >= WITNESS_AGAIN
+            if seen == kubelet and not again:
+                return
+        socket = str(answering(self._sockets) or "")
+        claims = self._claims()
+        found = unreported(Host(), self._reported, socket, claims, starting=True)
+        for one in found:
+            if one not in self._unreported:
+                logs.error(
+                    "a container has a device that the kubelet does not know of", who=str(one)
+                )
+        self._unreported, self._witnessed = found, (kubelet, self._clock())
 
 
-def given(places: Iterable[Path]) -> Sequence[Allocation]:
-    """Return what pods that have not ended were given, by the first socket that is there. KubeletSilent."""
-    return of_pods_that_run(Host(), allocations(places))
+def given(places: Sequence[Path], claims: Iterable[PreparedClaim] = ()) -> Sequence[Allocation]:
+    """Return what pods that have not ended have, also where the kubelet has forgotten it.
+
+    Raises:
+        KubeletSilent: if a kubelet is there and does not answer.
+        NodeError: if the devices of a container can't be read.
+    """
+    reported = allocations(places)
+    socket = str(answering(places) or "")
+    return of_pods_that_run(Host(), (*reported, *unreported(Host(), reported, socket, claims)))
 
 
 def kept(path: Path) -> dict[str, Form]:

@@ -20,7 +20,6 @@ from ..config import configuration, sources
 from ..config.configuration import Config
 from ..config.strict_yaml import LONGEST, ConfigError
 from ..driver.nvml import Driver
-from ..kubelet.client import KubeletSilent
 from ..kubelet.holders import FILE, given, kept
 from ..model.inventory import Inventory, Kind
 from ..model.mps.paths import PROGRAM as CONTROL
@@ -101,7 +100,7 @@ def _look(checked: Config) -> Inventory:
 def _waits(checked: Config, inventory: Inventory, pods: Path, state: Path) -> list[str]:
     try:
         holders = Holders(given([pods]), kept(state / FILE))
-    except KubeletSilent as error:
+    except NodeError as error:
         logs.warning("which pods would be waited for is not known", cause=error)
         return []
     held = decide(inventory, {}, checked, holders=holders).held

@@ -19,6 +19,7 @@ from ..advertise import overview
 from ..advertise.overview import Hardware, Holder
 from ..cdi import files as cdi_state
 from ..kubelet.client import KubeletSilent, PodResources, allocations
+from ..kubelet.holders import given
 from ..mps import state as mps_state
 from ..tools import status
 from . import claims
@@ -116,7 +117,7 @@ def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int
 
 def show_pods(socket: Path, *, as_json: bool) -> int:
     """Print which pods have which devices; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
-    found = allocations([socket])
+    found = allocations([socket]) if as_json else given([socket])
     if as_json:
         print(json.dumps({"version": VERSION, "allocations": [asdict(one) for one in found]}))
     else:

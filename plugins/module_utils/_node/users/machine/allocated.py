@@ -10,15 +10,16 @@ import typing as t
 
 from ...._base import pods
 from ...._base.boot import PROGRAM
+from ...._base.dra.checkpoint import load
 from ...._base.dra.names import CHECKPOINT as CLAIMS_HELD
 from ...._base.dra.names import DRIVER, NVIDIA
 from ...._base.errors import NodeError
+from ...._base.knowledge import Absent, Knowledge, Known, Unknown
 from ...._machine.host import Host
-from ..allocated import ROOTS, SOCKET, Allocated, Allocation, checkpoint, claims, is_gpu, parse
+from ..allocated import ROOTS, SOCKET, Allocation, checkpoint, claims, is_gpu, parse
+from .witness import CHECKPOINT, unreported
 
 CLAIMS = "dra_manager_state"
-# Whatever the root folder.
-CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 SECONDS = 20.0
 DRIVERS = (NVIDIA, DRIVER)
 UNTOLD = (
@@ -32,13 +33,27 @@ HINT = (
 
 
 def observe(host: Host) -> t.Tuple[Allocation, ...]:
-    """Return what pods have of GPUs. NodeError: there is a kubelet, and what it gave away is not known."""
-    found = _observe(host)
-    if found.unknown:
+    """Return what pods have of GPUs, also where the kubelet has forgotten it.
+
+    NodeError: there is a kubelet, or a container, and what it has is not known.
+    """
+    answer = _observe(host)
+    if isinstance(answer, Unknown):
         what = "it is not known which pods have GPUs, and nothing is taken from them"
-        raise NodeError(what, cause=found.unknown, hint=HINT)
-    given = [one for one in found.allocations if is_gpu(one)]
-    return (*of_pods_that_run(host, given), *claims(host.read(CLAIMS_HELD), given))
+        raise NodeError(what, cause=answer.reason, hint=HINT)
+    reported = [one for one in answer.value if is_gpu(one)] if isinstance(answer, Known) else []
+    kept = host.read(CLAIMS_HELD)
+    return (
+        *of_pods_that_run(host, reported),
+        *claims(kept, reported),
+        *unreported(host, reported, socket(host), load(kept).values()),
+    )
+
+
+def socket(host: Host) -> str:
+    """Return where the kubelet answers who has which devices, empty where it never did."""
+    sockets = (f"{root}/{SOCKET}" for root in ROOTS)
+    return next((path for path in sockets if host.exists(path)), "")
 
 
 def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
@@ -55,7 +70,7 @@ def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Alloc
     return tuple(one for one in given if (one.namespace, one.pod) not in ended)
 
 
-def _observe(host: Host) -> Allocated:
+def _observe(host: Host) -> Knowledge[t.Tuple[Allocation, ...]]:
     problem = ""
     for root in ROOTS:
         socket = f"{root}/{SOCKET}"
@@ -67,7 +82,7 @@ def _observe(host: Host) -> Allocated:
                 continue
             told = any(one in each.resource for one in DRIVERS for each in found)
             drivers = _claims(host)
-            return Allocated(found, unknown="" if told or not drivers else UNTOLD.format(drivers))
+            return Known(found) if told or not drivers else Unknown(UNTOLD.format(drivers))
     return _kept(host, problem)
 
 
@@ -86,14 +101,14 @@ def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
     return parse(done.out)
 
 
-def _kept(host: Host, problem: str) -> Allocated:
+def _kept(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
     """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
     text = host.read(CHECKPOINT)
     drivers = _claims(host)
     if drivers:
-        return Allocated(unknown=f"the node has claims of {drivers}; {problem}")
+        return Unknown(f"the node has claims of {drivers}; {problem}")
     if text is None:
-        return Allocated()
+        return Absent()
     folders = host.listdir(pods.LOGS)
     try:
         # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
@@ -102,9 +117,9 @@ def _kept(host: Host, problem: str) -> Allocated:
             if any(host.exists(f"{root}/pods/{one.pod}") for root in ROOTS):
                 namespace, _slash, pod = pods.name_of(one.pod, folders).rpartition("/")
                 found.append(dataclasses.replace(one, namespace=namespace, pod=pod))
-        return Allocated(tuple(found))
+        return Known(tuple(found))
     except NodeError as error:
-        return Allocated(unknown="; ".join(filter(None, (str(error), problem))))
+        return Unknown("; ".join(filter(None, (str(error), problem))))
 
 
 def _running(host: Host) -> t.FrozenSet[str]:

@@ -9,7 +9,7 @@ import datetime
 import difflib
 import typing as t
 
-from .errors import InputError
+from ..errors import InputError
 
 # Who replaces a table says by these where its rows are from; nothing reads them.
 ORIGIN = ("source", "read")
