@@ -56,6 +56,10 @@ HOME = {
 ENDED = ("ok", "failed", "unreachable", "skipped")
 
 
+# Ansible's own tasks, which it carries out once for all hosts; before 2.21 they have no action.
+META = (None, "", "meta", "ansible.builtin.meta")
+
+
 class TakenScene(Scene):
     """The nodes, and a controller with a home of its own."""
 
@@ -337,8 +341,7 @@ class TakenScene(Scene):
             if task["host"] == name
             and task["outcome"] in ENDED
             and not task["run_once"]
-            # Nothing of Ansible's own, of which meta has no action.
-            and task["action"]
+            and task["action"] not in META
             and task["task"] != "Gathering Facts"
         ]
 
