@@ -19,7 +19,10 @@ from .names import CHECKPOINT
 VERSION = 1
 # What was begun last: a claim that is neither prepared nor gone was interrupted.
 PREPARING, PREPARED, UNPREPARING = STATES = "preparing", "prepared", "unpreparing"
-HINT = "nothing was changed; drain the node of pods with claims, move the file away, and start gpu-dra.service again"
+HINT = (
+    "nothing was changed; drain the node of pods with claims, move the file away, remove the files of claims in"
+    " /var/run/cdi, and start gpu-dra.service again"
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from gpu_plugin._shared._base.dra.checkpoint import dump
 from nvsim.testing import client
 from standin_kubelet.dra import Claim, DraError, DraKubelet
 
@@ -291,6 +292,8 @@ def test_files_of_claims_that_hold_nothing_are_removed_at_a_start(
     make_dra: MakeDra,
 ) -> None:
     node = make_dra(1)
+    node.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    node.checkpoint.write_text(dump({}))
     node.cdi.mkdir(parents=True, exist_ok=True)
     left = node.cdi / "gpu.node-claim_0.json"
     other = node.cdi / "another.json"

@@ -94,6 +94,7 @@ class Scene:
 
 
 READ = "reading the claim ns/c"
+GONE = "what claims hold is not known: .*checkpoint.json is gone"
 LIMITED = "enforcement cgroup"
 
 
@@ -138,3 +139,52 @@ def test_containers_get_what_the_snapshot_has(tmp_path: Path) -> None:
     assert (given.pool, given.device, given.share_id) == ("gpu.node/n", "gpu-0-share", UID)
     spec = json.loads(scene.files.path(UID).read_text())
     assert [one["name"] for one in spec["devices"]] == [given.cdi.rpartition("=")[2]]
+
+
+def restart(folder: Path, *, without_checkpoint: bool = False) -> Scene:
+    """Return the next process; nothing locks the checkpoint of the one before any more."""
+    (folder / "checkpoint.json.lock").unlink()
+    if without_checkpoint:
+        (folder / "checkpoint.json").unlink()
+    return Scene(folder)
+
+
+def test_without_its_checkpoint_a_driver_keeps_the_files_of_claims_and_takes_up_nothing(
+    tmp_path: Path,
+) -> None:
+    before = Scene(tmp_path)
+    before.preparer.prepare("ns", "c", UID)
+    scene = restart(tmp_path, without_checkpoint=True)
+    for _time in range(2):
+        with pytest.raises(NodeError, match=GONE) as refused:
+            scene.preparer.restore()
+        assert str(scene.files.path(UID)) in refused.value.cause
+        assert f"rm {scene.files.path('*')}" in refused.value.hint
+        assert scene.there(UID)
+    scene.files.remove(UID)
+    scene.preparer.restore()
+    scene.preparer.prepare("ns", "c", UID)
+    assert scene.there(UID)
+
+
+def test_a_driver_that_starts_for_the_first_time_writes_down_that_no_claim_holds_anything(
+    tmp_path: Path,
+) -> None:
+    Scene(tmp_path).preparer.restore()
+    assert json.loads((tmp_path / "checkpoint.json").read_text())["claims"] == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "stays"), [(PREPARED, True), (PREPARING, True), (UNPREPARING, False)]
+)
+def test_the_file_of_a_claim_goes_at_a_start_once_the_claim_has_ended(
+    tmp_path: Path, state: str, stays: bool
+) -> None:
+    before = Scene(tmp_path)
+    before.preparer.prepare("ns", "c", UID)
+    held = before.checkpoint.get(UID)
+    assert held is not None
+    before.checkpoint.put(replace(held, state=state))
+    scene = restart(tmp_path)
+    scene.preparer.restore()
+    assert scene.there(UID) is stays

@@ -36,6 +36,7 @@ from .mig import Instances
 
 ALONE: Final = 10.0  # seconds that a process before this one may take to end
 LONGEST: Final = 64 << 20  # of the checkpoint, far above what the most claims of a node come to
+MOST_NAMED: Final = 3
 PATIENCE: Final = 120.0  # seconds for which nobody must have had a claim
 
 
@@ -69,10 +70,12 @@ class Checkpoint:
 
         Or another process has it, which is waited for a while: two would each forget what the other did.
         """
-        self._path, self._lock = path, threading.Lock()
+        self.path, self._lock = path, threading.Lock()
         self._alone = ExitStack()
         self._alone.enter_context(Host().lock(f"{path}.lock", timeout=ALONE))
-        self._claims = form.load(_read(path), str(path))
+        text = _read(path)
+        self.missing = text is None
+        self._claims = form.load(text, str(path))
         self._entries = {uid: form.entry(held) for uid, held in self._claims.items()}
 
     @property
@@ -91,6 +94,11 @@ class Checkpoint:
         held = (one for one in self.claims.values() if one.state != form.UNPREPARING)
         return [each for one in held if one.enforcement == enforcement for each in plan.shares(one)]
 
+    def begin(self) -> None:
+        """Write down that no claim holds anything. NodeError."""
+        with self._lock:
+            self._write({})
+
     def put(self, held: PreparedClaim) -> None:
         """Write a claim down, in place of what is there of it. NodeError: what was there still is."""
         with self._lock:
@@ -105,9 +113,9 @@ class Checkpoint:
 
     def _write(self, entries: dict[str, str]) -> None:
         hint = "see that its folder is there, writable and not full"
-        with files.failing(f"can't write {self._path}", hint=hint):
-            files.replace(self._path, form.dump(entries), 0o600, durable=True)
-        self._entries = entries
+        with files.failing(f"can't write {self.path}", hint=hint):
+            files.replace(self.path, form.dump(entries), 0o600, durable=True)
+        self._entries, self.missing = entries, False
 
 
 def _read(path: Path) -> str | None:
@@ -268,12 +276,28 @@ class Preparer:
     # --- beside calls of the kubelet ---
 
     def restore(self) -> None:
-        """Take up, after a start, what claims hold: what is enforced, and their files and no others."""
+        """Take up, after a start, what claims hold: what is enforced, and their files and no others.
+
+        Raises:
+            NodeError: if there is no checkpoint, and claims have files since the boot: what they hold is not known.
+        """
+        if self._checkpoint.missing:
+            self._refuse_unknown()
+            self._checkpoint.begin()
         claims = self._checkpoint.claims.values()
-        self._files.sweep(one.uid for one in claims if one.state == form.PREPARED)
+        self._files.sweep(one.uid for one in claims if one.state != form.UNPREPARING)
         names = {one.enforcement for one in claims if one.enforcement}
         for name in sorted({*names, self.snapshot.config.dra.enforcement}):
             self._enforcements.of(name)  # which takes up what is live
+
+    def _refuse_unknown(self) -> None:
+        if left := self._files.left():
+            raise NodeError(
+                f"what claims hold is not known: {self._checkpoint.path} is gone",
+                cause=f"claims were prepared since the boot: {', '.join(map(str, left[:MOST_NAMED]))}",
+                hint="restore it, or delete the pods with claims of this node, and then the files of these claims: "
+                f"rm {self._files.path('*')}",
+            )
 
     def refresh(self) -> None:
         """Follow the node's own specification, such as that of another driver, in those of the claims."""

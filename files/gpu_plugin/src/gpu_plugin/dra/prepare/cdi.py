@@ -183,11 +183,15 @@ class ClaimFiles:
         """Tell whether there is a claim's file."""
         return self.path(uid).is_file()
 
+    def left(self) -> list[Path]:
+        """Return the files of claims that were prepared since the boot."""
+        return sorted((self._root / FOLDER).glob(f"{cdi.CLAIMS_FILE}_*"))
+
     def sweep(self, claims: Iterable[str]) -> None:
         """Remove the files of all other claims, and what a killed process left half-written."""
         keep = {self.path(uid).name for uid in claims}
         folder = self._root / FOLDER
-        found = [*folder.glob(f"{cdi.CLAIMS_FILE}_*"), *folder.glob(f".{cdi.CLAIMS_FILE}_*")]
+        found = [*self.left(), *folder.glob(f".{cdi.CLAIMS_FILE}_*")]
         for path in found:
             if path.name not in keep:
                 logs.info("a claim's CDI specification is left over, and removed", file=path)
