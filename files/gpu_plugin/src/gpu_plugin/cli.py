@@ -16,7 +16,6 @@ from .model.mps.paths import ROOT as MPS_ROOT
 from .tools import commands, instance_lock, logs, status
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
-STATE_DIRECTORY: Final = "/var/lib/gpu-device-plugin"
 KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 
@@ -57,7 +56,7 @@ def _check_options(check: argparse.ArgumentParser) -> None:
     _pod_resources(check)
     text = "where the device plugin keeps the state of its devices (default: %(default)s)"
     check.add_argument(
-        "--state-directory", type=Path, default=STATE_DIRECTORY, metavar="DIR", help=text
+        "--state-directory", type=Path, default=status.STATE_DIRECTORY, metavar="DIR", help=text
     )
 
 

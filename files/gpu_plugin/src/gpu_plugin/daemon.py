@@ -63,7 +63,9 @@ class Daemon(Process):
         self._observer = observer = Observer()
         last_good = LastGood(source, paths.state_directory)
         self._configuration = InForce(source, last_good, root, observer)
-        self._gpus = GpuWatch(root, run, paths.rescan, paths.quiet, observer, self.wake)
+        self._gpus = GpuWatch(
+            root, run, paths.rescan, paths.quiet, observer, self.wake, paths.state_directory
+        )
         self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
         self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
         self._advertised, self._published = Advertised(), Published(observer)

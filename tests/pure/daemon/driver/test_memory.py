@@ -148,3 +148,25 @@ def test_a_damaged_file_is_named_and_stays(tmp_path: Path) -> None:
         with pytest.raises(StateUnusable, match=r"health\.json can't be used"):
             file.clear(Health(), "x")
         assert path.read_text() == text
+
+
+def test_what_can_not_be_written_in_one_place_is_remembered_by_the_other(tmp_path: Path) -> None:
+    run, beside = tmp_path / "run/health.json", tmp_path / "lib/health.json"
+    before = Health()
+    HealthFile(run, Path("/"), beside).write(before, "load", {"GPU-0": "0"})
+    run.parent.chmod(0o700)
+    run.rename(run.with_name("kept"))
+    run.mkdir()  # so that it can't be replaced
+    before.xid("GPU-0", 48, None, None)
+    with pytest.raises(OSError, match="directory"):
+        HealthFile(run, Path("/"), beside).write(before, "load")
+    run.rmdir()
+    run.with_name("kept").rename(run)  # as of before the fault
+    after = Health()
+    HealthFile(run, Path("/"), beside).read(after, "load", None)
+    assert [place[0] for place in after.faults()] == ["GPU-0"]
+    assert HealthFile(run, Path("/"), beside).clear(Health(), "GPU-0") != []
+    for path in (run, beside):
+        forgotten = Health()
+        HealthFile(path, Path("/")).read(forgotten, "load", None)
+        assert forgotten.faults() == {}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -179,3 +180,19 @@ def test_a_signal_ends_the_wait_for_the_next_round(tmp_path: Path, signals: None
             pass
 
     assert Waiting(StateFile(tmp_path / "s"), 3600.0, FEED).run() == 0
+
+
+def test_a_state_that_can_not_be_written_grows_old(tmp_path: Path, clock: Clock) -> None:
+    service = Service(tmp_path, clock)
+    path = tmp_path / "status.json"
+    service.says("well")
+    os.utime(path, (0, 0))
+    clock.now += FEED
+    service.says("well")
+    assert path.stat().st_mtime > 0
+    path.unlink()
+    path.mkdir()  # so that it can't be replaced
+    os.utime(path, (0, 0))
+    clock.now += FEED
+    service.says("ill")
+    assert path.stat().st_mtime == 0

@@ -99,7 +99,8 @@ class Service(Process):
         self._handover = Handover(kubelet, self._held, lambda: self._gpus.inventory)
         # Beside the daemon's own: each keeps what it knows of faults.
         folder = run / DRA_FOLDER
-        self._gpus = GpuWatch(root, folder, paths.rescan, QUIET, self._observer, self.wake)
+        look = paths.rescan, QUIET, self._observer, self.wake, paths.checkpoint.parent
+        self._gpus = GpuWatch(root, folder, *look)
         users, config = Users(kubelet), self._configuration.config
         places = Places(root, run, config.mps_root, paths.mps_managers, users)
         self._enforcements = Enforcements(config.dra, places, self._checkpoint.shares)

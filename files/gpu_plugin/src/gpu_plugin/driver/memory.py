@@ -19,6 +19,7 @@ from .._shared._base.text.shown import cut, shown
 from ..model.inventory import GpuView
 from ..tools import files, logs
 from ..tools.bounded import peek
+from ..tools.chores import Tries
 from ..tools.files import VERSION, StateFile, StateUnusable, read
 
 if TYPE_CHECKING:
@@ -144,11 +145,12 @@ class HealthFile:
 
     A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
     monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
-    seen.
+    seen. The same is kept ``beside``, if that is given: /run may be full while something new is known.
     """
 
-    def __init__(self, path: Path, host_root: Path) -> None:
+    def __init__(self, path: Path, host_root: Path, beside: Path | None = None) -> None:
         self._file = StateFile(path)
+        self._files = (self._file, *([StateFile(beside, mode=0o600)] if beside else []))
         self._boot = boot_id(host_root)
 
     def read(self, health: Health, load: object, generation: object) -> None:
@@ -175,7 +177,11 @@ class HealthFile:
         ``indices`` are those of the GPUs by UUID, for people.
         """
         data = {"boot": self._boot, "load": load, "health": health.memory()}
-        self._file.write({**data, "indices": dict(indices or {})})
+        tries = Tries()
+        for file in self._files:
+            with tries:
+                file.write({**data, "indices": dict(indices or {})})
+        tries.check()
 
     def known(self, health: Health) -> dict[str, str]:
         """Let ``health`` know what a daemon that has ended knew. Returns the indices. StateUnusable."""
@@ -191,14 +197,27 @@ class HealthFile:
         reasons = health.clear(uuid)
         if data is not None and reasons:
             data["health"] = health.memory()
-            files.replace(self._file.path, json.dumps(data, indent=2, sort_keys=True) + "\n")
+            for file in self._files:
+                files.replace(file.path, json.dumps(data, indent=2, sort_keys=True) + "\n")
         return reasons
 
     def _load(self) -> dict[str, Any] | None:
-        data = read(self._file.path, (VERSION,))
-        if data is not None and "boot" not in data:
-            raise StateUnusable(f"{self._file.path} can't be used", cause="it names no boot")
-        return data if data is not None and data["boot"] == self._boot else None
+        """Return what was written last of this boot. StateUnusable: no file can be used."""
+        usable: list[tuple[int, dict[str, Any]]] = []
+        unusable: list[StateUnusable] = []
+        for path in (one.path for one in self._files):
+            try:
+                stamp, data = files.stamp(path), read(path, (VERSION,))
+                if data is not None and "boot" not in data:
+                    raise StateUnusable(f"{path} can't be used", cause="it names no boot")
+            except StateUnusable as error:
+                unusable.append(error)
+                continue
+            if stamp and data is not None and data["boot"] == self._boot:
+                usable.append((stamp[2], data))
+        if unusable and not usable:
+            raise unusable[0]
+        return max(usable, key=lambda one: one[0])[1] if usable else None
 
     def _known(self, data: Mapping[str, Any] | None, health: Health) -> dict[str, str]:
         if data is None:

@@ -94,8 +94,8 @@ class GpuWatch:
     """Asks the driver in a thread of its own, each ``interval`` seconds: who serves need not wait.
 
     ``host_root`` is where the host's /proc and /sys are seen, ``folder`` is where what is known of
-    faults is kept for the next process, ``quiet`` is their recovery period, ``wake`` is called when
-    there is news.
+    faults is kept for the next process, and ``beside`` where it is kept as well, ``quiet`` is their
+    recovery period, ``wake`` is called when there is news.
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class GpuWatch:
         quiet: float,
         observer: Observer,
         wake: Callable[[], None],
+        beside: Path | None = None,
     ) -> None:
         self.inventory = Inventory("", absent=UNKNOWN)
         self.topology = Topology()
@@ -134,7 +135,9 @@ class GpuWatch:
         )
         self._exchanged = Chore("library", trouble, _check_library)
         self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
-        self._file = health_file = HealthFile(folder / FILE, host_root)
+        self._file = health_file = HealthFile(
+            folder / FILE, host_root, beside / FILE if beside else None
+        )
         trouble = "what is known about the GPUs' health can't be kept"
         self._quarantine = QuarantineWatch(host_root, folder / SET_ASIDE)
         self._keep = Chore("health_file", trouble, self._write)

@@ -24,6 +24,8 @@ from ..model.inventory import Kind, Unhealthy
 from ..tools import status
 from ..tools.files import StateUnusable
 
+ENDED: Final = "gpu-plugin is not running: this is what it knew when it ended"
+KNOWN: Final = "This is what it has kept of faults"
 NOT_RUNNING: Final = 3
 PATIENCE: Final = 10.0  # seconds for the daemon to take a request over
 HEADINGS: Final = ("GPU", "UUID", "MIG INSTANCE", "STATE", "SINCE")
@@ -44,7 +46,11 @@ def show(status_file: Path, *, as_json: bool) -> int:
         print(json.dumps(told, indent=2))
     else:
         if state is None:
-            print("gpu-plugin is not running: this is what it knew when it ended", file=sys.stderr)
+            why = status.silence(status_file)
+            told = ENDED if why == status.ENDED else f"{why}. {KNOWN}"
+            print(told, file=sys.stderr)
+        elif old := status.staleness(status_file):
+            print(old, file=sys.stderr)
         print("\n".join([_text(rows), *(f"another GPU can't be used: {why}" for why in strangers)]))
     return 0 if state else NOT_RUNNING
 
@@ -70,7 +76,7 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
             ClearRequests(beside).ask(uuid)
         request = ClearRequests(status_file.parent).ask(uuid)
         if not state:
-            HealthFile(status_file.with_name(FILE), Path("/")).clear(Health(), uuid)
+            _file(status_file).clear(Health(), uuid)
     except OSError as error:
         raise NodeError(f"{status_file.parent} can't be written to", cause=str(error)) from error
     if state:
@@ -78,6 +84,12 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
     for row in rows:
         print(f"GPU {row['index'] or NOTHING} ({uuid}): cleared: {row['reason']}")
     return 0
+
+
+def _file(status_file: Path) -> HealthFile:
+    """Return what the device plugin keeps of faults, in both places."""
+    beside = Path(status.STATE_DIRECTORY, FILE) if str(status_file) == status.DEFAULT_FILE else None
+    return HealthFile(status_file.with_name(FILE), Path("/"), beside)
 
 
 def _rows(state: Row) -> list[dict[str, Any]]:
@@ -92,7 +104,7 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
     path = status_file.with_name(FILE)
     try:
         health = Health()
-        named = HealthFile(path, Path("/")).known(health)
+        named = _file(status_file).known(health)
     except StateUnusable as error:
         raise NodeError(
             str(error), hint=f"remove {path}: the device plugin can't use it, and starts over"

@@ -47,14 +47,18 @@ def show(
         "dra": status.load(dra),
     }
     state = status.load(daemon)
+    problem = status.staleness(daemon) if state else status.silence(daemon)
+    ended = problem == status.ENDED
     hardware, driver_problem = _hardware()
     holders, allocatable, kubelet_problem = _kubelet(PodResources(pods))
     resources = state["resources"] if state else {}
     daemons = mps_state.load(mps)
     rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
+        unknown = {"state": "stale" if state else "unknown", "problem": problem}
         report = {
             **(state or {"state": "not_running", "resources": {}}),
+            **(unknown if problem and not ended else {}),
             **beside,
             "hardware": [asdict(row) for row in rows],
             "allocatable": allocatable,
@@ -63,9 +67,9 @@ def show(
         }
         print(json.dumps(report, indent=2))
         return 0 if state else 3
-    if state is None:
-        print("gpu-plugin is not running", file=sys.stderr)
-    else:
+    if problem:
+        print(problem, file=sys.stderr)
+    if state is not None:
         print(status.describe({**state, **beside}))
     for name, known in allocatable.items():
         if name in resources and known != count(resources[name], HEALTHY):

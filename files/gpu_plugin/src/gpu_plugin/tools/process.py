@@ -107,7 +107,8 @@ class Process(ABC):
         fed = now - self._fed_at >= self._feed
         if fed:  # whatever else hangs
             self._fed_at = now
-            self.status.still_true()
+            if not self.written.error:  # what is there is of an earlier round then
+                self.status.still_true()
             lines += ("WATCHDOG=1",)
         if fed or text != self._text:
             self._text = text

@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Final
 
+from .._shared._device_plugin import instance_lock
 from .._shared._device_plugin.resources import HEALTHY, count
+from .._shared._machine.host import Host
 from .files import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
+STATE_DIRECTORY: Final = "/var/lib/gpu-device-plugin"
+ENDED: Final = "gpu-plugin is not running"
+STALE: Final = 15.0  # seconds: three of the times at which the process says so
 DRA_FOLDER: Final = "dra"  # beside it: what the DRA driver's process knows of faults
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
 
@@ -21,6 +27,29 @@ def load(path: Path) -> dict[str, Any] | None:
     """Return the state of the running process that wrote it; None when none runs."""
     found = _read(path)
     return found if found and alive(found) else None
+
+
+def silence(path: Path) -> str:
+    """Return why nothing is known of a running device plugin: none runs, or it has not written its state."""
+    lock = path.parent / instance_lock.FILE
+    if pid := Host().lock_holder(str(lock)):
+        return f"gpu-plugin runs (process {pid}) and can't write {path}: see journalctl -u {instance_lock.SERVICE}"
+    if lock.exists() and not os.access(lock, os.R_OK):
+        return f"gpu-plugin has written no {path}, and whether it runs is for root alone to see"
+    return ENDED
+
+
+def staleness(path: Path) -> str:
+    """Return that a state is old, empty where the process has said lately that it is still true."""
+    try:
+        seconds = age(path)
+    except OSError:
+        return ""
+    return (
+        f"this is what gpu-plugin knew {seconds:.0f} seconds ago: see its log"
+        if seconds > STALE
+        else ""
+    )
 
 
 def age(path: Path) -> float:
