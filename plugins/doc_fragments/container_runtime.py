@@ -24,12 +24,13 @@ options:
   name:
     description:
       - The container runtime.
-      - V(k3s) and V(rke2) stand for the containerd that they bring. They regenerate its file at each start, so the
-        settings go into the folder that it imports, and their unit is the one to restart.
+      - V(k3s), V(rke2), V(k0s), and V(microk8s) stand for the containerd that they bring. They regenerate its file at
+        each start, so the settings go into the folder that they read or import, with V(microk8s) into its template, and
+        their unit is the one to restart.
       - V(auto) means all that are installed, except those without CDI, which a warning names, and except a containerd
         without CRI plugin that is there for Docker only.
     type: str
-    choices: [auto, containerd, docker, cri-o, podman, k3s, rke2]
+    choices: [auto, containerd, docker, cri-o, podman, k3s, rke2, k0s, microk8s]
     default: auto
     aliases: [runtime]
   mode:

@@ -24,6 +24,7 @@ UNITS = tuple(
     f"{one}.service"
     for one in (
         *("containerd", "docker", "crio", "k3s", "k3s-agent", "rke2-server", "rke2-agent"),
+        *("k0sworker", "k0scontroller", "snap.microk8s.daemon-containerd"),
         *("slurmd", "ssh", "sshd"),
     )
 )

@@ -17,8 +17,9 @@ from .._machine.host import Host
 from .._machine.own_files import OwnFiles
 from .containerd import DROP_IN, EARLIER_DROP_INS
 from .edits import Change
+from .machine import kubelet
 from .machine.engine import NEVER, WHEN_IDLE, Runtime, listed
-from .machine.engines import choose
+from .machine.engines import choose, installed
 from .machine.record import RECORD, File, Records, Written
 from .machine.restart import activate
 from .state import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
@@ -101,6 +102,8 @@ class RuntimeCapability:
         if not states:
             raise refused[0]
         warnings += [f"left out: {error}" for error in refused]
+        if self._present:
+            warnings += kubelet.unknown_runtime(self._host, installed(self._host))
         for one in states:
             warnings += [*one.view.warnings, *one.runtime.moved()]
         self._states = {one.runtime.kind.name: one for one in states}

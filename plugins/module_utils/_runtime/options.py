@@ -12,7 +12,17 @@ SPEC: t.Dict[str, t.Any] = {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "name": {
             "type": "str",
-            "choices": ["auto", "containerd", "docker", "cri-o", "podman", "k3s", "rke2"],
+            "choices": [
+                "auto",
+                "containerd",
+                "docker",
+                "cri-o",
+                "podman",
+                "k3s",
+                "rke2",
+                "k0s",
+                "microk8s",
+            ],
             "default": "auto",
             "aliases": ["runtime"],
             "deprecated_aliases": [

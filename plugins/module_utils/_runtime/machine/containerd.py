@@ -13,7 +13,7 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
 from .. import containerd
-from ..edits import Change, Config, lookup
+from ..edits import Change, Config, apply, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
 from .engine import Runtime, Texts, trial_folder
 from .start_commands import StartCommands
@@ -36,7 +36,7 @@ class Containerd(Runtime):
         dump = self._dump(path, version)
         self._configs = self._read_all(path, config)
         loaded = tuple(containerd.in_order(path, self._configs)) if text is not None else ()
-        extra = containerd.drop_in(config, version)
+        extra = self._drop_in(config, version)
         fresh = f"version = {containerd.format_version(config, version)}\n"
         if not wanted.mode:
             return View(version, extra or path, fresh, effective=dump, loaded=loaded)
@@ -67,6 +67,9 @@ class Containerd(Runtime):
         if view.changes() and not extra:
             self._check_owner(file, view)
         return view
+
+    def _drop_in(self, config: Config, version: Version) -> t.Optional[str]:
+        return containerd.drop_in(config, version)
 
     def _section(self, dump: Config, version: Version) -> t.Mapping[str, t.Any]:
         """Return the CRI plugin's section of a dump, which is in the newest format that this containerd knows."""
@@ -106,8 +109,9 @@ class Containerd(Runtime):
         having = [one for one in loaded if lookup(self._configs[one], section) is not None]
         return having[-1] if having else path
 
-    def _check_owner(self, path: str, _view: View) -> None:
-        containerd.check_owner(self._host.read(path) or "", path)
+    def _check_owner(self, path: str, view: View) -> None:
+        for name in (path, *view.loaded[:1]):
+            containerd.check_owner(self._host.read(name) or "", name)
 
     def _dump(self, path: str, version: Version) -> Config:
         """Return what containerd makes of a file and its imports, or of none."""
@@ -206,3 +210,62 @@ class Rke2(K3s):
     """The containerd of RKE2."""
 
     kind = containerd.RKE2
+
+
+class K0s(K3s):
+    """The containerd of k0s, which merges the CRI sections of a folder's files when it starts."""
+
+    kind = containerd.K0S
+
+    def _is_managed(self) -> bool:
+        return containerd.is_k0s_managed(self._host.read(self.kind.config_path))
+
+    def _drop_in(self, config: Config, version: Version) -> t.Optional[str]:
+        return containerd.K0S_DROP_IN if self._is_managed() else super()._drop_in(config, version)
+
+    def _check_owner(self, path: str, view: View) -> None:
+        """Allow edits of a file that the user has taken over from k0s."""
+
+    def _read_all(self, path: str, config: Config) -> t.Dict[str, Config]:
+        found, name = super()._read_all(path, config), containerd.K0S_DROP_IN
+        if self._is_managed():
+            own = self.parse(self._host.read(name) or "", name)
+            found[name] = apply(found.get(containerd.K0S_MERGED, {}), containerd.leaves(own), ())
+        return found
+
+    def _dump(self, path: str, version: Version) -> Config:
+        """Return what containerd makes of its files, with our settings as k0s will merge them at its next start."""
+        dump = super()._dump(path, version)
+        own = self.parse(self._host.read(containerd.K0S_DROP_IN) or "", containerd.K0S_DROP_IN)
+        if not own or not self._is_managed() or path != self.kind.config_path:
+            return dump
+        source, target = (containerd.section(config, version) for config in (own, dump))
+        section = lookup(own, source) or {}
+        return apply(dump, containerd.leaves(section, target), ())
+
+    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+        name = containerd.K0S_DROP_IN
+        if not self._is_managed() or name not in texts:
+            return super().trial(view, path, texts)
+        own = self.parse(texts[name] or "", name)
+        settings = [change for change in containerd.leaves(own) if change[0] != ("version",)]
+        merged = self.edit(self._host.read(containerd.K0S_MERGED) or "", settings)
+        return super().trial(view, path, {containerd.K0S_MERGED: merged})
+
+    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+        folder = posixpath.dirname(containerd.K0S_DROP_IN)
+        names = fnmatch.filter(self._host.listdir(folder), "*.toml")
+        own = tuple(f"{folder}/{name}" for name in names)
+        return own if self._is_managed() else super().reads(view, path)
+
+
+class MicroK8s(Containerd):
+    """The containerd of MicroK8s, which writes its file from a template when it starts."""
+
+    kind = containerd.MICROK8S
+
+    def path(self) -> str:
+        return self.kind.config_path
+
+    def left_out(self, others: t.Container[str]) -> bool:
+        return False

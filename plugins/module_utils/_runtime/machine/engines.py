@@ -22,8 +22,8 @@ from ..state import (
     has_cdi,
     podman,
 )
-from . import engine
-from .containerd import Containerd, K3s, Rke2
+from . import engine, kubelet
+from .containerd import Containerd, K0s, K3s, MicroK8s, Rke2
 from .crio import Crio
 from .engine import Runtime, Texts
 
@@ -93,18 +93,32 @@ class Podman(Runtime):
         return View(version, warnings=warnings)
 
 
-KINDS: t.Tuple[t.Type[Runtime], ...] = (Containerd, Docker, Crio, Podman, K3s, Rke2)
+KINDS: t.Tuple[t.Type[Runtime], ...] = (Containerd, Docker, Crio, Podman, K3s, Rke2, K0s, MicroK8s)
 NAMES = tuple(one.kind.name for one in KINDS)
+
+
+def installed(host: Host, name: str = "auto") -> t.List[Runtime]:
+    """Return the runtime of a name, or with auto all, where its program is on the node."""
+    kinds = [make for make in KINDS if name in ("auto", make.kind.name)]
+    return [make(host) for make in kinds if host.which(make.kind.program) is not None]
 
 
 def choose(host: Host, name: str) -> t.List[Runtime]:
     """Return the runtime of a name, or with auto all that are in use on the node."""
-    found = [make(host) for make in KINDS if name in ("auto", make.kind.name)]
-    there = [one for one in found if host.which(one.kind.program) is not None]
+    there = installed(host, name)
     if not there:
-        what = f"{found[0].kind.name} is not installed"
+        what = f"{name} is not installed"
         what = "no container runtime is installed" if name == "auto" else what
-        raise NodeError(what, hint="install it, as for any Kubernetes node")
+        other = [runtime.kind.name for runtime in installed(host)]
+        endpoint = kubelet.endpoint(host)
+        cause = f"the node has {' and '.join(other)}" if other else ""
+        if endpoint and not other:
+            cause = (
+                f"the kubelet uses {endpoint}, which is none of the runtimes that gpu.node knows"
+            )
+        hint = f"set container_runtime_name to {' or '.join(other)}" if other else ""
+        hint = hint or "install one that gpu.node knows, as for any Kubernetes node"
+        raise NodeError(what, cause=cause, hint=hint)
     if name == "auto":
         names = {one.kind.name for one in there}
         there = [one for one in there if not one.left_out(names)]

@@ -16,6 +16,7 @@ from ...._base.errors import NodeError
 from ...._base.text import json_data
 from ...._cdi import boot
 from ...._machine.host import Host
+from ...._runtime.machine import kubelet
 from ...._runtime.machine.engine import Runtime
 from .. import containers
 from ..containers import Answer, answer
@@ -27,11 +28,7 @@ LOCK = "/run/gpu-node/locks/validate.lock"
 SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
 ROOT = f"{FOLDER}/root"
 CONFIG = f"{FOLDER}/config.json"
-SOCKETS = {
-    "containerd": "/run/containerd/containerd.sock",
-    "k3s": "/run/k3s/containerd/containerd.sock",
-    "rke2": "/run/k3s/containerd/containerd.sock",
-}
+SOCKETS = {name: path for name, path in kubelet.SOCKETS.items() if "containerd" in path}
 EMPTY_ARCHIVE = "\0" * 10240  # a tar archive without a file
 Words = t.List[str]
 
