@@ -88,9 +88,9 @@ options:
     description:
       - Units of runtimes to restart or reload now, where they have to and O(restart) lets them, such as those of an
         earlier RV(restart_required) and RV(reload_required).
-      - Docker and a kubelet's runtime are asked afterwards what they have. Where a unit does not come up, or runs
-        without its settings, its files are put back, it runs by them again, and the module fails with the program's own
-        words.
+      - Docker (C(/info)), containerd (CRI, by the device plugin's Python), and CRI-O are asked afterwards what they
+        have. Where a unit does not come up, or runs without its settings, its files are put back, it runs by them
+        again, and the module fails with the program's own words.
     type: list
     elements: str
     default: []

@@ -42,6 +42,7 @@ CONTAINERD = Kind(
     default=("containerd", "default_runtime_name"),
     newer=NEWER,
     file_flag=Flag(("config", "c")),
+    socket="/run/containerd/containerd.sock",
 )
 K3S = CONTAINERD._replace(
     name="k3s",
@@ -49,6 +50,7 @@ K3S = CONTAINERD._replace(
     units=("k3s.service", "k3s-agent.service"),
     config_path="/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     newer="",
+    socket="/run/k3s/containerd/containerd.sock",
 )
 RKE2 = CONTAINERD._replace(
     name="rke2",
@@ -56,6 +58,7 @@ RKE2 = CONTAINERD._replace(
     units=("rke2-server.service", "rke2-agent.service"),
     config_path="/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
     newer="",
+    socket="/run/k3s/containerd/containerd.sock",
 )
 # https://docs.k0sproject.io/stable/runtime/: while the first line of its file is this one, k0s writes the file, and
 # merges the CRI sections of the folder's files into the one below /run.
@@ -65,6 +68,7 @@ K0S = CONTAINERD._replace(
     units=("k0sworker.service", "k0scontroller.service"),
     config_path="/etc/k0s/containerd.toml",
     newer="",
+    socket="/run/k0s/containerd.sock",
 )
 K0S_MANAGED = "# k0s_managed=true"
 K0S_DROP_IN = f"/etc/k0s/containerd.d/{DROP_IN}"
@@ -76,6 +80,7 @@ MICROK8S = CONTAINERD._replace(
     units=("snap.microk8s.daemon-containerd.service",),
     config_path="/var/snap/microk8s/current/args/containerd-template.toml",
     newer="",
+    socket="/var/snap/microk8s/common/run/containerd.sock",
 )
 CRI = "io.containerd.cri.v1.runtime"
 CRI_SECTION = {2: "io.containerd.grpc.v1.cri", 3: CRI, 4: CRI}
@@ -194,6 +199,24 @@ def lasting(cri: Table, file: t.Any, wanted: Wanted, version: Version) -> Table:
     there = lookup(cri, ("containerd", "runtimes")) or {}
     kept = {name: one for name, one in there.items() if name in named}
     return {**cri, "containerd": {**(cri.get("containerd") or {}), "runtimes": kept}}
+
+
+def cri_settings(config: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return the CRI plugin's section, as far as the JSON of CRI's Status has it by other names."""
+    if config is None:  # the service is not there
+        return {"enable_cdi": False, "containerd": {"runtimes": {}}}
+    part = config.get("containerd") if isinstance(config, dict) else None
+    if not isinstance(part, dict) or not isinstance(part.get("runtimes"), dict):
+        return None
+    runtimes = {
+        name: {"runtime_type": runtime.get("runtimeType"), "options": runtime.get("options") or {}}
+        for name, runtime in part["runtimes"].items()
+        if isinstance(runtime, dict)
+    }
+    named = {"default_runtime_name": part.get("defaultRuntimeName"), "runtimes": runtimes}
+    found = {"enable_cdi": config.get("enableCDI"), "cdi_spec_dirs": config.get("cdiSpecDirs")}
+    cdi = {key: value for key, value in found.items() if value is not None}
+    return {**cdi, "containerd": named}
 
 
 def leaves(table: Table, path: Path = ()) -> t.Iterator[Change]:

@@ -71,6 +71,7 @@ class Kind(t.NamedTuple):
     folder_flag: t.Optional[Flag] = None
     flags: t.Tuple[Flag, ...] = ()
     variables: str = ""
+    socket: str = ""  # where it serves the kubelet, unless its flag or file has another place
 
     def trial_args(self, command: StartCommand) -> t.List[str]:
         """Return the arguments that a trial takes over: all but the files that are read."""
@@ -128,7 +129,13 @@ class View(t.NamedTuple):
     def lacking_in_effect(self, running: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Change]:
         """Return the settings that a running program says it has otherwise; what it says nothing of is left out."""
         answer = running or {}
-        return [change for change in self.lacking(answer) if change[0][0] in answer]
+        return [change for change in self.lacking(answer) if _is_told(answer, change[0])]
+
+
+def _is_told(answer: t.Mapping[str, t.Any], path: Path) -> bool:
+    """Return whether an answer says what a key is; a list of handlers that lacks one says so too."""
+    values, depth = find(answer, path)
+    return bool(values) or path[:depth][-1:] == ("runtimes",)
 
 
 DOCKER = Kind(
@@ -154,6 +161,7 @@ DOCKER = Kind(
         Flag(("add-runtime",), ("runtimes",), PROGRAMS),
         Flag(("host", "H"), ("hosts",), LIST),
     ),
+    socket="/run/cri-dockerd.sock",
 )
 DOCKER_CHECKS = (23,)  # from it on, dockerd has --validate
 CRIO = Kind(  # CDI itself is always on
@@ -174,6 +182,7 @@ CRIO = Kind(  # CDI itself is always on
         Flag(("cdi-spec-dirs",), ("cdi_spec_dirs",), LIST, variable="CONTAINER_CDI_SPEC_DIRS"),
     ),
     variables="CONTAINER_",
+    socket="/run/crio/crio.sock",
 )
 PODMAN = Kind("podman", "podman", (), "", (4, 1), toml=False)
 

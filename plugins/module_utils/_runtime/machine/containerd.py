@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import inspect
 import posixpath
 import typing as t
 
 from ..._base.errors import NodeError
+from ..._base.text import json_data
 from ..._machine.host import Host, properties
 from .. import containerd
 from ..edits import Change, Config, apply, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
+from . import cri_status
 from .engine import Runtime, Texts, trial_folder
 from .start_commands import StartCommands
+
+PYTHON = "/opt/gpu-node/current/bin/python"  # which has grpc, on nodes with the device plugin
+CRI_SECONDS = 20.0
 
 
 class Containerd(Runtime):
@@ -144,6 +150,14 @@ class Containerd(Runtime):
         with self._trial(folder, files, tried):
             dump = self._dump(f"{folder}/config.toml", view.version)
         return self._section(dump, view.version)
+
+    def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
+        argv = [PYTHON, "-c", inspect.getsource(cri_status), self.socket()]
+        done = self._host.run(argv, check=False, timeout=CRI_SECONDS)
+        try:
+            return containerd.cri_settings(json_data.loads(done.out))
+        except json_data.MISREAD:
+            return None
 
     def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
         for one in reversed(view.loaded):

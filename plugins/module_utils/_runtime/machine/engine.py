@@ -13,13 +13,14 @@ from ..._base.errors import InputError, NodeError
 from ..._machine.host import Host, properties
 from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
-from ..start_command import PROGRAMS
+from ..start_command import PROGRAMS, Flag
 from ..state import Kind, Version, View, Wanted, about_default, check_types, has_cdi, parse_version
 from . import start_commands, toml
 from .start_commands import CGROUPS, StartCommands
 
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
 UNKNOWN = "containers that are not known, as {} does not answer"
+ADDRESS = Flag(("address", "a"))  # of containerd
 MOST = 5  # names in a message
 SHORT = 12  # characters of an id, as the field shows it
 SOCKET = "/var/run/docker.sock"
@@ -54,6 +55,18 @@ class Runtime:
     def path(self) -> str:
         """Return the file to edit: the one that the running program was started with."""
         return self.commands().running.value(self.kind.file_flag) or self.kind.config_path
+
+    def socket(self) -> str:
+        """Return where it serves the kubelet: its flag, its file, or the usual place."""
+        address = self.commands().running.value(ADDRESS)
+        path = self.path()
+        config: Config = {}
+        with contextlib.suppress(
+            NodeError
+        ):  # of a damaged file, which is refused where it is edited
+            config = self.parse(self._host.read(path) or "", path)
+        file = lookup(config, ("grpc", "address")) or lookup(config, ("crio", "api", "listen"))
+        return str(address or file or self.kind.socket)
 
     def moved(self) -> t.Tuple[str, ...]:
         """Warn of a unit that was changed after its start, and reads another file from its next start on."""

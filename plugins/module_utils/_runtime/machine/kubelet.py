@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import typing as t
 
-from ..._base.errors import NodeError
 from ..._machine.host import Host
-from ..edits import Config, lookup
 from ..start_command import Flag
 from ..state import Kind
 from . import start_commands
@@ -19,18 +16,8 @@ from .engine import Runtime
 
 KUBELET = Kind("kubelet", "kubelet", ("kubelet.service",), "", (), file_flag=Flag(("config",)))
 ENDPOINT = Flag(("container-runtime-endpoint",))
-ADDRESS = Flag(("address", "a"))  # of containerd
 # A key at the top level of its configuration, which is YAML or JSON.
 KEY = re.compile(r"(?m)^(?:\s*\")?containerRuntimeEndpoint\"?:\s*[\"']?([^\s\"',#]+)")
-SOCKETS = {
-    "containerd": "/run/containerd/containerd.sock",
-    "k3s": "/run/k3s/containerd/containerd.sock",
-    "rke2": "/run/k3s/containerd/containerd.sock",
-    "k0s": "/run/k0s/containerd.sock",
-    "microk8s": "/var/snap/microk8s/common/run/containerd.sock",
-    "cri-o": "/run/crio/crio.sock",
-    "docker": "/run/cri-dockerd.sock",
-}
 
 
 def endpoint(host: Host) -> str:
@@ -46,7 +33,7 @@ def unknown_runtime(host: Host, runtimes: t.Iterable[Runtime]) -> t.Tuple[str, .
     address = endpoint(host)
     if not address:
         return ()
-    sockets = {runtime.kind.name: _socket(host, runtime) for runtime in runtimes}
+    sockets = {runtime.kind.name: _plain(runtime.socket()) for runtime in runtimes}
     if _plain(address) in sockets.values():
         return ()
     names = list(sockets)
@@ -54,20 +41,6 @@ def unknown_runtime(host: Host, runtimes: t.Iterable[Runtime]) -> t.Tuple[str, .
         f"the kubelet uses {address}, which is the socket of none of {', '.join(names)}: its pods get no GPU by what "
         "is set up here. Next step: let the kubelet use one of them, or set container_runtime_name to its runtime",
     )
-
-
-def _socket(host: Host, runtime: Runtime) -> str:
-    """Return where a runtime serves the kubelet: its flag, its file, or the usual place."""
-    usual = SOCKETS.get(runtime.kind.name, "")
-    if not runtime.kind.toml:
-        return usual
-    path = runtime.path()
-    config: Config = {}
-    with contextlib.suppress(NodeError):  # of a damaged file, which is refused where it is edited
-        config = runtime.parse(host.read(path) or "", path)
-    keys = ("crio", "api", "listen") if runtime.kind.prefix else ("grpc", "address")
-    flag = runtime.commands().running.value(ADDRESS)
-    return _plain(str(flag or lookup(config, keys) or usual))
 
 
 def _plain(address: str) -> str:

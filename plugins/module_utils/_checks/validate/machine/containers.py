@@ -16,8 +16,9 @@ from ...._base.errors import NodeError
 from ...._base.text import json_data
 from ...._cdi import boot
 from ...._machine.host import Host
-from ...._runtime.machine import kubelet
+from ...._runtime.machine.containerd import Containerd
 from ...._runtime.machine.engine import Runtime
+from ...._runtime.machine.engines import KINDS
 from .. import containers
 from ..containers import Answer, answer
 from . import program
@@ -28,7 +29,7 @@ LOCK = "/run/gpu-node/locks/validate.lock"
 SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
 ROOT = f"{FOLDER}/root"
 CONFIG = f"{FOLDER}/config.json"
-SOCKETS = {name: path for name, path in kubelet.SOCKETS.items() if "containerd" in path}
+SOCKETS = {make.kind.name: make.kind.socket for make in KINDS if issubclass(make, Containerd)}
 EMPTY_ARCHIVE = "\0" * 10240  # a tar archive without a file
 Words = t.List[str]
 
