@@ -117,6 +117,16 @@ def disables_cri(config: Table) -> bool:
     return isinstance(names, list) and any(one in DISABLING for one in names)
 
 
+def next_step(refusal: str, path: str) -> str:
+    """Return the next step by what containerd says of a file that it does not load."""
+    if "disabled plugin URI" not in refusal:
+        return f"fix what it names in {path}, or in a file that it imports"
+    return (
+        f'remove "cri" from disabled_plugins of {path}, whose format takes only names such as {CRI_SECTION[2]}, and '
+        "restart containerd; or name the runtime that the kubelet uses, such as docker"
+    )
+
+
 def without_defaults(cri: Table) -> Table:
     """Return the CRI plugin's section with what containerd takes for an empty value spelled out."""
     runtimes = lookup(cri, ("containerd", "runtimes"))

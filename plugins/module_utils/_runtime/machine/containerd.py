@@ -127,7 +127,11 @@ class Containerd(Runtime):
         else:  # before 2, it dumps nothing without a file
             usual = version >= (2,) and path == self.kind.config_path
             args = ["config", "dump" if usual else "default"]
-        out = self._host.run([self.kind.program, *args]).out
+        try:
+            out = self._host.run([self.kind.program, *args]).out
+        except NodeError as error:
+            hint = containerd.next_step(error.cause, path)
+            raise NodeError(f"containerd refuses {path}", cause=error.cause, hint=hint) from error
         return self.parse(out, "containerd config dump")
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:

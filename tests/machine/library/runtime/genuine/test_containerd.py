@@ -323,3 +323,17 @@ def test_another_path_is_not_answered_from_the_usual_one(
     assert node.files()[CONFIG] == usual
     converge(node, state="absent", config_path=path)
     assert node.files() == before
+
+
+@with_cdi
+def test_a_plugin_that_is_disabled_by_an_old_name_gets_a_next_step(
+    machine: Make, suite: str
+) -> None:
+    text = 'version = 2\ndisabled_plugins = ["cri"]\n'
+    node = machine(suite, {CONFIG: text})
+    with pytest.raises(
+        NodeError, match=f"containerd refuses {CONFIG}: .*disabled plugin"
+    ) as caught:
+        planned(node)
+    assert f'remove "cri" from disabled_plugins of {CONFIG}' in caught.value.hint
+    assert "name the runtime that the kubelet uses" in caught.value.hint
