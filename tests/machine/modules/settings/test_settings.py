@@ -184,8 +184,8 @@ def test_what_was_changed_by_hand_is_put_right_and_what_was_there_before_comes_b
     smi("-rgc", "-i", "0")
     put_right = run_module(h100, "settings", rules=rules)
     assert [one["summary"].partition(": ")[2] for one in put_right["steps"]] == [
-        "power_limit from 500 W to 400 W",
-        "gpu_clocks from not locked to 1200 to 1200 MHz",
+        "set power_limit from 500 W to 400 W",
+        "set gpu_clocks from not locked to 1200 to 1200 MHz",
     ]
     run_module(h100, "settings", rules=[{"match": {"index": 0}, "gpu_clocks": 1200}])
     assert has(smi, "power.limit", "clocks.current.graphics") == ["700.00, 1200", "600.00, 1980"]
@@ -243,7 +243,7 @@ def test_power_profiles_are_asked_for_lost_with_the_driver_and_given_back(
         run_module(sim, "settings", rules=[{"power_profiles": "network"}])
         done = run_module(sim, "settings", rules=rules)
         assert [one["summary"].partition(": ")[2] for one in done["steps"]] == [
-            "power_profiles from network to max_q, llm_training"
+            "set power_profiles from network to max_q, llm_training"
         ]
         assert requested() == [1, 7]
         again = run_module(sim, "settings", rules=rules)
@@ -362,8 +362,8 @@ def test_older_gpus_are_set_as_far_as_they_can_be(run_module: Run) -> None:
         done = run_module(sim, "settings", rules=rules)
         assert not run_module(sim, "settings", rules=rules)["changed"]
     assert [one["summary"].partition(": ")[2] for one in done["steps"]] == [
-        "power_limit from 300 W to 200 W",
-        "gpu_clocks from not locked to 900 to 900 MHz",
+        "set power_limit from 300 W to 200 W",
+        "set gpu_clocks from not locked to 900 to 900 MHz",
     ]
     assert done["gpus"][0]["unsupported"] == ["memory_clocks"]
 
