@@ -183,7 +183,7 @@ class GpuWatch:
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
         noted = self._quarantine.look()
-        nodes = "; ".join(device_nodes.problems(self._host, self._root, config.dev_root))
+        nodes = self._missing_nodes(config.dev_root)
         now_found = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
         self.inventory = replace(now_found, quarantine=self._quarantine.found, nodes=nodes)
         self._hear.run()
@@ -242,6 +242,13 @@ class GpuWatch:
             self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), follows)
         self._xid_log.tick()
         return noted
+
+    def _missing_nodes(self, dev_root: str) -> str:
+        """Return what is wrong with the device nodes that all GPUs share; what was known where that can't be read."""
+        try:
+            return "; ".join(device_nodes.problems(self._host, self._root, dev_root))
+        except NodeError:
+            return self.inventory.nodes
 
     def _uuids(self, keys: frozenset[int]) -> frozenset[str]:
         """Return the GPUs with these indices, all for EVERY."""
