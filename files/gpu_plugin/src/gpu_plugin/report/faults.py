@@ -47,8 +47,7 @@ def show(status_file: Path, *, as_json: bool) -> int:
     else:
         if state is None:
             why = status.silence(status_file)
-            told = ENDED if why == status.ENDED else f"{why}. {KNOWN}"
-            print(told, file=sys.stderr)
+            print(ENDED if why == status.ENDED else f"{why}. {KNOWN}", file=sys.stderr)
         elif old := status.staleness(status_file):
             print(old, file=sys.stderr)
         print("\n".join([_text(rows), *(f"another GPU can't be used: {why}" for why in strangers)]))
