@@ -116,8 +116,9 @@ def choose(host: Host, name: str) -> t.List[Runtime]:
             cause = (
                 f"the kubelet uses {endpoint}, which is none of the runtimes that gpu.node knows"
             )
-        hint = f"set container_runtime_name to {' or '.join(other)}" if other else ""
-        hint = hint or "install one that gpu.node knows, as for any Kubernetes node"
+        hint = "install it, as for any Kubernetes node"
+        if other:
+            hint = f"set container_runtime_name to {' or '.join(other)}, or install {name}"
         raise NodeError(what, cause=cause, hint=hint)
     if name == "auto":
         names = {one.kind.name for one in there}

@@ -102,7 +102,8 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "runtime that is not there": (
         {"container_runtime_name": "docker"},
-        "docker is not installed (install it, as for any Kubernetes node)",
+        "docker is not installed: the node has containerd (set container_runtime_name to containerd, or"
+        " install docker)",
     ),
     "wheelhouse": (
         {"device_plugin_wheelhouse": "/nowhere"},
