@@ -14,6 +14,7 @@ from gpunode_tool.testing import Node
 
 from tests.node.runtime.containers import (
     CONFIGURE,
+    IMAGE,
     KIND_OF_NODE,
     RELOAD,
     RESTART,
@@ -30,14 +31,33 @@ from tests.node.runtime.toolkit_standin import created, install_wrapper
 
 DAEMON = "/etc/docker/daemon.json"
 ORIGINAL = '{\n\t"log-driver": "json-file",\n\t"storage-driver": "vfs"\n}'
+HOLDER = "holder"
+OPENS = "for path in /dev/nvidia0 /dev/nvidiactl; do (: <$path); done 2>&1; true"
+# Without a driver; a device that the cgroup refuses is "Operation not permitted".
+NO_DRIVER = "No such device or address"
 UNITS = ("docker.service", "containerd.service")
 
 pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
+def check_daemon_reload(engine: Engine) -> None:
+    """See that a running container may open its devices after systemd has read its units again."""
+    node, command = engine.node, engine.words[:-1]
+    device = "--device=nvidia.com/gpu=0"
+    detached = (*engine.words, "--detach", f"--name={HOLDER}", "--network=none", device)
+    node.run(*detached, IMAGE, "/usr/bin/sleep", "infinity")
+    inside = (*command, "exec", HOLDER, "/usr/bin/sh", "-c", OPENS)
+    before = node.run(*inside)
+    assert before.count(NO_DRIVER) == 2, before
+    node.run("systemctl", "daemon-reload")
+    assert node.run(*inside) == before
+    node.run(*command, "rm", "--force", HOLDER)
+
+
 def test_docker_and_podman_hand_out_what_is_named(brought_up: Callable[..., Node]) -> None:
     node = brought_up("engines", "a100-40", 2, **KIND_OF_NODE)
-    assert node.play(RUNTIMES, container_runtime_state="absent").ok
+    bare = node.play(RUNTIMES, container_runtime_state="absent")
+    assert bare.ok, bare.message()
     install(node, "docker.io", "docker-cli", "podman")
     node.run("mkdir", "-p", "/etc/docker")
     write(node, DAEMON, ORIGINAL)
@@ -53,7 +73,10 @@ def test_docker_and_podman_hand_out_what_is_named(brought_up: Callable[..., Node
     }
     docker = Engine(node, "docker")
     check_isolation(docker, node)
-    check_isolation(Engine(node, "podman"), node)
+    podman = Engine(node, "podman")
+    check_isolation(podman, node)
+    for engine in (docker, podman):
+        check_daemon_reload(engine)
 
     # Nothing has drifted: nothing starts again.
     before = [run_of(node, unit) for unit in UNITS]
