@@ -42,8 +42,8 @@ def show(status_file: Path, *, as_json: bool) -> int:
     rows = _rows(state) if state else _remembered(status_file)
     strangers = state.get("unreadable", []) if state else []
     if as_json:
-        told = {"running": state is not None, "gpus": rows, "unreadable": strangers}
-        print(json.dumps(told, indent=2))
+        answer = {"running": state is not None, "gpus": rows, "unreadable": strangers}
+        print(json.dumps(answer, indent=2))
     else:
         if state is None:
             why = status.silence(status_file)
