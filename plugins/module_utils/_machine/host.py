@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
-import struct
 import subprocess
 import tempfile
 import time
@@ -30,7 +28,6 @@ KINDS: t.Mapping[t.Callable[[int], bool], str] = {
     stat.S_ISFIFO: "named pipe",
     stat.S_ISSOCK: "socket",
 }
-FLOCK = "hhqqi"  # struct flock, as 64-bit kernels have it
 
 
 class Completed(t.NamedTuple):
@@ -163,11 +160,11 @@ class Host:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(text.encode("utf-8", "surrogateescape"))
                 if mode is not None:
-                    _dress(stream.fileno(), mode)
+                    writers.dress(stream.fileno(), mode)
                 elif found is None:
                     os.fchmod(stream.fileno(), 0o644)
                 else:
-                    _dress_as(stream.fileno(), target, found)
+                    writers.dress_as(stream.fileno(), target, found)
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, target)
@@ -186,7 +183,7 @@ class Host:
         """Give a file or folder of ours back to root, in its mode."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            _dress(descriptor, mode)
+            writers.dress(descriptor, mode)
         finally:
             os.close(descriptor)
 
@@ -267,16 +264,7 @@ class Host:
         except OSError:
             return None
 
-    def lock_holder(self, path: str) -> t.Optional[int]:
-        """Return the process that has locked a file by fcntl, or None; locks of this process don't count."""
-        try:
-            with open(path, "rb") as stream:
-                asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                told = fcntl.fcntl(stream, fcntl.F_GETLK, asked)
-                kind, _whence, _start, _length, pid = struct.unpack(FLOCK, told)
-        except OSError:
-            return None
-        return None if kind == fcntl.F_UNLCK else int(pid)
+    lock_holder = staticmethod(locks.record_lock_holder)
 
     def who_writes(self, folder: str) -> str:
         """Return who else than root may change what is in a folder, empty if nobody may."""
@@ -391,23 +379,6 @@ def _regular(path: str) -> t.Optional[os.stat_result]:
         target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
         raise not_regular(path, found.st_mode, target)
     return found
-
-
-def _dress(descriptor: int, mode: int) -> None:
-    if os.geteuid() == 0:
-        os.fchown(descriptor, 0, 0)
-    os.fchmod(descriptor, mode)
-
-
-def _dress_as(descriptor: int, target: str, old: os.stat_result) -> None:
-    """Give a new file the owner, mode and attributes of the one that it replaces, such as its ACL."""
-    if os.geteuid() == 0:
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-    with contextlib.suppress(OSError):  # a file system without them
-        for name in os.listxattr(target):
-            with contextlib.suppress(OSError):  # one that the kernel alone may set
-                os.setxattr(descriptor, name, os.getxattr(target, name))
 
 
 def properties(host: Host, unit: str, *names: str, **how: t.Any) -> t.Dict[str, str]:

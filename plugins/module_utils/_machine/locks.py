@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import os
 import stat
+import struct
 import time
 import typing as t
 
@@ -21,6 +22,7 @@ NODE = f"/run/gpu-node/{FOLDER}/node.lock"  # held by the module that changes th
 NODE_SECONDS = 300.0
 FIRST_BYTES, PROC_LOCKS_BYTES = 400, 1 << 20
 POLL_SECONDS = 0.2
+FLOCK = "hhqqi"  # struct flock, as 64-bit kernels have it
 # Descriptors that the commands of this process inherit: pip goes on after its module was killed.
 inherited: t.Set[int] = set()
 
@@ -130,3 +132,15 @@ def _first(path: str, size: int) -> str:
             return stream.read(size).decode(errors="replace")
     except OSError:
         return ""
+
+
+def record_lock_holder(path: str) -> t.Optional[int]:
+    """Return the process that has locked a file by fcntl, or None; locks of this process don't count."""
+    try:
+        with open(path, "rb") as stream:
+            asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = fcntl.fcntl(stream, fcntl.F_GETLK, asked)
+            kind, _whence, _start, _length, pid = struct.unpack(FLOCK, answer)
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else int(pid)

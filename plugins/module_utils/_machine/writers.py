@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who else than root may write: to a file or folder, by its list, and above a path that an operator has chosen."""
+"""Who else than root may write, by lists and above a path that an operator has chosen; and how files get an owner."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -75,3 +76,21 @@ def lets_others_write(path: t.Union[str, os.PathLike[str]], mode: int) -> bool:
     except OSError as error:
         return error.errno not in WITHOUT_LIST
     return any(tag in NAMED and number and rights & WRITE for tag, rights, number in entries)
+
+
+def dress(descriptor: int, mode: int) -> None:
+    """Give a file or folder of ours back to root, in its mode."""
+    if os.geteuid() == 0:
+        os.fchown(descriptor, 0, 0)
+    os.fchmod(descriptor, mode)
+
+
+def dress_as(descriptor: int, target: str, old: os.stat_result) -> None:
+    """Give a new file the owner, mode and attributes of the one that it replaces, such as its ACL."""
+    if os.geteuid() == 0:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+    with contextlib.suppress(OSError):  # a file system without them
+        for name in os.listxattr(target):
+            with contextlib.suppress(OSError):  # one that the kernel alone may set
+                os.setxattr(descriptor, name, os.getxattr(target, name))

@@ -54,10 +54,10 @@ def main() -> None:
     channel = grpc.insecure_channel(f"unix://{sys.argv[1]}")
     call = channel.unary_unary(METHOD, None, None)
     try:
-        print(configuration(call(VERBOSE, timeout=SECONDS)))
+        sys.stdout.write(configuration(call(VERBOSE, timeout=SECONDS)))
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNIMPLEMENTED:
-            print("null")
+            sys.stdout.write("null")
 
 
 if __name__ == "__main__":

@@ -240,16 +240,21 @@ def test_what_the_daemon_leaves_behind_goes_with_it() -> None:
 
 @pytest.mark.attack("envvar-takes-gpus")
 @pytest.mark.parametrize(
-    ("strategy", "toolkit", "names"),
+    ("strategy", "toolkit", "names", "risk"),
     [
-        (None, "", ["config", "shared"]),  # NVIDIA's default is envvar
-        ("envvar", "", ["config", "shared"]),
-        (["cdi-cri"], "", ["shared"]),
-        (None, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n", []),
+        (None, "", ["config", "shared"], "NVIDIA_VISIBLE_DEVICES"),  # NVIDIA's default is envvar
+        ("envvar", "", ["config", "shared"], "NVIDIA_VISIBLE_DEVICES"),
+        (["cdi-cri"], "", ["shared"], "NVIDIA_VISIBLE_DEVICES"),
+        (
+            None,
+            "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n",
+            ["config", "shared"],
+            "pods get no GPU",
+        ),
     ],
 )
 def test_the_role_warns_where_an_image_may_take_gpus(
-    strategy: t.Any, toolkit: str, names: t.List[str]
+    strategy: t.Any, toolkit: str, names: t.List[str], risk: str
 ) -> None:
     machine = AgentHost()
     machine.files["/etc/nvidia-container-runtime/config.toml"] = toolkit
@@ -262,7 +267,7 @@ def test_the_role_warns_where_an_image_may_take_gpus(
     found = DevicePluginCapability(machine, params, check_mode=True)
     plan = found.plan(found.observe())
     assert [one.partition(":")[0] for one in plan.warnings] == names
-    assert all("NVIDIA_VISIBLE_DEVICES" in one for one in plan.warnings)
+    assert all(risk in one for one in plan.warnings)
 
 
 def test_an_end_takes_the_settings_of_mps_daemons() -> None:
