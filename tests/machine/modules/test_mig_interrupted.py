@@ -92,7 +92,8 @@ def test_second_run_at_once_waits_or_says_so(
     assert begins_a_change(a100, first)
     refused = run_module(a100, "mig", config=config(THREE), lock_timeout=0)
     assert refused["failed"]
-    assert "mig.lock is held by process " in refused["msg"]
+    assert "another run changes this node: " in refused["msg"]
+    assert "node.lock is held by process " in refused["msg"]
     second = start_module(a100, "mig", config=config(THREE), lock_timeout=int(LIMIT))
     let_all_through(a100)
     assert json.loads(first.communicate()[0])["changed"] is True

@@ -42,8 +42,8 @@ def start(node: Node, text: str, *flags: str, **env: str) -> None:
 
 def kept(node: Node) -> str:
     """The configuration that a start with a bad file would use."""
-    files = list(folder(node).glob("*.json"))
-    return files[0].read_text() if files else ""
+    file = folder(node) / "configuration.json"
+    return file.read_text() if file.exists() else ""
 
 
 def sha256(text: str) -> str:
