@@ -57,6 +57,8 @@ COMMON: Shape = {
 MESSAGES = ("warnings", "deprecations")
 # What Ansible itself puts into an answer after it was parsed.
 INTERNAL = ("_ansible_parsed", "exception")
+# What Ansible's own exit_json adds to an answer with the path of a file that is there. Nobody is warned of it.
+OF_A_FILE = ("uid", "gid", "owner", "group", "mode", "secontext", "state", "size")
 TYPES: t.Mapping[str, t.Tuple[type, ...]] = {
     "str": (str,),
     "path": (str,),
@@ -99,7 +101,8 @@ def check(answer: Answer, shape: Shape, *, whole: bool = False) -> Checked:
     though RETURN says that it is returned on success.
     """
     known = {**COMMON, **shape}
-    dropped = tuple(key for key in answer if key not in known and key not in (*MESSAGES, *INTERNAL))
+    silent = (*MESSAGES, *INTERNAL, *(OF_A_FILE if "path" in known else ()))
+    dropped = tuple(key for key in answer if key not in known and key not in silent)
     documented_keys = {key: answer[key] for key in answer if key in known}
     whole = whole and not has_failed(answer)
     problem = _too_much(documented_keys) or _mismatch_of_keys(documented_keys, known, whole)

@@ -81,6 +81,14 @@ def test_the_options_that_a_log_shows_stay_and_nothing_beside_them() -> None:
     assert answers.check({**ANSWER, "invocation": "a"}, SHAPE).problem
 
 
+def test_what_ansible_adds_about_a_file_goes_without_a_warning() -> None:
+    of_a_file = {"uid": 0, "gid": 0, "owner": "root", "group": "root", "mode": "0644", "size": 1}
+    checked = answers.check({**ANSWER, **of_a_file, "state": "file"}, SHAPE)
+    assert checked == answers.Checked(ANSWER, (), "")
+    others = {"gpus": SHAPE["gpus"]}
+    assert answers.check({"gpus": [], **of_a_file}, others).dropped == tuple(of_a_file)
+
+
 def test_what_is_null_or_missing_is_nothing() -> None:
     answer = {"changed": False, "path": None, "gpus": [{}]}
     assert answers.check(answer, SHAPE).answer == answer
