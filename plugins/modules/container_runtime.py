@@ -57,6 +57,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+state:
+  description: The O(state) that was asked for, with which what is in O(restart_now) is restarted.
+  returned: success
+  type: str
+  sample: present
 restart_required:
   description: Units that must be restarted for the configuration to hold.
   returned: success

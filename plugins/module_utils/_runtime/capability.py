@@ -362,6 +362,7 @@ class RuntimeCapability:
         """Report the runtimes; with several of them, the first one where there is room for one."""
         first = state.states[0]
         return {
+            "state": "present" if self._present else "absent",
             "runtime": first.runtime.kind.name,
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
