@@ -32,16 +32,15 @@ def variable(file: str, name: str) -> str:
     return str(found)
 
 
-def play() -> dict[str, Any]:
+def play_variables() -> dict[str, Any]:
+    """Return the variables of the play that removes what the collection has made."""
     plays = yaml.safe_load((REPOSITORY / "playbooks/teardown.yml").read_text())
-    (found,) = (one["vars"] for one in plays if "__teardown_names" in one.get("vars", {}))
-    return dict(found)
+    (variables,) = (play["vars"] for play in plays if "__teardown_paths" in play.get("vars", {}))
+    return dict(variables)
 
 
-PATHS = [
-    f"{folder}/{name}" for folder, names in play()["__teardown_names"].items() for name in names
-]
-STAYS = [f"/var/lib/gpu-node/{name}" for name in ("quarantine.json", "repair.json", "evidence")]
+PATHS: list[str] = play_variables()["__teardown_paths"]
+STAYS: list[str] = play_variables()["__teardown_stays"]
 
 
 class Node:

@@ -41,7 +41,7 @@ PLAY = """\
 """
 
 
-def run(tmp_path: Path, **result: list[str]) -> list[dict[str, Any]]:
+def run(tmp_path: Path, **result: str | list[str]) -> list[dict[str, Any]]:
     """Run the role with tasks that only notify; return the arguments of each call of the module."""
     role = tmp_path / "roles/container_runtime"
     for folder in ("handlers", "defaults"):
@@ -74,13 +74,17 @@ def run(tmp_path: Path, **result: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("restarts", "reloads"),
-    [(["docker.service"], []), ([], ["docker.service"]), (["crio.service"], ["docker.service"])],
+    ("state", "restarts", "reloads"),
+    [
+        ("present", ["docker.service"], []),
+        ("absent", [], ["docker.service"]),
+        ("present", ["crio.service"], ["docker.service"]),
+    ],
 )
 def test_units_that_are_due_are_restarted_and_reloaded_by_the_module(
-    tmp_path: Path, restarts: list[str], reloads: list[str]
+    tmp_path: Path, state: str, restarts: list[str], reloads: list[str]
 ) -> None:
-    calls = run(tmp_path, restart_required=restarts, reload_required=reloads)
+    calls = run(tmp_path, state=state, restart_required=restarts, reload_required=reloads)
     assert [call["restart_now"] for call in calls] == [*filter(None, [restarts, reloads])]
-    assert {call["state"] for call in calls} == {"present"}
+    assert {call["state"] for call in calls} == {state}
     assert {call["restart"] for call in calls} == {"when_idle"}
