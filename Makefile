@@ -129,7 +129,6 @@ bench: setup shim ## How fast things are, as ratios within one run (KUBE_BIN=fol
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.mig_planner
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.runtime_files
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.device_plugin
-	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.simulation
 	KUBE_BIN="$(KUBE_BIN)" PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.scheduling
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.dra_driver
 	PYTHONPATH=$(LIBRARY) $(BIN)/python -m tests.bench.webhook

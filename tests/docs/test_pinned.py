@@ -101,7 +101,7 @@ def test_lists_of_requirements_have_hashes_throughout() -> None:
     }
     assert {
         "files/gpu_cluster/requirements.txt",
-        "files/gpu_cluster/requirements-simulate.txt",
+        "files/gpu_cluster/requirements-build.txt",
     } <= {*lists}
     for name, text in lists.items():
         lines = text.replace("\\\n", " ").splitlines()

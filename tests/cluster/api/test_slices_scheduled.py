@@ -18,7 +18,6 @@ from gpu_plugin.dra.publish import Publisher
 from gpu_plugin.dra.slice_api import PATH, SliceApi
 from gpu_plugin.slices import build
 
-from tests.fakes.cluster.placing import network
 from tests.fakes.daemon.gpu_builders import inventory
 from tests.fakes.daemon.gpu_builders import view as whole
 from tests.fakes.daemon.mig_grids import GRIDS, Place, every, view
@@ -121,6 +120,21 @@ class Cluster:
         self.admin.ask("removing", "DELETE", path)
 
 
+def network_card() -> list[Json]:
+    """Return the slices of a network card whose functions take a port each; their pool is named as the node."""
+    port = {"ports": {"value": "1"}}
+    functions = [
+        {"name": f"vf-{number}", "consumesCounters": [{"counterSet": "card", "counters": port}]}
+        for number in range(2)
+    ]
+    parts: list[Json] = [
+        {"sharedCounters": [{"name": "card", "counters": {"ports": {"value": "2"}}}]},
+        {"devices": functions},
+    ]
+    pool = {"name": NODE, "generation": 1, "resourceSliceCount": len(parts)}
+    return [{"driver": "dra.net", "nodeName": NODE, "pool": pool, **part} for part in parts]
+
+
 def _device(claim: Json) -> str | None:
     """Return the device that a claim has, if it has any."""
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results")
@@ -210,7 +224,7 @@ def test_another_drivers_counters_do_not_free_a_gpu_that_has_shares(
     cluster: Cluster, pool: str, given: dict[str, str]
 ) -> None:
     """The scheduler keeps counters by the pool's name alone: with the node's, a GPU is given away twice."""
-    for number, spec in enumerate(network(NODE)):
+    for number, spec in enumerate(network_card()):
         cluster.create(PATH, "ResourceSlice", f"net-{number}", "resource.k8s.io/v1", spec=spec)
     for number, spec in enumerate(build(inventory(whole(0)), ALL, {}, {}, node=NODE, pool=pool)):
         cluster.create(PATH, "ResourceSlice", f"gpu-{number}", "resource.k8s.io/v1", spec=spec)

@@ -26,7 +26,7 @@ def test_the_files_of_the_page_are_there() -> None:
 
 def test_commands_without_a_node(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit, match="0"):
-        gpu_cluster.cli.main(["simulate", "--help"])
+        gpu_cluster.cli.main(["show", "--help"])
     (tmp_path / "config.yaml").write_text("version: v1\n")
     assert gpu_plugin.cli.main(["check-config", str(tmp_path / "config.yaml")]) == 0
     assert gpu_cluster.cli.main(["webhook", "--show-node", "node-1"]) == 0

@@ -160,7 +160,7 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Iterator[str]]]
     "configuration": (lambda data: bool(_keys(data)) and _keys(data) <= CONFIG, _of_config),
     "releases": (lambda data: "as_of" in _keys(data), _of_releases),
     "options": (lambda data: _keys(data) == {"options"}, _of_options),
-    "nodes to simulate": (lambda data: _keys(data) == {"nodes"}, _nothing),
+    "nodes to show": (lambda data: _keys(data) == {"nodes"}, _nothing),
     "jobs of Prometheus": (
         lambda data: "scrape_configs" in _keys(data) or _all(data, "job_name"),
         _nothing,  # tests/machine/daemon/report/test_observability.py has Prometheus' own word

@@ -31,11 +31,11 @@ def test_both_packages_come_by_the_page_s_commands_and_leave_the_collection_as_i
     (installed.home / "bin/python3").symlink_to(interpreter("3.12"))
     script = [f"C={shlex.quote(str(there))}", "PATH=~/bin:$PATH", *lines]
     script += ["~/gpu-node/bin/gpu-cluster webhook --show-node node-1"]
-    script += ["~/gpu-node/bin/gpu-cluster simulate --help"]
+    script += ["~/gpu-node/bin/gpu-cluster show --help"]
     done = installed.run("bash", "-euo", "pipefail", "-c", "\n".join(script))
     assert "config.yaml: valid" in done.stdout
     assert "# node-1, from HAMi's configuration" in done.stdout
-    assert "usage: gpu-cluster simulate" in done.stdout
+    assert "usage: gpu-cluster show" in done.stdout
     assert [one for one in sorted(there.rglob("*")) if one not in before] == []
     copied = list((installed.home / "gpu-node").rglob("gpu_plugin/_shared/_base/boot.py"))
     assert [one.is_symlink() for one in copied] == [False]

@@ -23,10 +23,10 @@ SIMULATED, WEBHOOK = (
     "tests/fakes/node/site-requirements.txt",
     "files/gpu_cluster/requirements.txt",
 )
-DESK = "files/gpu_cluster/requirements-simulate.txt"
-PACKAGES = {"gpu_plugin": (DAEMON,), "gpu_cluster": (DAEMON, WEBHOOK, DESK)}
+BUILD = "files/gpu_cluster/requirements-build.txt"
+PACKAGES = {"gpu_plugin": (DAEMON,), "gpu_cluster": (DAEMON, WEBHOOK, BUILD)}
 PYTHONS = {DAEMON: range(10, 15), DEVELOPERS: range(11, 15), SIMULATED: range(11, 14)}
-PYTHONS |= {WEBHOOK: PYTHONS[DAEMON], DESK: PYTHONS[DEVELOPERS]}
+PYTHONS |= {WEBHOOK: PYTHONS[DAEMON], BUILD: PYTHONS[DAEMON]}
 ENVIRONMENTS = {
     "core-2.19": range(11, 14),
     "core-2.20": range(12, 15),
@@ -41,7 +41,7 @@ PYTHONS |= {f"tests/environments/{name}.txt": one for name, one in ENVIRONMENTS.
 FEW = (
     SIMULATED,
     WEBHOOK,
-    DESK,
+    BUILD,
     *(name for name in PYTHONS if name.startswith("tests/environments/")),
 )
 HASHED = re.compile(r"[^#\s].*(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
@@ -83,7 +83,7 @@ def test_each_package_is_listed_with_hashes_and_nothing_else_is(name: str) -> No
 def test_the_list_is_complete_for_each_python_and_machine(name: str) -> None:
     listed = {one: known(one) for one in requirements(name)}
     known_needs = len([one for one in listed.values() if one])
-    if name != DESK and not name.endswith("target.txt"):  # whose one package needs none
+    if name != BUILD and not name.endswith("target.txt"):  # whose one package needs none
         assert known_needs > (0 if name in FEW else 5)  # packages that need others
     assert list(unmet(listed, places(name))) == []
 

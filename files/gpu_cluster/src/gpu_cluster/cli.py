@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command line: admit pods of HAMi's users, say which pods would run where."""
+"""The command line: admit pods with HAMi's resources, and show what is made of them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def _parser() -> argparse.ArgumentParser:
         "Have pods share GPUs, from the cluster or from a desk",
         commands.room(f"{__package__}.webhook", "let pods with HAMi's resources run with claims"),
         commands.room(
-            f"{__package__}.simulate", "say which pods would run on which nodes, and why others not"
+            f"{__package__}.show", "print claims of manifests, and slices of planned nodes"
         ),
     )

@@ -3,7 +3,7 @@
 
 """What versions of Kubernetes do with devices as the DRA driver publishes them, in one table.
 
-Preflight, the driver, the placement model and the documentation read it. Of Kubernetes' changelogs and sources
+Preflight, the driver, and the documentation read it. Of Kubernetes' changelogs and sources
 (pkg/features/kube_features.go, k8s.io/dynamic-resource-allocation/structured).
 """
 

@@ -72,12 +72,3 @@ def _written(number: int, units: Mapping[str, int]) -> str:
     fitting = (one for one in reversed([*units.items()]) if number and number % one[1] == 0)
     unit, factor = next(fitting, ("", 1))
     return f"{number // factor}{unit}"
-
-
-def text(value: Number) -> str:
-    """Return a quantity as people read it: whole MiB from 1 MiB on, else the plain number."""
-    if isinstance(value, Fraction):
-        return f"{int(value * 1000)}m" if (value * 1000).denominator == 1 else f"{float(value):g}"
-    if value and value % MIB == 0:
-        return f"{value // MIB}Mi"
-    return str(value)

@@ -63,10 +63,27 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int
     logs.begin()
     try:
         options = parser.parse_args(arguments)
-        return int(options.command(options))
+        status = int(options.command(options))
+        sys.stdout.flush()
     except NodeError as error:
         logs.error(str(error))
         return 1
+    except BrokenPipeError:
+        if not _is_output_closed():
+            raise
+        # Python writes the rest when it exits, see https://docs.python.org/3/library/signal.html#note-on-sigpipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _is_output_closed() -> bool:
+    """Return whether the reader of the standard output, such as head, has ended."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return True
+    return False
 
 
 def texts(command: argparse.ArgumentParser, options: Iterable[Text]) -> None:
