@@ -26,6 +26,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import Comp
 from ansible_collections.gpu.node.plugins.modules import mig, nvidia_driver
 from gpu_cluster.hami.settings import Settings
 from gpu_cluster.webhook.admission import Admission
+from gpu_cluster.webhook.namespaces import Namespaces
 from gpu_cluster.webhook.templates import Templates
 from gpu_plugin import daemon
 from gpu_plugin._shared._base.dra.names import DRIVER, pool_name
@@ -242,7 +243,12 @@ def _api(folder: Path) -> Iterator[Api]:
 def _hami(folder: Path, tracer: Tracer) -> None:
     with _api(folder) as api:
         access = Access(str(api.kubeconfig)).connect()
-        admission = Admission(Settings(), Templates(access, 3600.0), lambda: MPS_NODES)
+        admission = Admission(
+            Settings(),
+            Templates(access, 3600.0),
+            lambda: MPS_NODES,
+            Namespaces(access, Settings()).check,
+        )
         body = reviews.asked(pod(limits(gpu=1, gpumem=MEMORY)))
         with tracer.following():
             answer = admission.answer(body)

@@ -50,7 +50,10 @@ def rule(group: str, resource: str, *verbs: str, names: tuple[str, ...] = ()) ->
 CLUSTER_RULES = [
     rule("resource.k8s.io", "resourceclaimtemplates", "get", "list", "create", "patch", "delete"),
     rule("resource.k8s.io", "resourceslices", "list", "watch"),
+    rule("resource.k8s.io", "deviceclasses", "list"),
     rule("", "pods", "list"),
+    rule("", "limitranges", "list"),
+    rule("", "resourcequotas", "list"),
     rule(
         "admissionregistration.k8s.io",
         "mutatingwebhookconfigurations",

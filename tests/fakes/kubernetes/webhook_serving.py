@@ -61,7 +61,7 @@ class Running:
         serving.load(issue.serving(made, (LOCAL,), NOW))
         self.context = ssl.create_default_context(cadata=made.certificate)
         self.context.verify_flags |= NO_CHECK_TIME
-        admission = Admission(SETTINGS, self.templates, lambda: MPS_NODES)  # type: ignore[arg-type]
+        admission = Admission(SETTINGS, self.templates, lambda: MPS_NODES, reviews.unlimited)  # type: ignore[arg-type]
         self.paths: tuple[str, ...] = (PATH,)
         self._server = Server(
             admission, lambda: serving.context, lambda: self.problem, lambda: self.paths

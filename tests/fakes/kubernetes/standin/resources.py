@@ -19,6 +19,7 @@ KINDS: dict[str, dict[str, bool]] = {
         "Service": BOUND,
         "ConfigMap": BOUND,
         "ServiceAccount": BOUND,
+        "LimitRange": BOUND,
         "ResourceQuota": BOUND,
     },
     "apps/v1": {"DaemonSet": BOUND, "Deployment": BOUND},

@@ -29,7 +29,7 @@ def test_memory_and_cores_become_a_claim() -> None:
     one = pod(limits(gpu=1, gpumem=3000, gpucores=30))
     after, found = changed(one)
     assert after["spec"]["containers"][0]["resources"] == {
-        "limits": {},
+        "limits": dict.fromkeys(limits(gpu=1, gpumem=3000, gpucores=30), "0"),
         "claims": [{"name": "gpu-main-0"}],
     }
     (template,) = found.templates
@@ -156,7 +156,7 @@ def test_percentages_of_memory_become_amounts() -> None:
     ]
 
 
-def test_requests_beside_limits_go_too() -> None:
+def test_requests_are_set_to_zero_as_limits_are() -> None:
     amounts = limits(gpu=2, gpumem_percentage=30, gpucores=30)
     resources = {
         "limits": {"cpu": "8", "memory": "20Gi", **amounts},
@@ -165,8 +165,8 @@ def test_requests_beside_limits_go_too() -> None:
     one = pod({"name": "vllm", "resources": resources})
     after, _found = changed(one, OTHER_NODES)
     assert after["spec"]["containers"][0]["resources"] == {
-        "limits": {"cpu": "8", "memory": "20Gi"},
-        "requests": {"cpu": "2", "memory": "6Gi"},
+        "limits": {"cpu": "8", "memory": "20Gi", **dict.fromkeys(amounts, "0")},
+        "requests": {"cpu": "2", "memory": "6Gi", **dict.fromkeys(amounts, "0")},
         "claims": [{"name": "gpu-vllm"}],
     }
 

@@ -61,7 +61,7 @@ def test_a_pod_has_its_claim_in_place_of_the_resources(show: Any) -> None:
     (claim,) = admitted["spec"]["resourceClaims"]
     assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
     resources = admitted["spec"]["containers"][0]["resources"]
-    assert resources == {"limits": {}, "claims": [{"name": claim["name"]}]}
+    assert resources == {"limits": dict.fromkeys(SHARE, "0"), "claims": [{"name": claim["name"]}]}
     assert template["apiVersion"] == "resource.k8s.io/v1"
     assert shown.status == 0
 

@@ -18,7 +18,7 @@ from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, pod
 from tests.fakes.cluster.hami_pods import limits as amounts
-from tests.fakes.kubernetes.reviews import asked
+from tests.fakes.kubernetes.reviews import asked, unlimited
 
 SHARE = amounts(gpu=1, gpumem=100)
 
@@ -39,7 +39,9 @@ class Templates:
 def decided(one: Json, templates: Templates | None = None, **more: Any) -> Json:
     """Return the answer to the creation of a pod."""
     taken = templates or Templates()
-    admission = Admission(SETTINGS, taken, lambda: MPS_NODES, ("kube-system", "gpu-node"))  # type: ignore[arg-type]
+    admission = Admission(
+        SETTINGS, taken, lambda: MPS_NODES, unlimited, ("kube-system", "gpu-node")
+    )  # type: ignore[arg-type]
     found: Json = admission.answer(asked(one, **more))["response"]
     return found
 
@@ -137,16 +139,16 @@ def test_what_a_namespace_may_not_have_is_told_by_its_status() -> None:
 
 @pytest.mark.attack("webhook-kept-busy")
 def test_who_works_on_a_review_looks_at_its_deadline() -> None:
-    """After it was read, before each container and before each template."""
+    """After it was read, before each container, the namespace's limits, and each template."""
     one, looks = many(3), list[int]()
 
     def look() -> None:
         looks.append(1)
-        if len(looks) > 6:
+        if len(looks) > 7:
             raise Late
 
     templates = Templates()
-    admission = Admission(SETTINGS, templates, lambda: MPS_NODES)  # type: ignore[arg-type]
+    admission = Admission(SETTINGS, templates, lambda: MPS_NODES, unlimited)  # type: ignore[arg-type]
     with pytest.raises(Late):
         admission.answer(asked(one), look)
     assert templates.made == 2

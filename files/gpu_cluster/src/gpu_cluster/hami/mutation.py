@@ -17,7 +17,7 @@ from .annotations import Annotations
 from .annotations import read as read_annotations
 from .errors import refused
 from .published import Published
-from .requests import Asked, Request
+from .requests import Request
 from .settings import Settings
 from .template import Template
 
@@ -27,6 +27,7 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 LONGEST_NAME: Final = 63
 KINDS: Final = ("initContainers", "containers")
 SHM: Final = "/dev/shm"
+ZERO: Final = "0"
 MOST_ASKING: Final = 64  # containers of a pod
 SHARES_ISOLATE: Final = (
     "a privileged container has all GPUs of its node, whatever its pod was given"
@@ -61,6 +62,11 @@ class _Place:
     def path(self) -> str:
         return f"/spec/{self.kind}/{self.number}/resources"
 
+    def has_claim(self, names: frozenset[str]) -> bool:
+        """Return whether the container has one of these claims of the pod."""
+        claims = (self.container.get("resources") or {}).get("claims") or ()
+        return any(claim.get("name") in names for claim in claims)
+
     @property
     def takes_turns(self) -> bool:
         """Tell whether it has ended before the pod's own containers start."""
@@ -76,13 +82,23 @@ def mutate(
     """
     spec = pod.get("spec") or {}
     places = list(_places(spec))
-    asking = [place for place in places if _mentions(place.container, settings)]
+    admitted = _admitted_claims(spec)
+    asking = [
+        place
+        for place in places
+        if _mentions(place.container, settings) and not place.has_claim(admitted)
+    ]
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     patch: Patch = []
     if scheduler == settings.scheduler != DEFAULT_SCHEDULER:
         patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
+    warnings: list[str] = []
+    for place in places:
+        if place.has_claim(admitted):
+            patch += _zero(place, settings)
+            warnings += _late_amounts(place, settings)
     if not asking:
-        return Mutation(patch)
+        return Mutation(patch, warnings=tuple(warnings))
     _bounded(places, asking)
     if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
@@ -96,7 +112,7 @@ def mutate(
     claimed = [(place, one.request) for place, one in asked if one.request and not one.untouched]
     _check(spec, places, [request for _place, request in claimed])
     for place, one in asked:
-        patch += _strip(place, one, settings)
+        patch += [] if one.untouched else _zero(place, settings)
     given = []
     for place, wanted in claimed:
         look()
@@ -105,9 +121,9 @@ def mutate(
         given.append((place, template.build(wanted, annotations, published, *fields)))
     patch += _claims(spec, given)
     templates = tuple({one.name: one for _place, one in given}.values())
-    told = [*annotations.warnings, *(text for _place, one in asked for text in one.warnings)]
-    told += [text for one in claimed for text in _warnings(*one, annotations, published)]
-    return Mutation(patch, templates, tuple(told))
+    warnings += [*annotations.warnings, *(text for _place, one in asked for text in one.warnings)]
+    warnings += [text for one in claimed for text in _warnings(*one, annotations, published)]
+    return Mutation(patch, templates, tuple(warnings))
 
 
 def _places(spec: Json) -> Iterator[_Place]:
@@ -116,15 +132,14 @@ def _places(spec: Json) -> Iterator[_Place]:
             yield _Place(kind, number, container)
 
 
-def _mentions(container: Json, settings: Settings) -> list[str]:
-    """Return where a container names HAMi's resources, as a JSON pointer below its resources."""
+def _mentions(container: Json, settings: Settings) -> bool:
+    """Return whether a container names HAMi's resources."""
     resources = container.get("resources") or {}
-    return [
-        f"{part}/{escaped(name)}"
+    return any(
+        name in (resources.get(part) or {})
         for part in ("limits", "requests")
         for name in settings.names.all
-        if name in (resources.get(part) or {})
-    ]
+    )
 
 
 def _bounded(places: Sequence[_Place], asking: Sequence[_Place]) -> None:
@@ -155,10 +170,36 @@ def _check(spec: Json, places: Sequence[_Place], claimed: Sequence[Request]) -> 
             raise refused(at, True, SHARES_ISOLATE, "ask for whole GPUs, or do without privileged")
 
 
-def _strip(place: _Place, asked: Asked, settings: Settings) -> Patch:
-    """Return what takes HAMi's resources away; whole GPUs that need no claim of ours stay."""
-    named = () if asked.untouched else _mentions(place.container, settings)
-    return [{"op": "remove", "path": f"{place.path}/{one}"} for one in named]
+def _admitted_claims(spec: Json) -> frozenset[str]:
+    """Return the names of the pod's claims that an earlier review has added."""
+    return frozenset(
+        str(claim.get("name"))
+        for claim in spec.get("resourceClaims") or ()
+        if template.is_name(claim.get("resourceClaimTemplateName"))
+    )
+
+
+def _zero(place: _Place, settings: Settings) -> Patch:
+    """Return what sets HAMi's resources to 0.
+
+    LimitRanger and other admission plugins, which run again after the webhook, give missing resources their defaults,
+    and refuse a pod without a limit where there is a maximum.
+    """
+    resources = place.container.get("resources") or {}
+    return [
+        {"op": "replace", "path": f"{place.path}/{part}/{escaped(name)}", "value": ZERO}
+        for part in ("limits", "requests")
+        for name in settings.names.all
+        if str((resources.get(part) or {}).get(name, ZERO)) != ZERO
+    ]
+
+
+def _late_amounts(place: _Place, settings: Settings) -> Iterator[str]:
+    """Yield a warning for each amount that was set after the container got its claim."""
+    for operation in _zero(place, settings):
+        *_path, part, name = operation["path"].split("/")
+        field = f"{place.field}.resources.{part}[{name.replace('~1', '/').replace('~0', '~')}]"
+        yield f"{field} has no effect, as the container has a claim already"
 
 
 def _warnings(

@@ -62,7 +62,9 @@ def read(container: Json, where: str, annotations: Annotations, settings: Settin
     count, bare = found.count(), found.given == {settings.names.count}
     if count is None or count == 0:
         ignored = f"{where}: it requests no GPU, as there is no {settings.names.count}"
-        return Asked(None, untouched=bare, warnings=() if bare else (ignored,))
+        return Asked(
+            None, untouched=bare, warnings=(ignored,) if any(found.values.values()) else ()
+        )
     request, warnings = _request(found, count, container, where, annotations, settings)
     bound = (
         annotations.choosy

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -40,6 +41,7 @@ Json = dict[str, Any]
 NAME: Final = "gpu"  # of the claim's one request
 CLASSES: Final = {GPU: GPU_CLASS, MIG: MIG_CLASS, SHARE: SHARE_CLASS}
 PREFIX: Final = "hami-"
+NAME_PATTERN: Final = re.compile(f"{PREFIX}[0-9a-f]{{24}}")
 # Kubernetes tries a pod's claims in their order, and what excludes most of the others is to be tried first.
 ORDER: Final = (GPU, MIG, SHARE)
 NO_OTHER: Final = "no node has another enforcement"
@@ -100,6 +102,11 @@ def name_of(spec: Json) -> str:
     """Return the name of a template with this spec."""
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return PREFIX + hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def is_name(text: Any) -> bool:
+    """Return whether a text is a name that name_of makes."""
+    return isinstance(text, str) and NAME_PATTERN.fullmatch(text) is not None
 
 
 def name_in(spec: Any) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -18,12 +18,15 @@ from ..hami.errors import Refused
 from ..hami.mutation import mutate
 from ..hami.published import Published
 from ..hami.settings import Settings
+from ..hami.template import Template
 from . import limits, metrics, review
 from .budget import AGAIN, OverLimit
 from .templates import Templates
 
 # What the API server refuses is the pod's, its quota's or its namespace's.
 CLIENT: Final = range(400, 500)
+# Refuses a pod in a namespace that asks for these templates, as Namespaces.check does.
+CheckLimits = Callable[[str, review.Json, Sequence[Template]], None]
 
 
 class Admission:
@@ -34,10 +37,11 @@ class Admission:
         settings: Settings,
         templates: Templates,
         published: Callable[[], Published],
+        check_limits: CheckLimits,
         closed: Container[str] = (),
     ) -> None:
         self._settings, self._templates, self._published = settings, templates, published
-        self._closed = closed
+        self._check_limits, self._closed = check_limits, closed
 
     def answer(self, body: bytes, look: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Return the answer to a review. ReviewError: it is none.
@@ -61,6 +65,8 @@ class Admission:
         found = mutate(asked.pod, self._settings, self._published(), look)
         if found.templates:
             self._check(asked.namespace, len(found.templates))
+            look()
+            self._check_limits(asked.namespace, asked.pod, found.templates)
         if not asked.dry_run:
             for template in found.templates:
                 look()

@@ -38,7 +38,7 @@ _CONTAINERS: Final = [
         "name": str,
         "restartPolicy": str,
         "env": [{"name": str, "value": str}],
-        "resources": {"limits": _AMOUNTS, "requests": _AMOUNTS, "claims": [dict]},
+        "resources": {"limits": _AMOUNTS, "requests": _AMOUNTS, "claims": [{"name": str}]},
         "securityContext": {"privileged": bool},
     }
 ]
@@ -47,7 +47,7 @@ POD: Final = {
     "spec": {
         "schedulerName": str,
         "nodeName": str,
-        "resourceClaims": [{"name": str}],
+        "resourceClaims": [{"name": str, "resourceClaimTemplateName": str}],
         "initContainers": _CONTAINERS,
         "containers": _CONTAINERS,
     },

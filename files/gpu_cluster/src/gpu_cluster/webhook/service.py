@@ -26,6 +26,7 @@ from . import limits, metrics
 from .admission import Admission
 from .certificates.issue import Pair
 from .certificates.serving import Serving
+from .namespaces import Namespaces
 from .server import Server
 from .slices import Slices
 from .templates import Templates
@@ -72,7 +73,11 @@ class Service:
         self._slices = Slices(access)
         self._templates = Templates(access, options.ttl)
         admission = Admission(
-            options.settings, self._templates, self._slices.published, (SYSTEM, options.namespace)
+            options.settings,
+            self._templates,
+            self._slices.published,
+            Namespaces(access, options.settings).check,
+            (SYSTEM, options.namespace),
         )
         self._server = Server(
             admission, lambda: self._serving.context, self.problem, lambda: self._paths

@@ -76,4 +76,14 @@ REFUSED = [
     post(ADMIN, TEMPLATES.format("none"), template("hami-1", "none")),
     get(ADMIN, f"{TEMPLATES.format('none')}/hami-1"),
 ]  # fmt: skip
-SCENES = {"templates-kept": KEPT, "templates-refused": REFUSED}
+LIMITS = [
+    *made(*manifest("dra/webhook", without=LEFT), space("limited")),
+    *made(named("LimitRange", "caps", space="limited", spec={
+        "limits": [{"type": "Container", "max": {"nvidia.com/gpumem": "8000"}}]})),
+    *made(named("ResourceQuota", "team", space="limited", spec={
+        "hard": {"requests.nvidia.com/gpumem": "16000"}})),
+    *(get(WEBHOOK, f"/api/v1/namespaces/{within}/{kind}", until=200)
+      for within in ("default", "limited", "none") for kind in ("limitranges", "resourcequotas")),
+    get(WEBHOOK, "/apis/resource.k8s.io/v1/deviceclasses"),
+]  # fmt: skip
+SCENES = {"templates-kept": KEPT, "templates-refused": REFUSED, "templates-limits": LIMITS}
