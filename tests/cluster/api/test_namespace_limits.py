@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
 import yaml
 from gpu_plugin._shared._base.dra.names import GPU, GPU_CLASS, MIG, MIG_CLASS, SHARE, SHARE_CLASS
+from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster, GenuineCluster
@@ -46,10 +48,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def namespace(cluster: Cluster, *objects: Json) -> str:
-    """Create a namespace with these objects, and return its name."""
+def namespace(cluster: Cluster, *objects: Json, **labels: str) -> str:
+    """Create a namespace with these objects and labels, and return its name."""
     name = next(NAMES)
-    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    metadata = {"name": name, "labels": labels}
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     for item in [{"kind": "ServiceAccount", "metadata": {"name": "default"}}, *objects]:
         metadata = {**item["metadata"], "namespace": name}
         cluster.create({"apiVersion": "v1", **item, "metadata": metadata})
@@ -179,3 +182,99 @@ def test_a_quota_of_gpus_counts_whole_gpus_of_the_class_that_stands_for_them(
 def test_quotas_of_other_resources_change_nothing(cluster: Cluster) -> None:
     name = namespace(cluster, quota({"pods": "5", "count/resourceclaims.resource.k8s.io": "5"}))
     assert claims(cluster.pod(THREE_GB, name)) == ["gpu-main-0"]
+
+
+def test_pod_security_admits_what_the_webhook_makes_of_a_restricted_pod(cluster: Cluster) -> None:
+    name = namespace(cluster, **{"pod-security.kubernetes.io/enforce": "restricted"})
+    context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": 1000,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {
+        "name": "main",
+        "image": "cuda",
+        "resources": {"limits": limits(gpu=1, gpumem=3000)},
+    }
+    assert claims(cluster.pod(pod({**container, "securityContext": context}), name)) == ["gpu-main"]
+    assert "violates PodSecurity" in refusal(cluster, pod(container), name)
+
+
+@pytest.fixture(scope="module")
+def policy(cluster: Cluster) -> str:
+    """Have a policy set memory in each pod of some namespaces, also after the webhook; return their label."""
+    label = "sets-memory"
+    key = MEMORY.replace("/", "~1")
+    operations = ", ".join(
+        f'JSONPatch{{op: "add", path: "/spec/containers/0/resources/{part}/{key}", value: "4000"}}'
+        for part in ("limits", "requests")
+    )
+    expression = f"[{operations}]"
+    pods = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": {
+            "resourceRules": [pods],
+            "namespaceSelector": {"matchLabels": {label: "yes"}},
+        },
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+    }
+    group = "admissionregistration.k8s.io/v1"
+    kinds = {
+        "MutatingAdmissionPolicy": spec,
+        "MutatingAdmissionPolicyBinding": {"policyName": label},
+    }
+    for kind, fields in kinds.items():
+        resource = "mutatingadmissionpolicies" if kind.endswith("Policy") else f"{kind.lower()}s"
+        body = {"apiVersion": group, "kind": kind, "metadata": {"name": label}, "spec": fields}
+        cluster.post(f"/apis/{group}/{resource}", body)
+    name = namespace(cluster, **{label: "yes"})
+    plain = pod({"name": "main", "image": "cuda", "resources": {"limits": {"cpu": "1"}}})
+    eventually(lambda: "resourceClaims" in cluster.pod(plain, name)["spec"])
+    return label
+
+
+def test_a_policy_that_runs_again_adds_no_claim(cluster: Cluster, policy: str) -> None:
+    admitted = cluster.pod(THREE_GB, namespace(cluster, **{policy: "yes"}))
+    assert claims(admitted) == ["gpu-main-0"]
+    assert amounts(admitted) == {"0"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_limits_and_policies_leave_one_claim_for_a_container(
+    cluster: Cluster, policy: str, seed: int
+) -> None:
+    random = Random(seed)
+    names = (COUNT, MEMORY, CORES)
+
+    def some(*values: str) -> Json:
+        return {name: random.choice(values) for name in names if random.random() < 0.4}
+
+    maximum = some("1", "50", "5000")
+    default = {name: value for name, value in some("0", "1").items() if name not in maximum}
+    hard = {f"requests.{name}": value for name, value in some("0", "9000").items()}
+    objects = [limit_range(max=maximum, default=default, defaultRequest=default)]
+    objects += [quota(hard | random.choice([{}, {SHARES: "100"}]))] if hard else []
+    labels = {policy: "yes"} if random.random() < 0.5 else {}
+    name = namespace(cluster, *objects, **labels)
+    wished = limits(gpu=random.choice([1, 2]), gpumem=random.choice([1000, 6000]))
+    asking = pod(wished, limits(gpumem=2000), annotations={"nvidia.com/vgpu-mode": "hami-core"})
+    try:
+        admitted = cluster.pod(asking, name)
+    except ApiError:
+        return
+    containers = admitted["spec"]["containers"]
+    assert all(len(one["resources"].get("claims", ())) <= 1 for one in containers)
+    if claims(admitted):
+        assert amounts(admitted) == {"0"}
+        assert not {f"requests.{MEMORY}", f"requests.{CORES}"} & {*hard}
+        assert int(maximum.get(COUNT, "9")) >= wished[COUNT]
+        assert int(maximum.get(MEMORY, "9000")) >= 2000

@@ -289,6 +289,29 @@ def test_workloads_keep_their_pod_templates(
         _remove(cluster, path, {"suspend": True} if kind == "Job" else {"replicas": 0})
 
 
+def _is_suspended(job: Json) -> bool:
+    return any(item["type"] == "Suspended" for item in job["status"].get("conditions") or ())
+
+
+def test_a_suspended_job_has_a_claim_once_it_is_resumed(cluster: Cluster) -> None:
+    spec = {"suspend": True, "template": {"spec": pod(limits(gpu=1, gpumem=3000))["spec"]}}
+    spec["template"]["spec"]["restartPolicy"] = "Never"
+    path = "/apis/batch/v1/namespaces/default/jobs"
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sample"}, "spec": spec}
+    cluster.post(path, body)
+    try:
+        eventually(lambda: _is_suspended(cluster.read(f"{path}/sample")))
+        assert pods(cluster) == []
+        merge = "application/merge-patch+json"
+        cluster.admin.ask(
+            "resuming", "PATCH", f"{path}/sample", {"spec": {"suspend": False}}, kind=merge
+        )
+        eventually(lambda: [bool(item["spec"].get("nodeName")) for item in pods(cluster)] == [True])
+        assert pods(cluster)[0]["spec"]["resourceClaims"]
+    finally:
+        _remove(cluster, path, {"suspend": True})
+
+
 def _remove(cluster: Cluster, path: str, none: Json) -> None:
     """Remove a workload with what its controller has made; without a garbage collector nobody else does."""
     merge = "application/merge-patch+json"

@@ -67,6 +67,7 @@ ELSEWHERE = {
     'RuntimeClass "nvidia" not found',
     "connection refused",
     'no matches for kind "ScrapeConfig"',
+    'no matches for kind "ResourceSlice" in version "resource.k8s.io/v1"',
     "gpu-plugin: command not found",
     "No rule to make target 'demo'",
 }
