@@ -3,7 +3,8 @@
 
 """Nodes that are folders.
 
-A roll-out takes half a minute, so the first test of each file stands for it in ``make test``; the others are long.
+A roll-out takes half a minute, so the first test of each file stands for it in ``make test``; the others are long, and
+so are those of what other folders test in parts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 
 from tests.machine.playbooks.scene import Scene
 
+LONG = ("test_hooks.py", "test_repair.py", "test_slurm.py")
 MakeScene = Callable[..., Scene]
 
 
@@ -32,8 +34,8 @@ def one(scene: MakeScene) -> Scene:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder as long, but for the first of each file."""
+    """Mark the tests of this folder as long, but for the first of each file that is not."""
     here = [item for item in items if item.path.parent == Path(__file__).parent]
-    for _path, tests in itertools.groupby(here, key=lambda item: item.path):
-        for test in itertools.islice(tests, 1, None):
+    for path, tests in itertools.groupby(here, key=lambda item: item.path):
+        for test in itertools.islice(tests, path.name not in LONG, None):
             test.add_marker(pytest.mark.long)

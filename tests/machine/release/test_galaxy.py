@@ -21,6 +21,7 @@ def _tools() -> None:
     made("galaxy")
 
 
+@pytest.mark.long
 def test_galaxys_importer_takes_the_tarball_without_a_warning(tarball: Path) -> None:
     assert complaints(*imported(tarball)) == []
 
@@ -37,6 +38,7 @@ def test_a_program_that_the_importer_starts_takes_as_long_as_it_needs(tmp_path: 
     assert process.stdout == "('1\\n', None) ['word']\n", process.stderr
 
 
+@pytest.mark.long
 def test_galaxys_importer_refuses_a_role_without_a_page(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     present(tree)

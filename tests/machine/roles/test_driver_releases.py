@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import REPOSITORY
+from tests.support.tiers import long_but_first
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 YAML = """\
@@ -57,23 +58,29 @@ def said(tmp_path: Path, releases: Any, text: str = "") -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-@pytest.mark.parametrize("releases", [True, False, {}, "releases.yml"])
+@pytest.mark.parametrize("releases", long_but_first(["releases.yml", True, False, {}]))
 def test_table_of_whatever_form_is_taken(tmp_path: Path, releases: object) -> None:
     assert ACCEPTED in said(tmp_path, releases, YAML)
 
 
 @pytest.mark.parametrize(
     ("releases", "text", "words"),
-    [
-        (
-            "releases.yml",
-            "as_of: tomorrow\n",
-            "releases.as_of (nvidia_driver_releases): 'tomorrow' is not valid",
-        ),
-        ("releases.yml", "", "releases (nvidia_driver_releases): '(an empty file)' is not valid"),
-        ("other.yml", YAML, "releases (nvidia_driver_releases): 'other.yml' is not valid"),
-        ({"as_of": "2026-10-01", "branch": {}}, "", "did you mean branches?"),
-    ],
+    long_but_first(
+        [
+            (
+                "releases.yml",
+                "as_of: tomorrow\n",
+                "releases.as_of (nvidia_driver_releases): 'tomorrow' is not valid",
+            ),
+            (
+                "releases.yml",
+                "",
+                "releases (nvidia_driver_releases): '(an empty file)' is not valid",
+            ),
+            ("other.yml", YAML, "releases (nvidia_driver_releases): 'other.yml' is not valid"),
+            ({"as_of": "2026-10-01", "branch": {}}, "", "did you mean branches?"),
+        ]
+    ),
 )
 def test_bad_table_is_refused_by_its_key(
     tmp_path: Path, releases: object, text: str, words: str

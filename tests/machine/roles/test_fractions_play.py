@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.support.paths import REPOSITORY
+from tests.support.tiers import long_but_first
 
 NAME = "fractions_device_config"
 UNREACHED = "kubeconfig (gpu_nodes_kubeconfig): 'none.conf' can't be read"
@@ -57,6 +58,7 @@ def play(folder: Path, **given: Any) -> str:
     return done.stdout.replace(str(folder) + "/", "") + done.stderr
 
 
+@pytest.mark.long
 def test_a_files_name_is_refused_before_a_cluster_is_asked(tmp_path: Path) -> None:
     said = play(tmp_path, **IMAGE, **{NAME: "device-config.yaml"})
     assert "fractions_device_config: 'device-config.yaml' is not valid: expected a mapping" in said
@@ -64,13 +66,14 @@ def test_a_files_name_is_refused_before_a_cluster_is_asked(tmp_path: Path) -> No
     assert "none.conf" not in said
 
 
+@pytest.mark.long
 def test_what_no_webhook_reads_is_not_looked_at(tmp_path: Path) -> None:
     """A configuration that is wrong does not keep anything from being removed."""
     said = play(tmp_path, fractions_state="absent", **{NAME: "device-config.yaml"})
     assert UNREACHED in said
 
 
-@pytest.mark.parametrize("found", examples())
+@pytest.mark.parametrize("found", long_but_first(examples()))
 def test_the_pages_examples_are_read(tmp_path: Path, found: Any) -> None:
     said = play(tmp_path, **{**found, **IMAGE})
     assert UNREACHED in said

@@ -58,6 +58,7 @@ def test_there_is_a_report_where_nobody_can_be_reached(tmp_path: Path) -> None:
     assert not (tmp_path / "gpu-report.html").exists()
 
 
+@pytest.mark.long
 def test_a_machine_without_a_gpu_is_no_failure(tmp_path: Path) -> None:
     done = run(tmp_path, {"here": HERE}, "-e", "report_fail_on_drift=true", "--check")
     assert done.returncode == 0, done.stdout

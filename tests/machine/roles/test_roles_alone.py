@@ -75,12 +75,14 @@ def test_validation_refuses_what_the_playbooks_do(tmp_path: Path) -> None:
     assert "mig_confg is unknown (did you mean mig_config?)" in said
 
 
+@pytest.mark.long
 def test_a_role_alone_looks_at_the_node_once(tmp_path: Path) -> None:
     said = play(tmp_path, [{"ansible.builtin.import_role": {"name": "gpu.node.cdi"}}])
     assert said.count("TASK [gpu.node.common : Look for NVIDIA GPUs]") == 1
     assert "failed=0" in said
 
 
+@pytest.mark.long
 def test_a_role_alone_is_checked_under_the_tags_of_its_play(tmp_path: Path) -> None:
     tagged = {"ansible.builtin.import_role": {"name": "gpu.node.cdi"}, "tags": "gpus"}
     said = play(tmp_path, [tagged], "--tags", "gpus", cdi_pathh="/etc/cdi/nvidia.yaml")

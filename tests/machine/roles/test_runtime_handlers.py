@@ -18,6 +18,7 @@ import yaml
 from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
 from tests.support.paths import REPOSITORY
+from tests.support.tiers import long_but_first
 
 ROLE = REPOSITORY / "roles/container_runtime"
 MODULE = "gpu.node.container_runtime"
@@ -75,11 +76,13 @@ def run(tmp_path: Path, **result: str | list[str]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("state", "restarts", "reloads"),
-    [
-        ("present", ["docker.service"], []),
-        ("absent", [], ["docker.service"]),
-        ("present", ["crio.service"], ["docker.service"]),
-    ],
+    long_but_first(
+        [
+            ("present", ["crio.service"], ["docker.service"]),
+            ("present", ["docker.service"], []),
+            ("absent", [], ["docker.service"]),
+        ]
+    ),
 )
 def test_units_that_are_due_are_restarted_and_reloaded_by_the_module(
     tmp_path: Path, state: str, restarts: list[str], reloads: list[str]

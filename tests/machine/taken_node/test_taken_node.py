@@ -34,10 +34,9 @@ DELEGATED = {
     "upgrade_driver": DRAINS | {"Give the node back"},
     "validate": {"Run a pod with each GPU resource of the node", "Write the report"},
 }
-# Those that together have every way to the controller that there is; the others are as these, and take long.
-SHORT = ("quarantine", "repair", "report")
+# A change of a node and a look at all of them; the others take long.
+SHORT = ("quarantine", "report")
 PLAYBOOKS = [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in CASES]
-BEFORE = [pytest.param(name, marks=[] if name == "report" else pytest.mark.long) for name in CASES]
 CROSSED = [(name, attack) for name in CASES for attack in ATTACKS if attack != "aimed"]
 SHOWN = 8000  # characters of what a run says
 NOT_INJECTED = {"ANSIBLE_INJECT_FACT_VARS": "false"}
@@ -125,7 +124,8 @@ EARLIER = {
 
 
 @pytest.mark.attack("controller-of-a-taken-node")
-@pytest.mark.parametrize("name", BEFORE)
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
 def test_a_taken_node_reaches_nothing_by_what_it_said_before(scene: TakenScene, name: str) -> None:
     prepare(scene, name, ATTACKS["aimed"](scene.target))
     run = scene.run(playbook(name, TWIN), EARLIER, playbook(name, BOTH))

@@ -15,21 +15,34 @@ from ..._base.steps import Plan, Step
 from .. import trust
 from ..machine.asking import Pauses, interrupted, unreached
 from ..machine.client import CONFLICT, MISSING, ApiError, KubernetesApi
+from . import extended_resources as names
 from . import state as objects
 from .state import DEFAULT, Json, Ref
 
-APPLY = "application/apply-patch+yaml"
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+TOUCHED = "gpu.node/touched"
 INVALID = (400, 404, 422, 500)  # 500: what is sent does not fit the server's schema
 
 
 class Seen(t.NamedTuple):
-    """An object: where it is, what it is now and what it would be; None where it is not, or is to be gone."""
+    """An object: where it is, what it is now and what it would be; None where it is not, or is to be gone.
+
+    ``rivals`` are other DeviceClasses with the extended resource of a DeviceClass.
+    """
 
     ref: Ref
     path: str
     live: t.Optional[Json]
     after: t.Optional[Json]
     foreign: bool = False
+    rivals: t.Tuple[Json, ...] = ()
+
+    @property
+    def loses_name(self) -> bool:
+        """Whether others keep an extended resource that this DeviceClass is to lose."""
+        name = names.extended_resource(self.live)
+        held = any(names.extended_resource(rival) == name for rival in self.rivals)
+        return bool(name) and held and names.extended_resource(self.after) != name
 
 
 State = t.Tuple[Seen, ...]
@@ -62,8 +75,8 @@ class ClusterObjectsCapability:
         """Read each object, and have the server say what it would become. NodeError: it can't be so."""
         try:
             if self._params["state"] == "absent":
-                return tuple(self._look(one) for one in self._wanted)
-            found = [self._trial(one, wish) for one, wish in self._wanted.items()]
+                return tuple(self._with_rivals(self._look(one)) for one in self._wanted)
+            found = [self._with_rivals(self._trial(*item)) for item in self._wanted.items()]
             return (*found, *self._unwanted())
         except ApiError as error:
             told = interrupted if self._changing else unreached
@@ -75,6 +88,22 @@ class ClusterObjectsCapability:
         if live is None or objects.goes(live):
             return Seen(one, path, None, None)
         return Seen(one, path, live, None, not objects.is_ours(live, self._manager))
+
+    def _with_rivals(self, seen: Seen) -> Seen:
+        """Return a DeviceClass with the others of its extended resource.
+
+        Raises:
+            NodeError: if it would take the name from another, and force is not set.
+        """
+        states = (seen.live, seen.after)
+        if seen.ref.kind != names.KIND or not any(map(names.extended_resource, states)):
+            return seen
+        path = f"{objects.group_path(seen.ref.api_version)}/deviceclasses"
+        classes = self._api.ask("listing DeviceClass objects", "GET", path).get("items") or ()
+        found = seen._replace(rivals=names.rivals(*states, classes))
+        if found.after and not self._params["force"]:
+            names.check_name(found.live, found.after, found.rivals)
+        return found
 
     def _trial(self, one: Ref, wish: Json) -> Seen:
         path = self._path(one)
@@ -162,11 +191,17 @@ class ClusterObjectsCapability:
         for one in removed:
             steps.append(Step("delete", f"remove {one.ref}", {"path": one.path, "live": one.live}))
         changing = [*applied, *removed]
+        steps += [step for one in changing if one.loses_name for step in _returns(one)]
         return Plan(
             tuple(steps),
             {str(one.ref): objects.wishes(one.live) for one in changing if one.live},
             {str(one.ref): objects.wishes(one.after) for one in changing if one.after},
-            warnings=(*self._api.warnings, *filter(None, map(_left, state)), *self._unpinned()),
+            warnings=(
+                *self._api.warnings,
+                *filter(None, map(_left, state)),
+                *filter(None, map(_rivalry, state)),
+                *self._unpinned(),
+            ),
         )
 
     def _unpinned(self) -> t.Iterator[str]:
@@ -180,6 +215,8 @@ class ClusterObjectsCapability:
         try:
             if step.action == "wait":
                 self._wait(step.params["ref"])
+            elif step.action == "return":
+                self._touch(step.params["ref"], step.params["path"])
             elif step.action == "apply":
                 one = step.params["ref"]
                 wish = self._wanted[one]
@@ -189,6 +226,12 @@ class ClusterObjectsCapability:
                 self._delete(step.params["path"], step.params["live"])
         except ApiError as error:
             raise interrupted(self._api, error) from error
+
+    def _touch(self, one: Ref, path: str) -> None:
+        """Have the API server tell its watchers of an object that stays as it is."""
+        for value in ("now", None):
+            body = {"metadata": {"annotations": {TOUCHED: value}}}
+            self._api.ask(f"writing {one} again", "PATCH", path, body, kind=MERGE)
 
     def _wait(self, one: Ref) -> None:
         """Wait until a Deployment is rolled out. NodeError: nothing moves any more."""
@@ -266,6 +309,19 @@ def _steps(state: State, applied: t.Sequence[Seen]) -> t.Iterator[Step]:
 
 def _apply(summary: str, one: Seen, *, early: bool = False) -> Step:
     return Step("apply", summary, {"ref": one.ref, "early": early})
+
+
+def _returns(one: Seen) -> t.Iterator[Step]:
+    """Yield what has kube-scheduler know of a name again that a DeviceClass has lost and others keep."""
+    name = names.extended_resource(one.live)
+    for rival in one.rivals:
+        ref = one.ref._replace(name=rival["metadata"]["name"])
+        path = f"{objects.group_path(ref.api_version)}/deviceclasses/{quote(ref.name, safe='')}"
+        yield Step("return", f"return {name} to {ref}", {"ref": ref, "path": path})
+
+
+def _rivalry(one: Seen) -> str:
+    return names.describe_rivalry(one.after, one.live, one.rivals) if one.after else ""
 
 
 def _may_go(one: Seen) -> bool:

@@ -23,6 +23,7 @@ from tests.fakes.played.rpm_machine import RpmMachine
 from tests.fakes.played.rpms import Rpm, signed
 from tests.fakes.played.suse import played_suse as suse
 from tests.fakes.played.suse import suse_archive
+from tests.support.tiers import long_but_first
 
 VERSION = "580.95.05"
 SYSTEMS = {"dnf": EL9, "dnf5": FEDORA}
@@ -34,7 +35,7 @@ FILES = (PLACE.rpm_key, *PLACE.rpm_repositories.values())
 LONG = pytest.mark.long
 
 
-@pytest.fixture(params=["dnf", "zypper", pytest.param("dnf5", marks=LONG)])
+@pytest.fixture(params=long_but_first(["zypper", "dnf", "dnf5"]))
 def manager(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

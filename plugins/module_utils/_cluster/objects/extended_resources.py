@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Extended resources that DeviceClasses stand for, whose names all of a cluster shares. Pure.
+
+kube-scheduler takes the newest of the classes that have a name. Once any of them is deleted or loses it, the scheduler
+forgets the name until another of them is written again
+(k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache of 1.36).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import NodeError
+
+Json = t.Dict[str, t.Any]
+KIND = "DeviceClass"
+NOT_YET = "~"  # sorts after each time
+
+
+def extended_resource(device_class: t.Optional[Json]) -> str:
+    """Return the extended resource of a class, or an empty text."""
+    return str(((device_class or {}).get("spec") or {}).get("extendedResourceName") or "")
+
+
+def rivals(
+    live: t.Optional[Json], after: t.Optional[Json], classes: t.Iterable[Json]
+) -> t.Tuple[Json, ...]:
+    """Return the other classes with an extended resource that a class has now, or is to have."""
+    names = {extended_resource(live), extended_resource(after)} - {""}
+    own_name = (live or after or {}).get("metadata", {}).get("name")
+    return tuple(
+        device_class
+        for device_class in classes
+        if extended_resource(device_class) in names and device_class["metadata"]["name"] != own_name
+    )
+
+
+def check_name(live: t.Optional[Json], after: Json, others: t.Sequence[Json]) -> None:
+    """Refuse to take the extended resource of another class.
+
+    Raises:
+        NodeError: if another class has the name, and this one does not have it yet.
+    """
+    name = extended_resource(after)
+    holders = [_name(other) for other in others if extended_resource(other) == name]
+    if not name or not holders or extended_resource(live) == name:
+        return
+    raise NodeError(
+        f"DeviceClass {_name(after)} would take {name} from DeviceClass {', '.join(holders)}",
+        cause="kube-scheduler gives pods that ask for it devices of the newest class alone",
+        hint="set fractions_extended_resource to false, take extendedResourceName out of the other class, or set"
+        " fractions_force to true to take it",
+    )
+
+
+def describe_rivalry(after: Json, live: t.Optional[Json], others: t.Sequence[Json]) -> str:
+    """Return a warning that names the class that pods get devices of, or an empty text if it is the only one."""
+    name = extended_resource(after)
+    holders = [other for other in others if extended_resource(other) == name]
+    if not name or not holders:
+        return ""
+    newest = _name(_newest([live or after, *holders]))
+    losers = sorted({_name(after), *map(_name, holders)} - {newest})
+    return (
+        f"{name} is that of DeviceClass {newest}, which is newer than {', '.join(losers)}: pods that ask for it get no"
+        " device of the others"
+    )
+
+
+def _newest(classes: t.Iterable[Json]) -> Json:
+    """Return the class that kube-scheduler takes: of those of one second, the first by name."""
+    by_name = sorted(classes, key=_name)
+    return max(by_name, key=lambda item: item["metadata"].get("creationTimestamp") or NOT_YET)
+
+
+def _name(device_class: Json) -> str:
+    return str(device_class["metadata"]["name"])
