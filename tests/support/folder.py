@@ -92,9 +92,13 @@ def remove(folder: Path) -> None:
         for place in sorted(_mounted(one), reverse=True):
             subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
         shutil.rmtree(one, ignore_errors=True)
-    for group in CGROUPS.rglob(f"{folder.name}.*"):
-        with contextlib.suppress(OSError):
-            group.rmdir()
+    for parent, names, _files in os.walk(
+        CGROUPS, topdown=False
+    ):  # others' groups come and go meanwhile
+        for name in names:
+            if name.startswith(f"{folder.name}."):
+                with contextlib.suppress(OSError):
+                    Path(parent, name).rmdir()
 
 
 def _end(folder: Path) -> None:
