@@ -23,7 +23,7 @@ def test_control_groups_go_while_those_of_others_come_and_go(
     scandir = os.scandir
 
     def scan(path: Any) -> Any:
-        if Path(path) == vanishing:
+        if str(path) == str(vanishing):
             vanishing.rmdir()
         return scandir(path)
 
