@@ -128,6 +128,19 @@ class DraNode:
         }
         return "default", name, uid
 
+    def claims_of_one_container(self, first: str, second: str) -> tuple[Claim, Claim]:
+        """Allocate two claims with a device each to the container main of the pod first."""
+        claims = self.claim("first", first), self.claim("second", second)
+        named = [{"name": name, "resourceClaimName": name} for _namespace, name, _uid in claims]
+        container = {"name": "main", "resources": {"claims": [{"name": c["name"]} for c in named]}}
+        pod = self.api.pods["default/first"]
+        spec = {**pod["spec"], "resourceClaims": named, "containers": [container]}
+        self.api.pods["default/first"] = {**pod, "spec": spec}
+        objects = [self.api.objects[f"{CLAIMS}/{name}"] for _namespace, name, _uid in claims]
+        objects[1]["status"]["reservedFor"] = objects[0]["status"]["reservedFor"]
+        self.api.objects[f"{CLAIMS}/second"] = objects[1]
+        return claims
+
     def start_pod(self, claim: Claim) -> list[str]:
         return self.kubelet.start_pod(DRIVER, self.pods.get(claim[1], claim[1]), claim)
 

@@ -14,7 +14,7 @@ import pytest
 from nvsim import genuine
 from standin_kubelet.dra import DraError
 
-from tests.fakes.dra.driving import CLAIMS, DRIVER, DraNode, MakeDra
+from tests.fakes.dra.driving import DRIVER, DraNode, MakeDra
 from tests.support.folder import elsewhere
 from tests.support.waiting import eventually
 
@@ -67,23 +67,34 @@ def test_a_share_has_its_limits_by_mps_and_the_daemon_ends_with_the_last(
     eventually(lambda: mode(node) == before)
 
 
-def test_two_shares_of_one_container_are_refused_by_name(make_dra: MakeDra, mps_root: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("gpu-0-share", "gpu-1-share"),
+        ("gpu-0", "gpu-1-share"),
+        ("gpu-0-share", "gpu-1"),
+        ("gpu-0-mig-1g10gb-19-3", "gpu-1-share"),
+    ],
+)
+def test_a_container_with_a_share_has_no_other_device(
+    make_dra: MakeDra, mps_root: Path, first: str, second: str
+) -> None:
     """The kubelet has both prepared by one call, and does not say which containers use them."""
     node = make_dra(2)
+    if "mig" in first:
+        node.mig_mode(0)
     start(node, mps_root)
-    claims = [node.claim("first", "gpu-0-share"), node.claim("second", "gpu-1-share")]
-    named = [{"name": one[1], "resourceClaimName": one[1]} for one in claims]
-    container = {"name": "main", "resources": {"claims": [{"name": one[1]} for one in claims]}}
-    pod = node.api.pods["default/first"]
-    node.api.pods["default/first"] = {
-        **pod,
-        "spec": {**pod["spec"], "resourceClaims": named, "containers": [container]},
-    }
-    first, second = (node.api.objects[f"{CLAIMS}/{one[1]}"] for one in claims)
-    second["status"]["reservedFor"] = first["status"]["reservedFor"]
-    node.api.objects[f"{CLAIMS}/second"] = second
-    with pytest.raises(DraError, match="are of one container, and each has a share"):
+    claims = node.claims_of_one_container(first, second)
+    with pytest.raises(DraError, match="can't be given to container main together"):
         node.kubelet.start_pod(DRIVER, node.pods["first"], *claims)
     assert len(node.kept()) == 1
     node.kubelet.end_pod(DRIVER, node.pods["first"])
+    assert node.kept() == {}
+
+
+def test_a_claim_of_a_gpu_and_a_share_is_refused(make_dra: MakeDra, mps_root: Path) -> None:
+    node = make_dra(2)
+    start(node, mps_root)
+    with pytest.raises(DraError, match=r"gpu-0 of claim .*, gpu-1-share of claim"):
+        node.start_pod(node.claim("both", "gpu-0", "gpu-1-share"))
     assert node.kept() == {}

@@ -13,6 +13,7 @@ import pytest
 from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.prepare.claims import ClaimApi, check_uid, parameters, parse, quantity
+from gpu_plugin.dra.prepare.containers import ALL, Container
 from gpu_plugin.dra.values import Claim
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
@@ -53,33 +54,49 @@ def test_what_is_given_to_administrators_is_told_apart() -> None:
     assert not claim().results[0].admin
 
 
-def test_claims_of_one_container_are_known_by_its_pod() -> None:
-    def container(*names: str) -> dict[str, Any]:
-        return {"name": "c", "resources": {"claims": [{"name": one} for one in names]}}
+def test_the_containers_of_a_claim_are_those_of_its_pods() -> None:
+    def container(*names: str, **limits: str) -> dict[str, Any]:
+        claims = [{"name": name} for name in names]
+        return {"name": "c", "resources": {"claims": claims, "limits": limits}}
 
-    named = [{"name": one, "resourceClaimName": one} for one in ("c", "other", "own")]
+    named = [{"name": name, "resourceClaimName": name} for name in ("c", "other", "own")]
     pod = {
         "spec": {
             "resourceClaims": [*named, {"name": "made", "resourceClaimTemplateName": "t"}],
-            "containers": [container("c", "other"), container("own"), {"name": "plain"}],
-            "initContainers": [container("made", "c")],
+            "containers": [
+                container("c", "other", **{"nvidia.com/gpu": "1", "nvidia.com/gpumem": "0"}),
+                {"name": "d", "resources": {"claims": [{"name": "own", "request": "big"}]}},
+                {"name": "plain"},
+            ],
+            "initContainers": [container("made", "c", cpu="1")],
         },
         "status": {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": "p-made"}]},
     }
+    errors: list[ApiError | None] = [
+        None,
+        ApiError("x", "no right", status=403),
+        ApiError("x", "gone", status=404),
+    ]
     asked: list[str] = []
 
     class Access:
         def ask(self, _doing: str, _method: str, path: str, look: Callable[[Any], Any]) -> Any:
             asked.append(path)
-            if len(asked) > 1:
-                raise ApiError("x", "no right", status=403)
+            if error := errors.pop(0):
+                raise error
             return look(pod)
 
     access: Any = Access()
     api = ClaimApi(access, "n")
-    assert api.beside(claim()) == {"other", "p-made"}
+    assert api.containers(claim()) == (
+        Container("c", (("p-made", ALL), ("c", ALL))),
+        Container("c", (("c", ALL), ("other", ALL)), ("nvidia.com/gpu",)),
+        Container("d", (("own", "big"),)),
+        Container("plain", ()),
+    )
     assert asked == ["/api/v1/namespaces/ns/pods/p"]
-    assert api.beside(claim()) == set()  # what is not told is nothing
+    assert api.containers(claim()) is None  # what can't be read is not known
+    assert api.containers(claim()) == ()  # the pod is gone
 
 
 def test_quantities_are_whole_numbers() -> None:

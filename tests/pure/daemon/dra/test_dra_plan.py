@@ -165,21 +165,6 @@ def test_an_administrators_claim_takes_nothing_from_others() -> None:
         plan.check_room(held(new), [held(there, uid=other)], LIMITS)
 
 
-def test_two_shares_of_one_container_are_refused_where_it_has_one_daemon() -> None:
-    first = replace(held(share()), name="first", enforcement="mps")
-    new = replace(held(share(), uid=f"1{UID[1:]}"), name="new", enforcement="mps")
-    words = "claim ns/new and claim ns/first are of one container, and each has a share"
-    with pytest.raises(NodeError, match=words):
-        plan.check_apart(new, [first], {"first"})
-    for other, beside in (
-        (first, set()),
-        (replace(first, namespace="other"), {"first"}),
-        (replace(first, enforcement=""), {"first"}),
-        (new, {"new"}),
-    ):
-        plan.check_apart(new, [other], beside)
-
-
 def test_what_is_left_to_do_follows_from_what_is_written_down() -> None:
     everything = (plan.NOTE, plan.INSTANCES, plan.GIVE, plan.DONE)
     assert plan.steps(None, intact=False) == everything

@@ -19,7 +19,6 @@ from typing import Final
 
 from ..._shared._base.dra import checkpoint as form
 from ..._shared._base.dra.checkpoint import Device, Instance, PreparedClaim
-from ..._shared._base.dra.names import MPS
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.host import Host
 from ...config.configuration import Config
@@ -29,7 +28,7 @@ from ...tools.chores import Tries
 from ..enforcement.choice import Enforcements
 from ..users import Users
 from ..values import Claim, Edits, Share
-from . import cdi, plan
+from . import cdi, containers, plan
 from .cdi import ClaimFiles
 from .claims import ClaimApi, check_uid
 from .mig import Instances
@@ -202,11 +201,16 @@ class Preparer:
         name = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
         held = PreparedClaim(*where, form.PREPARING, devices, claim.pods, name)
-        beside = self._api.beside(claim) if name == MPS else frozenset()
+        others = tuple(self._checkpoint.claims.values())
+        by_mps = any(share.mps for share in now.config.sharing.shares)
+        affected = containers.is_affected(held, others, plugin_uses_mps=by_mps)
+        together = self._api.containers(claim) if affected else ()
         with self._room:  # of two claims that race for what is left one gets it
-            others = self._checkpoint.claims.values()
+            others = tuple(
+                other for other in self._checkpoint.claims.values() if other.uid != held.uid
+            )
             plan.check_room(held, others, limits)
-            plan.check_apart(held, others, beside)
+            containers.check(held, others, together, plugin_uses_mps=by_mps)
             self._checkpoint.put(held)
         return held
 

@@ -8,7 +8,6 @@ A tenant writes claims; of what he writes only the opaque parameters get here, t
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -31,6 +30,7 @@ from ...cluster.access import FORBIDDEN, Access
 from ...cluster.errors import MISSING, ApiError
 from ...model.quantity import parse as parse_quantity
 from ..values import Claim, Result
+from .containers import Container, from_pod
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
 POD: Final = "/api/v1/namespaces/{}/pods/{}"
@@ -83,19 +83,18 @@ class ClaimApi:
         except ApiError:
             return False
 
-    def beside(self, claim: Claim) -> frozenset[str]:
-        """Return the claims that containers have beside this one, by name.
-
-        None where the API tells nothing of its pods.
-        """
-        found: set[str] = set()
+    def containers(self, claim: Claim) -> tuple[Container, ...] | None:
+        """Return the containers of the pods that a claim is reserved for, or None if a pod can't be read."""
+        found: list[Container] = []
         for name in claim.pod_names:
             doing = f"reading the pod {claim.namespace}/{name}"
             path = POD.format(quote(claim.namespace), quote(name))
-            with contextlib.suppress(ApiError):
-                for together in self._access.ask(doing, "GET", path, look=_together):
-                    found |= together if claim.name in together else set()
-        return frozenset(found - {claim.name})
+            try:
+                found += self._access.ask(doing, "GET", path, look=from_pod)
+            except ApiError as error:
+                if error.status != MISSING:
+                    return None
+        return tuple(found)
 
     def _ask(self, namespace: str, name: str, look: Callable[[Json], T]) -> T:
         doing = f"reading the claim {namespace}/{name}"
@@ -117,19 +116,6 @@ def _is(found: Json, held: PreparedClaim) -> bool:
 def _differs(found: Json, held: PreparedClaim) -> bool:
     there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
     return there != {(one.pool, one.device, one.share_id) for one in held.devices}
-
-
-def _together(pod: Json) -> list[set[str]]:
-    """Return the claims of each container. The pod's status names those that were made for it."""
-    spec, made = pod["spec"], (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-    known = {
-        one["name"]: one["resourceClaimName"]
-        for one in (*(spec.get("resourceClaims") or ()), *made)
-        if one.get("resourceClaimName")
-    }
-    every = (*spec["containers"], *(spec.get("initContainers") or ()))
-    asked = [(one.get("resources") or {}).get("claims") or () for one in every]
-    return [{known[one["name"]] for one in some if one["name"] in known} for some in asked]
 
 
 def parse(found: Json, uid: str, node: str) -> Claim:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,23 +146,6 @@ def check_published(dra: Dra, claims: Iterable[PreparedClaim]) -> None:
             cause=f"in use by {user}",
             hint="drain the node of these pods, or leave it; it is tried again by itself",
         )
-
-
-def check_apart(
-    held: PreparedClaim, others: Iterable[PreparedClaim], beside: Collection[str]
-) -> None:
-    """Refuse a share where a container has one already, by the claims that it has ``beside`` this one.
-
-    A container is the client of one MPS daemon, with one limit: the last claim's would win in silence.
-    """
-    for one in others:
-        alike = (one.namespace, one.enforcement) == (held.namespace, held.enforcement)
-        if alike and one.uid != held.uid and one.name in beside:
-            raise NodeError(
-                f"{held} and {one} are of one container, and each has a share",
-                cause="each GPU has an MPS control daemon of its own, and a container is the client of one",
-                hint="give each container one claim, or set gpuNode.dra.enforcement to another one",
-            )
 
 
 def is_share(device: Device) -> bool:
