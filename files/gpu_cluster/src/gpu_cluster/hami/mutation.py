@@ -20,6 +20,7 @@ from .published import Published
 from .requests import Request
 from .settings import Settings
 from .template import Template
+from .unread import warn_of_unread
 
 Json = Mapping[str, Any]
 Patch = list[dict[str, Any]]
@@ -92,7 +93,8 @@ def mutate(
     patch: Patch = []
     if scheduler == settings.scheduler != DEFAULT_SCHEDULER:
         patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
-    warnings: list[str] = []
+    keys = (pod.get("metadata") or {}).get("annotations") or {}
+    warnings = [*warn_of_unread(keys, settings.names.all)]
     for place in places:
         if place.has_claim(admitted):
             patch += _zero(place, settings)
@@ -103,7 +105,7 @@ def mutate(
     if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
-    annotations = read_annotations((pod.get("metadata") or {}).get("annotations") or {})
+    annotations = read_annotations(keys)
     found = [
         (place, requests.read(place.container, place.field, annotations, settings))
         for place in asking
@@ -208,6 +210,8 @@ def _warnings(
     """Yield what a container with a share is told of the nodes that there are."""
     if template.unpublished(request, annotations, published):
         yield f"{place.field} waits: no node publishes shares, and none a MIG device that it may have"
+    elif too_large := template.too_large(request, annotations, published):
+        yield f"{place.field} waits: {too_large}"
     if request.kind != SHARE or not annotations.takes(MPS) or MPS not in published.enforcements:
         return
     for one in place.container.get("volumeMounts") or ():

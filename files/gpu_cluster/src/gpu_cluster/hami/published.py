@@ -52,6 +52,19 @@ class Published:
         common = (+suiting or everything).most_common(most)
         return sorted(size for size, _count in common)
 
+    def largest(self, kind: str, annotations: Annotations) -> int:
+        """Return the memory (MiB) of the largest device of a kind that suits a pod, or 0 if there is none."""
+        return max(
+            (
+                memory
+                for (device_kind, memory, product), gpus in self._groups.items()
+                if device_kind == kind
+                and _wants(product, annotations)
+                and _number(gpus, annotations)
+            ),
+            default=0,
+        )
+
     def numa_nodes(self, kind: str) -> list[int]:
         """Return the NUMA nodes on which such devices are, the eight that most are on."""
         known = Counter(one.numa for one in self.devices if one.kind == kind and one.numa >= 0)

@@ -98,6 +98,21 @@ def unpublished(request: Request, annotations: Annotations, published: Published
     return there and request.kind == SHARE and not _may_be_mig(request, annotations, published)
 
 
+def too_large(request: Request, annotations: Annotations, published: Published) -> str:
+    """Return why no published device can hold a request, or an empty text if one can or none is published."""
+    kinds = [request.kind]
+    if request.kind == SHARE and _may_be_mig(request, annotations, published):
+        kinds.append(MIG)
+    if not any(device.kind in kinds for device in published.devices):
+        return ""
+    largest = max(published.largest(kind, annotations) for kind in kinds)
+    if not largest:
+        return "no node publishes a GPU that its annotations allow"
+    if request.memory > largest:
+        return f"it asks for {request.memory} MiB, and the largest device that it may have is of {largest} MiB"
+    return ""
+
+
 def name_of(spec: Json) -> str:
     """Return the name of a template with this spec."""
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
