@@ -16,6 +16,9 @@ GROUP = "/apis/resource.k8s.io/v1"
 ALLOCATION_LABEL = f"{DRIVER}/allocation"
 CLASSES: t.Mapping[str, str] = {GPU: GPU_CLASS, MIG: MIG_CLASS, SHARE: SHARE_CLASS}
 LITTLE = "512Mi"  # of a share: a CUDA context fits
+# Quotas of cpu and memory refuse pods that name none. A node that is full by requests still has room for these.
+LIMITS: t.Mapping[str, str] = {"cpu": "1", "memory": "1Gi"}
+REQUESTS: t.Mapping[str, str] = {"cpu": "1m", "memory": "1Mi"}
 LABEL, CREATOR = "app.kubernetes.io/created-by", "gpu-node-validate-pods"
 NODE = "gpu.node/validates"
 MAIN = "main"
@@ -73,7 +76,7 @@ def manifest(
         "name": MAIN,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "resources": {"limits": {resource: 1}},
+        "resources": {"limits": {**LIMITS, resource: 1}, "requests": dict(REQUESTS)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     if command:
@@ -195,7 +198,11 @@ def claim(name: str, namespace: str, node: str) -> t.Dict[str, t.Any]:
 def with_claim(pod: Json, name: str) -> t.Dict[str, t.Any]:
     """Return a pod of the trial with a claim in the place of a resource."""
     spec = pod["spec"]
-    container = {**spec["containers"][0], "resources": {"claims": [{"name": "device"}]}}
+    resources = {"limits": dict(LIMITS), "requests": dict(REQUESTS)}
+    container = {
+        **spec["containers"][0],
+        "resources": {**resources, "claims": [{"name": "device"}]},
+    }
     claims = [{"name": "device", "resourceClaimName": name}]
     return {**pod, "spec": {**spec, "containers": [container], "resourceClaims": claims}}
 

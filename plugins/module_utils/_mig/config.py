@@ -15,6 +15,7 @@ from .._base.errors import InputError, NodeError, readable
 from .._base.gpu import NVIDIA, GiProfile, Gpu, NvmlError
 from .._base.mig_profile import canonical, parse, shapes
 from .._base.text import json_data
+from .._base.text.config_map import unwrap_hint
 from .._base.text.json_data import is_whole
 from .._base.text.shown import cut
 from .plan import GpuState, about
@@ -123,6 +124,8 @@ def _layouts(config: t.Any) -> t.Tuple[str, t.Dict[t.Any, t.Any]]:
     if not isinstance(config, dict) or not config:
         expected = "a mig-parted configuration with version and mig-configs, its mig-configs, or a list of entries"
         raise InputError.of("config", config, expected)
+    if hint := unwrap_hint(config):
+        raise InputError.of("config", list(config), f"the layouts; {hint}")
     if "version" not in config and "mig-configs" not in config:
         return "config", config
     for key in config:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpu.node.plugins.module_utils._cluster import trial
 from gpu_plugin._shared._base.dra.names import GPU, GPU_CLASS, MIG, MIG_CLASS, SHARE, SHARE_CLASS
 from gpu_plugin.cluster.errors import ApiError
 
@@ -200,6 +201,23 @@ def test_pod_security_admits_what_the_webhook_makes_of_a_restricted_pod(cluster:
     }
     assert claims(cluster.pod(pod({**container, "securityContext": context}), name)) == ["gpu-main"]
     assert "violates PodSecurity" in refusal(cluster, pod(container), name)
+
+
+def test_validation_pods_are_admitted_where_a_quota_wants_cpu_and_memory(cluster: Cluster) -> None:
+    hard = {
+        "limits.cpu": "10",
+        "limits.memory": "10Gi",
+        "requests.cpu": "1",
+        "requests.memory": "1Gi",
+    }
+    name = namespace(cluster, quota(hard))
+    path = f"/api/v1/namespaces/{name}/resourcequotas/team/status"
+    status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    merge = "application/merge-patch+json"
+    cluster.admin.ask("counting", "PATCH", path, status, kind=merge)
+    validation = trial.manifest("node-1", COUNT, name, "cuda", [], 60)
+    for asking in (validation, trial.with_claim(validation, "claim")):
+        assert cluster.post(f"/api/v1/namespaces/{name}/pods", asking)
 
 
 @pytest.fixture(scope="module")

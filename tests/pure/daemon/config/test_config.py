@@ -115,6 +115,18 @@ REFUSED = {
         "did you mean flags.migStrategy?",
     ),
     "flags:\n  passDeviceSpecs: true": ("did you mean flags.plugin.passDeviceSpecs?",),
+    "flags: {renameByDefault: true}\nsharing: {timeSlicing: {resources: []}}": (
+        "did you mean sharing.timeSlicing.renameByDefault?",
+    ),
+    "flags: {renameByDefault: true}\nsharing: {mps: {resources: []}}": (
+        "did you mean sharing.mps.renameByDefault?",
+    ),
+    "flags: {renameByDefault: true}": (
+        "did you mean sharing.mps.renameByDefault or sharing.timeSlicing.renameByDefault?",
+    ),
+    "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2, renameByDefault: true}]}}": (
+        "did you mean sharing.timeSlicing.renameByDefault?",
+    ),
     "flags:\n  sharing: {}": ("unknown key flags.sharing", "did you mean sharing?"),
     "flgs: {}": ("did you mean flags?",),
     "zzz: 1": ("unknown key zzz", "the top level knows flags, gpuNode, imex"),

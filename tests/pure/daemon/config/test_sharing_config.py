@@ -88,7 +88,7 @@ REFUSED = {
     ),
     "sharing:\n  timeSlicing:\n  resources: []": (
         "line 3: unknown key sharing.resources",
-        "did you mean sharing.mps.resources?",
+        "did you mean sharing.timeSlicing.resources?",
     ),
     "timeSlicing: {}": ("did you mean sharing.timeSlicing?",),
     "sharing:\n  timeSlicing:\n    resources:\n    - name: gpu": (

@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import yaml
 from gpu_plugin._shared._base.dra.names import BOTH, DRA
 from gpu_plugin._shared._base.text import json_data
+from gpu_plugin._shared._base.text.config_map import unwrap_hint
+from gpu_plugin.config import plain_yaml
 from gpu_plugin.config.strict_yaml import ConfigError, Value, invalid
 
-from .settings import Settings
+from .settings import LIMITS, Settings
 
 KEYS: Final = (
     *("name", "operatingmode", "devicememoryscaling", "devicesplitcount", "devicecorescaling"),
@@ -39,7 +42,10 @@ def parse(text: str, source: str) -> dict[str, Node]:
     try:
         data = json_data.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{source}: not valid JSON", cause=str(error)) from error
+        hint = unwrap_hint(_load_yaml(text))
+        raise ConfigError(f"{source}: not valid JSON", cause=str(error), hint=hint) from error
+    if hint := unwrap_hint(data):
+        raise ConfigError(f"{source}: not HAMi's config.json", hint=hint)
     rows = data.get("nodeconfig") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise invalid(f"{source}: nodeconfig", rows, "a list of mappings")
@@ -55,6 +61,13 @@ def parse(text: str, source: str) -> dict[str, Node]:
             )
         found[name] = _node(row, f"nodeconfig[{number}]", source)
     return found
+
+
+def _load_yaml(text: str) -> Any:
+    try:
+        return plain_yaml.load(text, LIMITS)
+    except yaml.YAMLError:
+        return None
 
 
 def shown(settings: Settings, node: Node, name: str) -> str:
@@ -73,7 +86,10 @@ def shown(settings: Settings, node: Node, name: str) -> str:
         ]
     if node.left_out:
         what = json.dumps(list(node.left_out))
-        lines += [f"    devices: [] # name the node's GPUs other than {what}, which HAMi left out"]
+        lines += [
+            f"    devices: [] # name the node's GPUs other than {what}, which HAMi left out",
+            "# The device plugin gives those to pods. To give them to nobody: see docs/repair/quarantine.md",
+        ]
     if node.mode == "mig":
         lines += [
             "# operatingmode mig: switch MIG mode on with gpu.node.mig; profiles are made as claims ask for them"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
+from gpu_plugin._shared._base.text.config_map import unwrap_hint
 from gpu_plugin._shared._base.text.shown import cut, shown
 from gpu_plugin.config import plain_yaml
 from gpu_plugin.config.strict_yaml import ConfigError, Value, invalid
@@ -117,6 +118,8 @@ def _section(text: str, source: str, needed: bool) -> Mapping[str, Any]:
         raise ConfigError(f"{source}: not valid YAML", cause=cause) from error
     if data is None and not needed:
         return {}
+    if hint := unwrap_hint(data):
+        raise ConfigError(f"{source}: not HAMi's device-config.yaml", hint=hint)
     if not isinstance(data, dict) or (needed and SECTION not in data):
         raise invalid(source, data, f"a mapping with a section {SECTION}")
     section = data.get(SECTION)

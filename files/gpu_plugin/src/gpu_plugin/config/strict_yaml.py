@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 import yaml
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
+from .._shared._base.text.config_map import unwrap_hint
 from .._shared._base.text.json_data import is_whole
 from .._shared._base.text.shown import cut, shown
 from . import plain_yaml
@@ -120,7 +123,7 @@ def read(text: str, source: str, keys: Collection[str]) -> Found:
         raise ConfigError(f"{where}: {what}", cause=_reason(error)) from error
     if root is None:
         return Found()
-    reader = _Reader(source, keys)
+    reader = _Reader(source, keys, root)
     return Found(list(reader.walk(root, "", "")), reader.notes)
 
 
@@ -140,8 +143,8 @@ def _reason(error: yaml.YAMLError) -> str:
 
 
 class _Reader:
-    def __init__(self, source: str, keys: Collection[str]) -> None:
-        self.source = source
+    def __init__(self, source: str, keys: Collection[str], root: yaml.Node) -> None:
+        self.source, self._root = source, root
         self.notes: list[str] = []
         self.keys = frozenset(keys)
         self.sections = {
@@ -178,7 +181,13 @@ class _Reader:
                 if data is not None:
                     yield Value(place, data, self._where(value_node))
             else:
+                self._check_unwrapped()
                 raise self._unknown(path, section, where)
+
+    def _check_unwrapped(self) -> None:
+        with contextlib.suppress(yaml.YAMLError):
+            if hint := unwrap_hint(plain_yaml.construct(self._root)):
+                raise ConfigError(f"{self.source}: not a configuration", hint=hint)
 
     def _pairs(self, node: yaml.MappingNode, at: str) -> Iterator[Pair]:
         """Yield the keys and values of a mapping, and of those merged into it what it has not itself."""
@@ -235,8 +244,8 @@ class _Reader:
 
     def _unknown(self, path: str, section: str, where: str) -> ConfigError:
         known = {_plainly(one) for one in self.keys | self.sections}
-        near = nearest(_plainly(path), _plainly(section), known)
-        hint = f"did you mean {near}?" if near else ""
+        near = nearest(_plainly(path), _plainly(section), known, set(_paths(self._root)))
+        hint = f"did you mean {' or '.join(near)}?" if near else ""
         name = _plainly(section) or "the top level"
         cause = f"{name} knows {', '.join(self._children(section))}"
         return ConfigError(f"{where}: unknown key {cut(_plainly(path))}", cause=cause, hint=hint)
@@ -269,8 +278,28 @@ def _written(key: yaml.Node) -> str:
     return key.value if isinstance(key, yaml.ScalarNode) else "(not a word)"
 
 
-def nearest(path: str, section: str, known: Collection[str]) -> str:
-    """Return the known key that was most likely meant, or an empty string."""
+def _paths(node: yaml.Node, at: str = "") -> Iterator[str]:
+    """Yield the keys that a file has, such as sharing.timeSlicing.resources."""
+    yield at
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _paths(item, at)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _paths(value, _below(at, _written(key)))
+
+
+def nearest(
+    path: str, section: str, known: Collection[str], present: Collection[str] = ()
+) -> list[str]:
+    """Return the known keys that were most likely meant, which are several if nothing tells them apart.
+
+    Args:
+        path: The unknown key, with its sections.
+        section: The section that it is in.
+        known: All keys.
+        present: The keys that the file has.
+    """
     import difflib  # a configuration that is right has no use for it
 
     word = path.rsplit(".", 1)[-1].lower()
@@ -280,7 +309,15 @@ def nearest(path: str, section: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(word, by_word, n=5, cutoff=0.6)
     candidates = [key for other in close for key in by_word[other]]
     siblings = [key for key in candidates if key.rpartition(".")[0] == section]
-    if close and close[0] == word:  # right word, wrong place
-        below = [key for key in by_word[word] if key.startswith(f"{section}.")]
-        return (below or by_word[word])[0]
-    return (siblings or candidates or [""])[0]
+    if not close or close[0] != word:
+        return (siblings or candidates)[:1]
+
+    def likeness(key: str) -> tuple[bool, bool, int]:
+        """Rank the right word in another place: below the section, in one that the file has, or with its beginning."""
+        parent = key.rpartition(".")[0]
+        pairs = zip(parent.split("."), section.split("."), strict=False)
+        shared = sum(1 for _pair in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return key.startswith(f"{section}."), parent in present, shared
+
+    best = max(map(likeness, by_word[word]))
+    return [key for key in by_word[word] if likeness(key) == best][:2]

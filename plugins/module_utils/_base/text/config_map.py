@@ -1,0 +1,33 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""ConfigMaps (v1) and their data in the place of a configuration that is in them. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+FILE = re.compile(r".+\.(?:ya?ml|json)")
+MOST_NAMED = 3
+
+
+def unwrap_hint(data: t.Any) -> str:
+    """Return the next step if data is a ConfigMap, or the data of one, and an empty text otherwise."""
+    if not isinstance(data, t.Mapping):
+        return ""
+    if data.get("kind") == "ConfigMap":
+        inner = data.get("data")
+        keys = [str(key) for key in inner][:MOST_NAMED] if isinstance(inner, t.Mapping) else []
+        return f"it is a ConfigMap: give the text below data{_named(keys)}"
+    texts = [isinstance(value, str) for value in data.values()]
+    keys = [str(key) for key in data]
+    if keys and all(texts) and all(map(FILE.fullmatch, keys)):
+        return f"it is the data of a ConfigMap: give the text of {', '.join(keys[:MOST_NAMED])}"
+    return ""
+
+
+def _named(keys: t.Sequence[str]) -> str:
+    if len(keys) == 1:
+        return f".{keys[0]}"
+    return f", of {' or '.join(keys)}" if keys else ""
