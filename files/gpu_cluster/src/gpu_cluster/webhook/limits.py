@@ -49,4 +49,5 @@ LOOKED_AT: Final = (200.0, 400)
 MADE: Final = (1.0, 64)
 MOST_REMOVED: Final = 100  # of a namespace, in a round that looks for unused ones
 MOST_NAMESPACES: Final = 10_000  # whose rates are known
-QPS, BURST = 400.0, 800  # of requests to the API servers: an admission is a read for each template
+# Of requests to the API servers: an admission is a read for each template, and three of its namespace in a second.
+QPS, BURST = 400.0, 800
