@@ -17,7 +17,7 @@ from tests.fakes.daemon.quarantined import ENTRY, path, put
 from tests.support.waiting import LIMIT, eventually
 
 if TYPE_CHECKING:
-    from tests.machine.daemon.boot.conftest import Commands, Kubelet, Process
+    from tests.machine.daemon.boot.conftest import Commands, Container, Kubelet, Process
 
 LAYOUTS = {
     "a100-40": {"1g.5gb": 2, "3g.20gb": 1, "1c.2g.10gb": 2},
@@ -41,13 +41,13 @@ class Boot:
         wait: float = LIMIT,
         text: str = "",
         pods: str = "/none",
-        aside: Path | None = None,
+        **how: Any,
     ) -> Process:
         path = self.folder / "mig.json"
         path.write_text(text or json.dumps({"config": config, "selected": ""}))
         words = ["mig", "--config", path, "--status", self.folder / "run/status.json"]
         words += ["--lock", self.folder / "run/lock", "--wait", wait, "--pod-resources", pods]
-        return self.commands.begin(sim, *words, aside=aside)
+        return self.commands.begin(sim, *words, **how)
 
     def end(self, process: Process) -> tuple[int, dict[str, Any]]:
         status, _told = self.commands.end(process)
@@ -209,3 +209,27 @@ def test_a_unit_that_is_restarted_in_service_takes_nothing_from_pods(
         # As at a boot, where the socket is left from before.
         assert boot(sim, other, pods=socket)[0] == 0
         assert scene(sim) != before
+
+
+def test_a_container_that_the_kubelet_has_forgotten_keeps_its_gpu(
+    boot: Boot, container: Container, forgetful: Path
+) -> None:
+    with start("a100-40", 1) as sim:
+        how = {"pods": str(forgetful), "container": container}
+        status, report = boot(sim, entries({"7g.40gb": 1}), **how)
+        assert (status, report["state"]) == (1, "failed")
+        assert "nvidia0, of which the kubelet does not know" in report["problems"][0]
+        assert scene(sim) == [[]]
+        assert boot(sim, entries({"7g.40gb": 1}), pods=str(forgetful))[0] == 0
+
+
+def test_a_container_keeps_its_gpu_while_the_kubelet_is_down(
+    boot: Boot, container: Container, tmp_path: Path
+) -> None:
+    (left := tmp_path / "left.sock").touch()
+    with start("a100-40", 1) as sim:
+        how = {"pods": str(left), "container": container}
+        status, report = boot(sim, entries({"7g.40gb": 1}), **how)
+        assert (status, report["state"]) == (1, "failed")
+        assert "nvidia0, of which the kubelet does not know" in report["problems"][0]
+        assert scene(sim) == [[]]

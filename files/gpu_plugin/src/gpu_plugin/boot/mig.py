@@ -21,7 +21,7 @@ from .._shared._mig import label
 from .._shared._mig.config import Declared, Selection
 from .._shared._mig.machine.nvml import Changes, planned, read, set_aside
 from .._shared._mig.plan import GpuState, spare
-from .._shared._node.users.allocated import Devices, claims, holders, parse
+from .._shared._node.users.allocated import Allocation, Devices, claims, holders, parse
 from .._shared._node.users.machine.witness import unreported
 from ..tools import bounded, files, logs
 from ..tools.start_timeout import StartTimeout
@@ -53,8 +53,8 @@ def mig(
     """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
 
     ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
-    after this while nothing happens. Where a kubelet answers at the socket ``pods``, this is no boot, and
-    what it has given to pods is left to them. A GPU that cannot be brought to its layout keeps the one that
+    after this while nothing happens. What containers have is left to them, and what a kubelet has given to
+    pods where one answers at the socket ``pods``. A GPU that cannot be brought to its layout keeps the one that
     it had, and the others get theirs. ``chosen`` has the layout that the node's label asked for last.
     """
     with StartTimeout(patience) as going:
@@ -130,19 +130,28 @@ def _converge_gpu(
 
 
 def _with_holders(state: GpuState, pods: Path) -> GpuState:
-    """Return a GPU with the pods and claims that have something of it, where a kubelet answers.
+    """Return a GPU with the pods and claims that have something of it, also those of which the kubelet does not know.
 
-    It is asked by another process, since this one has no gRPC. NodeError: what a container has is not known.
+    At a boot there is no container, and what the kubelet and the DRA driver have written down is from before.
+
+    Raises:
+        NodeError: if the devices of a container can't be read.
+    """
+    reported = _reported(pods)
+    kept = None if reported is None else Host().read(CHECKPOINT)
+    forgotten = unreported(Host(), reported or (), str(pods), load(kept).values())
+    allocations = (*(reported or ()), *claims(kept, reported or ()), *forgotten)
+    node = [Devices(state.gpu, state.instances, state.devices)]
+    return replace(state, holders=holders(allocations, node)[state.gpu.uuid])
+
+
+def _reported(pods: Path) -> tuple[Allocation, ...] | None:
+    """Return what the kubelet names, None where none answers.
+
+    It is asked by another process, since this one has no gRPC.
     """
     if not pods.exists():
-        return state
-    words = [sys.executable, "-m", "gpu_plugin", "pods", "--json", "--pod-resources", str(pods)]
-    done = Host().run(words, check=False, timeout=ASK_SECONDS)
-    if done.rc:
-        return state  # at boot its socket is left from before
-    node = [Devices(state.gpu, state.instances, state.devices)]
-    told = parse(done.out)
-    kept = Host().read(CHECKPOINT)
-    forgotten = unreported(Host(), told, str(pods), load(kept).values())
-    given = (*told, *claims(kept, told), *forgotten)
-    return replace(state, holders=holders(given, node)[state.gpu.uuid])
+        return None
+    argv = [sys.executable, "-m", "gpu_plugin", "pods", "--json", "--pod-resources", str(pods)]
+    answer = Host().run(argv, check=False, timeout=ASK_SECONDS)
+    return None if answer.rc else parse(answer.out)
