@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,8 @@ from gpu_plugin.mps import device, folders, supervisor
 from gpu_plugin.mps.manager import SettingsFolder
 from gpu_plugin.mps.supervisor import Options, Supervisor
 from gpu_plugin.tools.followed import Events
+
+from tests.support.old_times import rewrite_with_old_time
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
@@ -85,3 +88,14 @@ def test_settings_that_can_not_be_used_are_said_and_change_nothing(
         assert f"the settings in {path} can't be used" in told
         assert words in told
         assert folder.settings == {UUID: good}
+
+
+def test_settings_that_are_put_back_with_their_old_times_are_read(tmp_path: Path) -> None:
+    folder, path = SettingsFolder(tmp_path), Path(settings_file(UUID, str(tmp_path)))
+    path.write_text(Settings(4, multi_user=False).to_json())
+    os.utime(tmp_path, (1000, 1000))
+    folder.look()
+    rewrite_with_old_time(path, Settings(2, multi_user=False).to_json())
+    os.utime(tmp_path, (1000, 1000))
+    folder.look()
+    assert folder.settings == {UUID: Settings(2, multi_user=False)}

@@ -10,7 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_plugin.tools.files import VERSION, StateFile, StateUnusable, read, started
+from gpu_plugin.tools.files import VERSION, StateFile, StateUnusable, read, stamp, started
+
+from tests.support.old_times import rewrite_with_old_time
 
 
 def test_what_is_written_is_read_with_the_process_that_wrote_it(tmp_path: Path) -> None:
@@ -53,3 +55,10 @@ def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
 def test_a_file_may_have_any_version_where_none_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps({"pid": 1}))
     assert read(tmp_path / "state.json") == {"pid": 1}
+
+
+def test_a_file_that_has_its_old_time_and_size_again_has_another_stamp(tmp_path: Path) -> None:
+    (path := tmp_path / "file").write_text("one")
+    before = stamp(path)
+    rewrite_with_old_time(path, "two")
+    assert stamp(path) != before

@@ -31,8 +31,7 @@ FILES: Final = {"gds": ("/etc/cufile.json", "/run/udev")}
 CHANNELS: Final = "imex-channel"
 NODES_FILE: Final = "nodes/list"
 PATTERNS: Final = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dri/*", "/dev/dri/by-path/*")
-Stamp = tuple[int, int]
-Source = tuple[int, Path, Stamp]  # the number of its folder, and the file
+Source = tuple[int, Path, files.Stamp]  # the number of its folder, and the file
 
 
 class CdiFile:
@@ -244,15 +243,14 @@ def content(path: Path) -> dict[str, list[str]]:
     }
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: Path) -> files.Stamp | None:
     """Return what differs after a change of a file; None where it has gone, or is a link to nothing."""
     try:
-        stat = path.stat()
+        return files.stamp_of(path.stat())
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             return None
         raise
-    return stat.st_mtime_ns, stat.st_ino
 
 
 def _keep(path: Path, spec: dict[str, Any] | None) -> None:

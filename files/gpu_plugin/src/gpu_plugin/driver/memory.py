@@ -140,6 +140,14 @@ def boot_id(host_root: Path) -> str:
     return (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
 
 
+def _written_at(path: Path) -> int:
+    """Return when the text of a file was written, in nanoseconds since 1970; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 class HealthFile:
     """What is known of the GPUs' health, in a file that the next process of the daemon reads.
 
@@ -207,14 +215,14 @@ class HealthFile:
         unusable: list[StateUnusable] = []
         for path in (one.path for one in self._files):
             try:
-                stamp, data = files.stamp(path), read(path, (VERSION,))
+                written, data = _written_at(path), read(path, (VERSION,))
                 if data is not None and "boot" not in data:
                     raise StateUnusable(f"{path} can't be used", cause="it names no boot")
             except StateUnusable as error:
                 unusable.append(error)
                 continue
-            if stamp and data is not None and data["boot"] == self._boot:
-                usable.append((stamp[2], data))
+            if data is not None and data["boot"] == self._boot:
+                usable.append((written, data))
         if unusable and not usable:
             raise unusable[0]
         return max(usable, key=lambda one: one[0])[1] if usable else None

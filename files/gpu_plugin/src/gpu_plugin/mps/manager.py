@@ -17,9 +17,9 @@ from .._shared._base.errors import NodeError
 from .._shared._machine.nvml.real import open_nvml
 from ..model.mps.paths import UUID, Names, settings_file
 from ..model.mps.settings import Settings
-from ..tools import logs
+from ..tools import files, logs
 from ..tools.chores import Worker
-from ..tools.files import StateFile
+from ..tools.files import Stamp, StateFile
 from ..tools.followed import Events
 from ..tools.process import Process
 from . import folders, state
@@ -28,7 +28,6 @@ from .supervisor import Options, Supervisor
 TICK: Final = 0.25
 FEED: Final = 1.0
 FRESH: Final = 1.0  # a file that changed so lately may change again within its time stamp
-Stamp = tuple[int, int]
 
 
 class SettingsFolder:
@@ -43,7 +42,7 @@ class SettingsFolder:
     def look(self) -> None:
         """Read what changed. Settings that can't be used change nothing."""
         try:
-            changed = self.path.stat().st_mtime_ns
+            changed = self.path.stat().st_ctime_ns
             if changed == self._looked_at and time.time_ns() - changed > FRESH * 1e9:
                 return
             self._looked_at, found = changed, state.devices(self.path)
@@ -59,8 +58,7 @@ class SettingsFolder:
 
     def _read(self, device: str) -> None:
         path = Path(settings_file(device, str(self.path)))
-        stat = path.stat()
-        if self.versions.get(device) == (version := (stat.st_ino, stat.st_mtime_ns)):
+        if self.versions.get(device) == (version := files.stamp_of(path.stat())):
             return
         self.versions[device] = version
         try:
@@ -82,7 +80,7 @@ class Manager(Process):
         self._folder, self._options, self._linger = SettingsFolder(folder), options, linger
         self._events = Events()
         self._supervisors: dict[str, Supervisor] = {}
-        self._versions: dict[str, Stamp] = {}
+        self._versions: dict[str, Stamp | None] = {}
         self._modes = Worker("modes")
         self._moded, self._idle_since = 0.0, time.monotonic()
 
@@ -144,7 +142,7 @@ class Manager(Process):
         kept = Path(settings_file(names.device, str(self._folder.path)))
         one = Supervisor(names, wanted, kept, self._options, self._events)
         self._supervisors[names.device] = one
-        self._versions[names.device] = self._folder.versions.get(names.device, (0, 0))
+        self._versions[names.device] = self._folder.versions.get(names.device)
         one.start()
 
     def _look(self) -> None:
@@ -164,7 +162,7 @@ class Manager(Process):
     def _follow_settings(self) -> None:
         for device, one in self._supervisors.items():
             wanted = self._folder.settings.get(device)
-            version = self._folder.versions.get(device, (0, 0))
+            version = self._folder.versions.get(device)
             if wanted and wanted.root != one.names.root:
                 wanted = None  # it ends here, and begins there then
             if self._versions[device] != version or (wanted is None) != (one.wanted is None):

@@ -31,12 +31,17 @@ def failing(problem: str, kind: type[NodeError] = NodeError, hint: str = "") -> 
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Return what differs after each change of a file, None where none can be seen."""
+    """Return what differs after each change of a file, also if it has its old time again; None if it can't be seen."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return stamp_of(status)
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return the stamp of a file from its status. Unlike st_mtime, nobody can set st_ctime."""
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
 
 def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
