@@ -177,6 +177,11 @@ status:
     cases_unknown:
       description: Why they are not known.
       type: str
+    kernel_log:
+      description:
+        - Why faults in the kernel's log are not known, such as how many lines about XIDs can't be read, with one of them.
+      type: list
+      elements: str
     reboot:
       description: Why the node waits for a reboot, besides what RV(parts[].reboot_reasons) has.
       type: list

@@ -138,9 +138,10 @@ def _part(part: Answer) -> Json:
 
 
 def _warnings(answer: Answer) -> t.List[str]:
-    """Return what the parts warn of, such as what somebody has done by hand and no run undoes."""
-    said = (text for part in answer.get("parts", ()) for text in part["warnings"])
-    return list(dict.fromkeys(said))
+    """Return what the parts warn of, such as what somebody has done by hand, and which faults can't be judged."""
+    of_parts = (text for part in answer.get("parts", ()) for text in part["warnings"])
+    unjudged = (answer.get("status") or {}).get("kernel_log", ())
+    return list(dict.fromkeys([*of_parts, *unjudged]))
 
 
 def _quarantine(known: Answer) -> t.List[Json]:

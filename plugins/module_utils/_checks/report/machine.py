@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 import typing as t
 
 from ..._base.errors import NodeError
@@ -17,11 +18,14 @@ from ..._node.machine.facts import os_release
 from ..._node.users.allocated import Allocation
 from ..._node.users.machine import allocated
 from ..._node.users.machine.users import gpu_users, user_of
+from ..._repair.machine import observe_node
 from ..._repair.machine.cases import CaseFile
+from ..._repair.options import SPEC as REPAIR
 from ..validate.machine.driver import pending
 from . import cases, status
 
 Json = t.Dict[str, t.Any]
+WINDOW: int = REPAIR["argument_spec"]["window"]["default"]  # seconds, as a repair reads the log
 
 
 def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) -> Json:
@@ -51,6 +55,7 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
         "allocations_unknown": unknown,
         "reboot": status.reboots(pending(host), gpus),
         **_cases(host),
+        "kernel_log": _kernel_log(host) if info["driver"] else [],
     }
 
 
@@ -60,3 +65,9 @@ def _cases(host: Host) -> Json:
         return {"cases": cases.rows(CaseFile(host).read()), "cases_unknown": ""}
     except NodeError as error:
         return {"cases": [], "cases_unknown": str(error)}
+
+
+def _kernel_log(host: Host) -> t.List[str]:
+    """Return why faults in the kernel's log are not known, with one of the lines that can't be read."""
+    now = time.time()
+    return list(observe_node.log(host, now, now - WINDOW).warnings)

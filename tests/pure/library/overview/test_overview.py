@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import Comp
 from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.allocated import (
     CHECKPOINT,
 )
+from ansible_collections.gpu.node.plugins.module_utils._repair.machine.observe_node import JOURNAL
 
 from tests.fakes.library.fakes import OS_RELEASE, FakeHost
 
@@ -70,6 +71,31 @@ def test_what_can_not_be_asked_is_said() -> None:
     found = overview(machine, INFO)
     assert "the kubelet is silent" in found["allocations_unknown"]
     assert "not found" in found["daemon"]["problem"]
+
+
+LOG = ("sh", "-c", JOURNAL)
+UNKNOWN_XID = "NVRM: Xid (GPU 0000:18:00): 79, GPU has fallen off the bus."
+
+
+def test_xids_that_can_not_be_read_are_told_with_their_number_and_one_of_them() -> None:
+    lines = "".join(f"{4102444800 + at}.5 node-1 kernel: {UNKNOWN_XID}\n" for at in range(3))
+    told = overview(host(commands={LOG: lines}), INFO)["kernel_log"]
+    assert len(told) == 1
+    assert "3 lines of the kernel's log about XIDs or SXIDs could not be read" in told[0]
+    assert UNKNOWN_XID in told[0]
+    json.dumps(told)
+
+
+def test_a_log_that_is_not_read_in_time_is_told_and_one_without_faults_is_not() -> None:
+    assert overview(host(), INFO)["kernel_log"] == []
+    (told,) = overview(host(commands={("sh", "-c"): Completed(124, "", "")}), INFO)["kernel_log"]
+    assert "the kernel's log could not be read within" in told
+
+
+def test_without_a_driver_the_log_is_not_read() -> None:
+    machine = FakeHost({})
+    assert overview(machine, {"driver": None, "gpus": []})["kernel_log"] == []
+    assert [ran for ran in machine.ran if ran[0] == "sh"] == []
 
 
 def test_a_bare_node_is_not_asked_for_a_daemon() -> None:

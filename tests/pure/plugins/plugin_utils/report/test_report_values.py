@@ -247,6 +247,14 @@ def test_what_a_look_warns_of_is_told_once_and_is_no_drift() -> None:
     assert found["totals"]["drifted"] == 0
 
 
+def test_a_node_with_xids_that_can_not_be_read_is_named_by_a_warning() -> None:
+    answer = fleets.answer(gpus())
+    answer["status"]["kernel_log"] = ["3 lines of the kernel's log could not be read"]
+    found = report({"n": answer, "good": fleets.answer(gpus())})
+    told = {one["name"]: one["warnings"] for one in found["nodes"]}
+    assert told == {"n": ["3 lines of the kernel's log could not be read"], "good": []}
+
+
 def test_each_hosts_variables_are_read_once() -> None:
     reads: list[str] = []
 
