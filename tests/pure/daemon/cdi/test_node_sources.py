@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpu_plugin.cdi.files import node_sources
 
-from tests.support.old_times import rewrite_with_old_time
+from tests.fakes.host.old_times import rewrite_with_old_time
 
 
 def test_a_file_that_is_put_back_with_its_old_time_is_another_source(tmp_path: Path) -> None:

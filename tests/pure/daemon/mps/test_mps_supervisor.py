@@ -21,7 +21,7 @@ from gpu_plugin.mps.manager import SettingsFolder
 from gpu_plugin.mps.supervisor import Options, Supervisor
 from gpu_plugin.tools.followed import Events
 
-from tests.support.old_times import rewrite_with_old_time
+from tests.fakes.host.old_times import rewrite_with_old_time
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
 

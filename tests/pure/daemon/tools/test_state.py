@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gpu_plugin.tools.files import VERSION, StateFile, StateUnusable, read, stamp, started
 
-from tests.support.old_times import rewrite_with_old_time
+from tests.fakes.host.old_times import rewrite_with_old_time
 
 
 def test_what_is_written_is_read_with_the_process_that_wrote_it(tmp_path: Path) -> None:
