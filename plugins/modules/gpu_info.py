@@ -82,7 +82,9 @@ gpu_info:
       returned: where NVML answers
       type: str
     gpus:
-      description: The GPUs that answer, with memory in bytes, MIG mode, profiles, instances, devices, and processes.
+      description:
+        - The GPUs that answer, with memory in bytes, persistence mode, MIG mode, profiles, instances, devices, and
+          processes.
       type: list
       elements: dict
     lost_gpus:

@@ -179,7 +179,8 @@ status:
       type: str
     kernel_log:
       description:
-        - Why faults in the kernel's log are not known, such as how many lines about XIDs can't be read, with one of them.
+        - Why faults in the kernel's log are not known, such as how many lines about XIDs can't be read, with one of
+          them.
       type: list
       elements: str
     reboot:

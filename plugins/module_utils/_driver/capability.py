@@ -38,10 +38,13 @@ from .machine.gate import Gate, blockers
 from .machine.kernel import dkms, modules, signing_key
 from .machine.loading import Loading
 from .machine.packages import Packages
+from .machine.persistence import PersistenceModes
 from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
 from .module_options.in_force import MODPROBE_FILE
 from .names import PLACE
+from .persistence import ACTION as PERSISTENCE_MODE
+from .persistence import DROP_IN
 from .plan import changes_file, disrupts, plan, replaces
 from .report import facts, installed, releases
 from .runfile import UNINSTALLER
@@ -51,6 +54,8 @@ from .state import AUTO, Observed, Record, Source, chosen, has_run, named_source
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 # Those after which NVML may answer that did not before.
 STARTS = frozenset({"load", "reload", "device_nodes", "persistence"})
+# Those after which persistence mode may be off, or be turned off at the next start of the daemon.
+ENDS_PERSISTENCE = frozenset({"install", "load", "reload", "persistence"})
 DATA = "/var/lib/gpu-node"
 RECORD = f"{DATA}/nvidia_driver.json"
 
@@ -62,7 +67,7 @@ class DriverCapability:
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
-        timeout = checked_timeout(values.pop("lock_timeout"))
+        timeout, gpus = checked_timeout(values.pop("lock_timeout")), values.pop("gpus", None)
         absent, self._gpu_count = values["state"] == "absent", values.pop("gpu_count")
         busy = {name: values.pop(name) for name in Gate.OPTIONS}
         self._gate = Gate(host, busy, absent=absent, check_mode=check_mode)
@@ -83,6 +88,7 @@ class DriverCapability:
         self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams = Runfile(node), ModuleStreams(node)
         self._packages, self._loading = Packages(node, self._again), Loading(node)
+        self._modes = PersistenceModes(node, gpus)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._packages.repair,
             "sources": self._packages.enable,
@@ -99,6 +105,7 @@ class DriverCapability:
             "reload": self._loading.reload,
             "device_nodes": self._loading.make_nodes,
             "persistence": functools.partial(self._loading.enable, SERVICE),
+            PERSISTENCE_MODE: self._modes.apply,
             "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
             GPUS: self._record_gpus,
@@ -127,6 +134,8 @@ class DriverCapability:
                 observed = self._streams.observe(observed, wanted)
             service, fabric = self._loading.services(nvswitch=observed.nvswitch)
             observed = replace(observed, service=service, fabric=fabric)
+            if present and wanted.persistence and observed.loaded:
+                observed = replace(observed, persistence=self._modes.observe(service))
         changes = changes_file(observed, wanted)
         looked = initramfs.looked_into(self._node.host, observed.modules, changes=changes)
         observed = replace(observed, modules=looked)
@@ -199,6 +208,7 @@ class DriverCapability:
         foreign = {state.foreign_sources, MODPROBE_FILE if state.modules.foreign else ""}
         shared = tuple(path for path in (OWN_SOURCES, MODPROBE_FILE) if path not in foreign)
         paths = (RECORD, RECORDS, GPU_RECORD, *shared, *PLACE.paths, *DEVICE_NODES)
+        paths += (DROP_IN,) if state.record.persistence_mode else ()
         there = paths if self._desired.state == "present" else ()
         return OwnFiles(
             self._node.host,
@@ -307,6 +317,8 @@ class DriverCapability:
             self._actions[step.action](step.params)
         else:
             self._gate.services.apply(step)
+        if step.action in ENDS_PERSISTENCE and self._desired.persistence:
+            self._modes.turn_on()
         if step.action in STARTS:
             self._tell_gpus()
 
@@ -362,6 +374,8 @@ class DriverCapability:
             initramfs.write(self._node.host, "", params["kernels"])
         if added.record.device_nodes:
             self._loading.remove_nodes()
+        if added.record.persistence_mode:
+            self._modes.forget()
         added.forget()
         self._record_gpus({})
         self._gate.services.forget()

@@ -13,7 +13,7 @@ from .._base.errors import InputError, NodeError, not_ours, refuse_masked
 from .._base.packages.package import still_there
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import IDLE_GPU, Plan, Step
-from . import adoption, branches, packages, runfile
+from . import adoption, branches, packages, persistence, runfile
 from .branches import Version, module_type
 from .family import Choice
 from .kernel import device_nodes
@@ -69,6 +69,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
         reboot_required=reboot,
         warnings=warnings(observed, desired, choice, steps)
         + told
+        + persistence.warnings(observed.persistence)
         + device_nodes.warnings(observed.device_nodes)
         + of_release(observed, desired, choice.version),
     )
@@ -139,7 +140,11 @@ def _kernel(observed: Observed, desired: Desired, exchange: str, *, reboot: bool
     # NVIDIA's installer brings the persistence daemon without a unit.
     known = observed.names.persistenced or observed.service.get("UnitFileState")
     if desired.persistence and known:
-        steps += _service("persistence", SERVICE, observed.service, start=start)
+        steps += _service(
+            "persistence", SERVICE, observed.service, start=start
+        ) or persistence.plan(observed.persistence)
+    elif not desired.persistence and observed.record.persistence_mode:
+        steps.append(persistence.give_back())
     if observed.nvswitch and observed.names.fabric:
         steps += _service("fabric", FABRIC_SERVICE, observed.fabric, start=start)
     return steps
@@ -321,6 +326,7 @@ def _removal(observed: Observed, gone: t.Sequence[str], *, stays: bool) -> t.Lis
     summary += " and the module stream" if record.stream else ""
     summary += " and the modprobe file" if record.modprobe else ""
     summary += " and the unit for device nodes" if record.device_nodes else ""
+    summary += f" and {persistence.DROP_IN}" if record.persistence_mode else ""
     summary = adoption.in_words(observed, summary)
     params = {
         "packages": gone,

@@ -12,7 +12,7 @@ from .._base.errors import NodeError
 from .._base.packages.repository import texts
 from .._base.steps import Step
 from .._node.users import holders
-from . import branches
+from . import branches, persistence
 from .branches import NO_VERSION, Version
 from .family import Choice
 from .kernel.modules import NO_SOURCES
@@ -125,7 +125,8 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
         "loaded": list(observed.loaded) if observed.loaded else None,
         "modprobe": observed.modules.own or "",
         "persistence": service.get("ActiveState") == "active"
-        and service.get("UnitFileState") in ("enabled", "static"),
+        and service.get("UnitFileState") in ("enabled", "static")
+        and not persistence.plan(observed.persistence),
     }
 
 
@@ -154,7 +155,7 @@ def after(observed: Observed, choice: Choice, steps: t.Iterable[Step]) -> t.Dict
             found["modprobe"] = params["text"]
         elif step.action in ("load", "reload"):
             found["loaded"] = [choice.version or choice.awaited, choice.kind]
-        elif step.action == "persistence":
+        elif step.action in ("persistence", persistence.ACTION):
             found["persistence"] = True
         elif step.action == "runfile":
             found["runfile"] = f"{choice.version} {choice.kind}"

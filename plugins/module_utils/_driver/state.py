@@ -26,6 +26,7 @@ from .module_options import declared
 from .module_options.declared import Options
 from .module_options.record import Written
 from .names import PLACE, Names, is_driver, order
+from .persistence import NOT_ASKED, Persistence
 from .releases import table
 
 if t.TYPE_CHECKING:
@@ -127,7 +128,7 @@ class Record(Written):
     before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
     that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
     a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
-    ``device_nodes`` says that a unit makes device nodes at boot.
+    ``device_nodes`` says that a unit makes device nodes at boot, ``persistence_mode`` that our drop-in is there.
     """
 
     sources: bool = False
@@ -144,6 +145,7 @@ class Record(Written):
     exchanged: t.FrozenSet[str] = frozenset()
     replaced: str = ""
     device_nodes: bool = False
+    persistence_mode: bool = False
 
     @property
     def before(self) -> t.Dict[str, str]:
@@ -185,13 +187,13 @@ class Observed(Packages):
     """What the node has; ``record`` is what earlier runs wrote down of their additions.
 
     ``family`` is that of its distribution, with what is particular to it.
-    ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went
-    wrong with it. ``removal`` is there when additions are to be removed again and dpkg is in order.
-    ``users`` are the processes that have a GPU open, ``allocated`` says which pods have been given one; it is asked
-    for where the loaded driver would change. ``reload_note`` is why this run could not
-    exchange the loaded modules. ``nvswitch`` says that the GPUs are joined by NVSwitches, ``bridged`` that
-    these are managed through InfiniBand, ``fabric`` what the fabric manager's service does; ``libraries``
-    are the versions of libnvidia-ml. ``signing_key`` is there if the kernel takes signed modules alone.
+    ``refreshed`` says that this run has fetched the package lists, ``refresh_note`` what went wrong with it.
+    ``removal`` is there when additions are to be removed again and dpkg is in order. ``users`` are the processes that
+    have a GPU open, ``allocated`` says which pods have been given one; it is asked for where the loaded driver would
+    change. ``reload_note`` is why this run could not exchange the loaded modules. ``nvswitch`` says that the GPUs are
+    joined by NVSwitches, ``bridged`` that these are managed through InfiniBand, ``fabric`` what the fabric manager's
+    service does; ``libraries`` are the versions of libnvidia-ml. ``signing_key`` is there if the kernel takes signed
+    modules alone.
     ``runfile`` is what NVIDIA's own installer has left, ``firmware`` the versions with firmware for the GSP.
     ``surplus`` are packages of ours that only a component needs which is no longer wanted.
     ``relations`` are what prebuilt kernel modules need, ``refused`` those that the package manager cannot
@@ -249,6 +251,7 @@ class Observed(Packages):
     device_nodes: DeviceNodes = NOTHING_MISSING
     today: datetime.date = datetime.date.min
     load: str = ""
+    persistence: Persistence = NOT_ASKED
 
     @property
     def newer(self) -> t.List[str]:
@@ -390,8 +393,7 @@ def _fresh(observed: Observed, desired: Desired, nvidias: Nvidias) -> Source:
         if not stands["past"] and branches.able([carried], observed.gpus):
             return found
         end = stands["end_of_support"]
-        since = f" since {end}" if end else ""
-        past = f"which NVIDIA does not support any more{since}"
+        past = "which NVIDIA does not support any more" + (f" since {end}" if end else "")
         why += f", {past if stands['past'] else 'which does not run the GPUs'}"
         version = branches.supported(table, observed.today, observed.gpus)
     repository = nvidias() if version else None

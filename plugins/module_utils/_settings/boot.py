@@ -13,10 +13,10 @@ from .._base.errors import readable
 from .._base.services.driver import SERVICE
 from .._base.services.mig import STATUS as MIG_STATUS
 from .._base.services.mig import UNIT as MIG_UNIT
+from .._base.services.settings import CONFIG
 from .._base.text import json_data, strict
 from .rules import Rule, parse
 
-CONFIG = "/etc/gpu-node/settings.json"
 UNIT, PATH_UNIT = "gpu-settings.service", "gpu-settings.path"
 SEEN = "/run/gpu-node/settings.json"
 VERSION, MOST_GPUS = 1, 1024

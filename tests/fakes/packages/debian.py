@@ -28,6 +28,7 @@ __all__ = ["DRIVER", "GPU", "LOADED", "Debian", "capability", "converge", "conve
 
 VERSION = "550.163.01-2"
 LOCKED = Completed(100, "", "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by 7")
+GPUS = tuple(f"GPU-{at}0000000-0000-0000-0000-000000000000" for at in "12")
 NAMES = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi")
 NAMES += ("libnvidia-cfg1", "firmware-nvidia-gsp", "nvidia-open-kernel-dkms", "nvidia-kernel-dkms")
 PARTS = ("main", "contrib", "non-free", "non-free-firmware")
@@ -54,10 +55,13 @@ class Debian(FakeHost):
         self.offers = {name: [VERSION, "535.261.03-1"] for name in NAMES} | {"dkms": ["3.2-1"]}
         self.answers: list[Completed | None] = []  # type: ignore[assignment]
         self.enabled = False
+        self.modes = dict.fromkeys(GPUS, True)  # persistence modes, by UUID
+        self.starts_with = ""  # options of the persistence daemon
         self.commands = {
             **{(name,): self._genuine for name in GENUINE},
             ("apt-get",): self._apt_get,
             ("modprobe",): self._modprobe,
+            ("nvidia-smi",): self._nvidia_smi,
             ("rmmod",): self._rmmod,
             ("systemctl", "is-active"): "active\n",
             ("systemctl", "stop"): "",
@@ -165,8 +169,19 @@ class Debian(FakeHost):
 
     def _show(self, _words: tuple[str, ...]) -> Completed:
         on = self.enabled and "nvidia-persistenced" in self.packages
-        states = "ActiveState=active\nUnitFileState=enabled\n"
+        start = f"ExecStart={{ argv[]=/usr/bin/nvidia-persistenced {self.starts_with} ; }}\n"
+        states = f"ActiveState=active\nUnitFileState=enabled\n{start}"
         return Completed(0, states if on else "ActiveState=inactive\nUnitFileState=\n", "")
+
+    def _nvidia_smi(self, words: tuple[str, ...]) -> Completed:
+        if DRIVER not in self.files or "nvidia-smi" not in self.packages:
+            return Completed(9, "", "NVIDIA-SMI has failed")
+        if words[1] == "-pm":
+            self.modes[words[4]] = words[2] == "1"
+            return Completed(0, "", "")
+        states = {True: "Enabled", False: "Disabled"}
+        rows = [f"{uuid}, {at}, {states[on]}" for at, (uuid, on) in enumerate(self.modes.items())]
+        return Completed(0, "\n".join(rows), "")
 
     def _enable(self, words: tuple[str, ...]) -> Completed:
         self.enabled = words[1] == "enable"

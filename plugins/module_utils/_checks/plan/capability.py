@@ -128,7 +128,7 @@ class PlanCapability:
             return State(info, [], {})
         validation = self._validate(self._values) if self._params["validate"] else None
         # Side by side: most of the time goes by while package managers and services answer.
-        wanted = [(part, self._options(part)) for part in parts.PARTS]
+        wanted = [(part, self._options(part, info)) for part in parts.PARTS]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             all_planned = pool.map(self._planned, [one for one in wanted if one[1] is not None])
             found = parts.with_later(parts.once(all_planned))
@@ -141,7 +141,7 @@ class PlanCapability:
         make = functools.partial(modules.MODULES[part.module].make, self._host, options)
         return planned(part, make, shows_difference=self._shows)
 
-    def _options(self, part: Part) -> t.Optional[modules.Params]:
+    def _options(self, part: Part, info: Answer) -> t.Optional[modules.Params]:
         made, daemon = self._preflight.options, self._params["daemon"] or {}
         if self._params["parts"] is not None and part.name not in self._params["parts"]:
             return None
@@ -156,6 +156,8 @@ class PlanCapability:
         options = made.get(part.module)
         if options is not None and part.name == "settings" and "mig" in made:
             return {**options, "partitioned": layout.partitions(made["mig"])}
+        if options is not None and part.name == "driver" and info["nvml_available"]:
+            return {**options, "gpus": info["gpus"]}  # so that they are not asked again
         if options is None or part.module != "device_plugin":
             return options
         # What stops or goes has no release, as from the role.

@@ -82,7 +82,7 @@ class Loading(Part):
     def services(self, *, nvswitch: bool) -> t.Tuple[t.Dict[str, str], t.Dict[str, str]]:
         """Return the state of the persistence daemon, and of the fabric manager, which only NVSwitches need."""
         names = ("ActiveState", "UnitFileState")
-        service = properties(self._node.host, SERVICE, *names)
+        service = properties(self._node.host, SERVICE, *names, "ExecStart")
         return service, properties(self._node.host, FABRIC_SERVICE, *names) if nvswitch else {}
 
     def configure(self, params: Params) -> None:

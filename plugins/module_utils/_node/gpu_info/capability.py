@@ -13,6 +13,7 @@ from ..._base.gpu import Gpu, NvmlError
 from ..._base.steps import Plan, Step
 from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml, open_nvml
+from ..._machine.nvml.settings import persistent
 from ..gpu_record import Gpus
 from ..machine import cloud_init
 from ..machine.facts import gpus, loaded_driver, pci_devices, recorded_gpus
@@ -117,6 +118,7 @@ def _gpu(nvml: Nvml, gpu: Gpu) -> Info:
     return {
         **dataclasses.asdict(gpu),
         "compute_capability": ".".join(map(str, gpu.compute_capability)),
+        "persistence_mode": persistent(nvml.handle(gpu)),
         "processes": [dataclasses.asdict(one) for one in nvml.processes(gpu)],
         "mig_profiles": [dataclasses.asdict(one) for one in nvml.gi_profiles(gpu)],
         "gpu_instances": [

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._checks import parts
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
@@ -64,6 +65,18 @@ def look(
     assert plan.steps == ()
     assert (host.files, host.links) == before
     return {**capability.result(state, plan), "warnings": plan.warnings}
+
+
+def test_the_driver_is_told_what_the_look_has_read_of_the_gpus(host: FakeHost) -> None:
+    given = {"variables": {}, "components": ["driver"], "daemon": DAEMON}
+    params = ArgumentSpecValidator(SPEC["argument_spec"]).validate(given).validated_parameters
+    one = PlanCapability(host, FakeRoom(), params, root=True)  # type: ignore[arg-type]
+    info = {**one.observe().info, "gpus": [{"index": 0}]}
+    driver = parts.BY_NAME["driver"]
+    assert "gpus" not in (one._options(driver, info) or {})
+    told = one._options(driver, {**info, "nvml_available": True})
+    assert told is not None
+    assert told["gpus"] == [{"index": 0}]
 
 
 def test_the_whole_path_of_a_fresh_node_is_in_one_answer(host: FakeHost) -> None:
