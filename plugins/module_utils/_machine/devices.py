@@ -20,6 +20,10 @@ from .._base.knowledge import Absent, Knowledge, Known, Unknown
 AT_FDCWD, AT_STATX_DONT_SYNC, AT_SYMLINK_NOFOLLOW, STATX_TYPE = -100, 0x4000, 0x100, 0x1
 STATX_BYTES = 256
 MODE, DEVICE = struct.Struct("=28xH"), struct.Struct("=128xII")
+ATTRIBUTES = struct.Struct(
+    "=8xQ40xQ"
+)  # and the mask of those that the kernel and the file system know
+IMMUTABLE, APPEND_ONLY, MOUNT_ROOT = 0x10, 0x20, 0x2000
 FILE_SYSTEM = struct.Struct("=136xII")
 NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 # Of a container's /dev: a tenant fills it with what he likes, and mounts what he likes elsewhere.
@@ -37,6 +41,15 @@ class Device(t.NamedTuple):
 def character_device(path: str) -> t.Optional[Device]:
     """Return the character device that a path, such as /proc/<pid>/fd/3, leads to, None if it is none or is gone."""
     return _number(_statx(path))
+
+
+def attributes(path: str) -> int:
+    """Return the attributes of a file or folder, by statx(2); 0 if there are none that are known."""
+    answer = _statx(path, AT_SYMLINK_NOFOLLOW)
+    if answer is None:
+        return 0
+    found, known = ATTRIBUTES.unpack_from(answer)
+    return int(found & known)
 
 
 def _number(answer: t.Optional[ctypes.Array[ctypes.c_char]]) -> t.Optional[Device]:

@@ -172,11 +172,8 @@ class Host:
             if temporary is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
-            raise NodeError(
-                f"cannot write {path}",
-                cause=error.strerror or str(error),
-                hint="the old file, if there was one, is as it was; free space or fix the permission and run again",
-            ) from error
+            hint = "the old file, if there was one, is as it was; free space or fix the permission and run again"
+            raise writers.failed("write", path, error, hint, target) from error
         return saved
 
     def dress(self, path: str, mode: int) -> None:
@@ -184,8 +181,12 @@ class Host:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             writers.dress(descriptor, mode)
+        except OSError as error:
+            raise writers.failed("give back", path, error) from error
         finally:
             os.close(descriptor)
+
+    find_hindrance = staticmethod(writers.find_hindrance)
 
     def chown(self, path: str, uid: int, gid: int) -> None:
         """Give a file of somebody else back to its owner and group."""
@@ -301,10 +302,13 @@ class Host:
         """Remove a file, a link or a whole folder; tell whether it was there."""
         if not os.path.lexists(path):
             return False
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        except OSError as error:
+            raise writers.failed("remove", path, error) from error
         return True
 
     def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
@@ -335,7 +339,9 @@ class Host:
             yield
 
 
-def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
+def not_regular(
+    path: str, mode: int, target: t.Optional[str], *, is_folder: bool = False
+) -> NodeError:
     """Return why a path can't be written. ``mode`` has the type of file, ``target`` is where a link leads to."""
     name = os.path.basename(path)
     if target == os.devnull and os.path.dirname(path) == "/etc/systemd/system":
@@ -343,6 +349,8 @@ def not_regular(path: str, mode: int, target: t.Optional[str]) -> NodeError:
         return NodeError(f"{path} can't be written: the unit is masked", cause=cause, hint=hint)
     if target is not None:
         cause, way = f"it is a link to {target}, which is no file of gpu.node's", "remove the link"
+        if is_folder:
+            way += f"; for another disk, mount --bind {target} {path}, with a line in /etc/fstab"
     else:
         kind = next(word for is_one, word in KINDS.items() if is_one(mode))
         cause, way = f"it is a {kind} and no regular file", "move away what is there"

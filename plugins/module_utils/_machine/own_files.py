@@ -9,9 +9,12 @@ And a record that is gone is missed: a list beside the records names those that 
 from __future__ import annotations
 
 import posixpath
+import re
 import stat
+import time
 import typing as t
 
+from .._base.errors import NodeError
 from .._base.steps import Step
 from . import drop_ins
 from .host import Host, Status, not_regular
@@ -19,7 +22,12 @@ from .host import Host, Status, not_regular
 # The paths of all records, a line each, and again behind AGAIN if a lost record was begun again.
 RECORDS = "/var/lib/gpu-node/records"
 AGAIN = "again:"
-ACTION = "own_files"
+ACTION, SWEEP = "own_files", "sweep"
+ACTIONS = (ACTION, SWEEP)
+LEFT = re.compile(
+    r"\.(.+)\.[a-z0-9_]{8}"
+)  # what Host.write makes beside a file, by the names of tempfile
+OLD = 3600.0  # seconds; no write lasts so long
 
 
 class OwnFiles(t.NamedTuple):
@@ -95,7 +103,14 @@ class OwnFiles(t.NamedTuple):
         return drop_ins.warnings(self.host, units)
 
     def steps(self) -> t.Tuple[Step, ...]:
-        """Return the step that gives back what is not root's, or in another mode. NodeError: one is no regular file."""
+        """Return the steps that give back what is not root's, or in another mode, and remove what was left of writes.
+
+        Raises:
+            NodeError: if a file of ours is no regular file.
+        """
+        return (*self._given_back(), *self._swept())
+
+    def _given_back(self) -> t.Tuple[Step, ...]:
         wanted = {**dict.fromkeys(self.folders, 493), **self.modes}
         pairs = ((path, self.host.itself(path)) for path in wanted)
         off = {
@@ -108,15 +123,49 @@ class OwnFiles(t.NamedTuple):
         summary = f"give back to root, with the modes that they had: {', '.join(off.values())}"
         return (Step(ACTION, summary, {"modes": {path: wanted[path] for path in off}}),)
 
+    def check(self, steps: t.Iterable[Step]) -> None:
+        """Refuse steps that name a file of ours that even root can't replace.
+
+        Raises:
+            NodeError: if there is one, with what ends that.
+        """
+        text = "\n".join(step.summary for step in steps)
+        for path in self.modes:
+            found = self.host.find_hindrance(path) if path in text else None
+            if found:
+                hint = f"{found.hint}, then run again"
+                raise NodeError(f"{path} can't be written", cause=found.cause, hint=hint)
+
+    def _swept(self) -> t.Tuple[Step, ...]:
+        """Return the step that removes the new files of writes that were killed before they replaced ours."""
+        folders = dict.fromkeys(map(posixpath.dirname, self.modes))
+        found = [
+            f"{folder}/{name}"
+            for folder in folders
+            for name in self.host.listdir(folder)
+            for match in [LEFT.fullmatch(name)]
+            if match and f"{folder}/{match[1]}" in self.modes
+        ]
+        left = [path for path in found if self._is_left(path)]
+        summary = f"remove what a run that was killed has left: {', '.join(left)}"
+        return (Step(SWEEP, summary, {"paths": tuple(left)}),) if left else ()
+
+    def _is_left(self, path: str) -> bool:
+        status = self.host.itself(path)
+        is_ours = status is not None and stat.S_ISREG(status.mode) and status.uid == 0
+        return is_ours and status is not None and time.time() - status.ctime > OLD
+
     def apply(self, step: Step) -> None:
-        """Give them back."""
-        for path, mode in step.params["modes"].items():
+        """Give them back, or remove what was left."""
+        for path, mode in step.params.get("modes", {}).items():
             self.host.dress(path, mode)
+        for path in step.params.get("paths", ()):
+            self.host.remove(path)
 
     def _is_off(self, path: str, status: Status, mode: int) -> bool:
         folder = path in self.folders
         if stat.S_ISDIR(status.mode) != folder or not (stat.S_ISREG(status.mode) or folder):
-            raise not_regular(path, status.mode, self.host.readlink(path))
+            raise not_regular(path, status.mode, self.host.readlink(path), is_folder=folder)
         return stat.S_IMODE(status.mode) != mode or (status.uid, status.gid) != (0, 0)
 
 

@@ -69,6 +69,7 @@ class Dressed(t.Generic[S]):
         found = self._capability.plan(state)
         self._files = self._own(state)
         steps = (*self._files.steps(), *found.steps)
+        self._files.check(steps)
         warnings = (*found.warnings, *self._files.warnings())
         return dataclasses.replace(found, steps=steps, warnings=warnings)
 
@@ -85,7 +86,7 @@ class Dressed(t.Generic[S]):
             files.note(was_there=was_there)
 
     def _do(self, step: Step) -> None:
-        if step.action == own_files.ACTION and self._files is not None:
+        if step.action in own_files.ACTIONS and self._files is not None:
             self._files.apply(step)
         else:
             self._capability.apply(step)

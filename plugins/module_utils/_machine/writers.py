@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who else than root may write, by lists and above a path that an operator has chosen; and how files get an owner."""
+"""Who may write: whom else lists and folders above let, what keeps even root from it, and how files get an owner."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import stat
 import struct
 import typing as t
 from pathlib import Path
+
+from .._base.errors import NodeError
+from . import devices
 
 MOST_LINKS = 40  # as many as the kernel follows
 
@@ -76,6 +79,51 @@ def lets_others_write(path: t.Union[str, os.PathLike[str]], mode: int) -> bool:
     except OSError as error:
         return error.errno not in WITHOUT_LIST
     return any(tag in NAMED and number and rights & WRITE for tag, rights, number in entries)
+
+
+class Hindrance(t.NamedTuple):
+    """Why even root can't replace or remove a file, and what ends that."""
+
+    cause: str
+    hint: str
+
+
+def find_hindrance(path: str) -> t.Optional[Hindrance]:
+    """Return what keeps root from replacing or removing a file, None if nothing is known to."""
+    folder = os.path.dirname(path)
+    for place in (path, folder):
+        found = devices.attributes(place)
+        for attribute, letter, words in (
+            (devices.IMMUTABLE, "i", "is immutable"),
+            (devices.APPEND_ONLY, "a", "can only be appended to"),
+        ):
+            if found & attribute:
+                return Hindrance(f"{place} {words}", f"chattr -{letter} {place}")
+        if found & devices.MOUNT_ROOT and place == path:
+            return Hindrance(f"something is mounted over {path}", f"umount {path}")
+    with contextlib.suppress(OSError):
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            where = f"findmnt --target {folder} shows it"
+            return Hindrance(
+                f"the file system of {folder} is read-only", f"make it writable: {where}"
+            )
+    return None
+
+
+def failed(verb: str, path: str, error: OSError, hint: str = "", target: str = "") -> NodeError:
+    """Return the error of a file that can't be written or removed, with what helps where that is known.
+
+    ``target`` is the file that a link at the path leads to.
+    """
+    known = find_hindrance(target or path)
+    if known is None and error.errno == errno.EBUSY:  # kernels before 5.8 don't tell of mounts
+        known = Hindrance("", f"umount {target or path}, if something is mounted over it")
+    causes = [error.strerror or str(error), known.cause if known else ""]
+    return NodeError(
+        f"cannot {verb} {path}",
+        cause=": ".join(filter(None, causes)),
+        hint=f"{known.hint}, then run again" if known else hint,
+    )
 
 
 def dress(descriptor: int, mode: int) -> None:

@@ -20,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import (
     Measured,
     Status,
 )
+from ansible_collections.gpu.node.plugins.module_utils._machine.writers import Hindrance
 
 Answer = t.Union[str, Completed, t.Callable[[t.Tuple[str, ...]], Completed]]
 
@@ -65,6 +66,7 @@ class FakeHost:
         self.seen_devices: t.Dict[int, Knowledge[t.FrozenSet[Device]]] = {}  # in /dev, by process
         self.listeners: t.Dict[str, int] = {}
         self.holders: t.Dict[str, int] = {}
+        self.hindrances: t.Dict[str, Hindrance] = {}
         self.answers: t.Dict[t.Tuple[str, str], t.Any] = {}  # of services at sockets
 
     def run(
@@ -161,6 +163,9 @@ class FakeHost:
 
     def readlink(self, path: str) -> t.Optional[str]:
         return self.links.get(path)
+
+    def find_hindrance(self, path: str) -> t.Optional[Hindrance]:
+        return self.hindrances.get(path)
 
     def itself(self, _path: str) -> t.Optional[Status]:
         """Owners and modes are as they should be here."""

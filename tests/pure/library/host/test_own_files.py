@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._machine import host as api
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host, Status
 from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import RECORDS, OwnFiles
+from ansible_collections.gpu.node.plugins.module_utils._machine.writers import Hindrance
 
 from tests.fakes.library.fakes import FakeHost
 
@@ -228,3 +230,53 @@ def test_a_record_that_was_removed_is_not_missed() -> None:
         one.note(was_there=True)
         assert one.forgotten() == ()
     assert host.files == {}
+
+
+def test_a_link_in_the_place_of_a_folder_is_refused_with_the_mount_that_does_the_same(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "disk").mkdir()
+    (link := tmp_path / "ours").symlink_to(tmp_path / "disk")
+    with pytest.raises(NodeError, match="can't be written: it is a link to ") as refused:
+        OwnFiles(HOST, {}, (str(link),)).steps()
+    assert f"mount --bind {tmp_path}/disk {link}, with a line in /etc/fstab" in refused.value.hint
+
+
+def test_a_step_that_writes_a_file_which_nobody_can_replace_is_refused() -> None:
+    host = FakeHost({"/etc/gpu-node/a": "", "/etc/gpu-node/b": ""})
+    host.hindrances["/etc/gpu-node/a"] = Hindrance("it is immutable", "chattr -i /etc/gpu-node/a")
+    own = OwnFiles(host, {"/etc/gpu-node/a": 0o644, "/etc/gpu-node/b": 0o644})  # type: ignore[arg-type]
+    own.check([Step("write", "write /etc/gpu-node/b")])
+    with pytest.raises(NodeError, match="/etc/gpu-node/a can't be written") as refused:
+        own.check([Step("write", "write /etc/gpu-node/a")])
+    assert refused.value.hint == "chattr -i /etc/gpu-node/a, then run again"
+
+
+class LaterHost(Host):
+    """A machine of whose files all were changed long ago, but for some."""
+
+    def __init__(self, *recent: str) -> None:
+        super().__init__()
+        self.recent = recent
+
+    def itself(self, path: str) -> Status | None:
+        status = super().itself(path)
+        return status if status is None or path in self.recent else status._replace(ctime=0.0)
+
+
+def test_what_a_killed_write_has_left_beside_a_file_of_ours_is_removed(tmp_path: Path) -> None:
+    ours = tmp_path / "config.yaml"
+    ours.write_text("")
+    ours.chmod(0o644)
+    (left := tmp_path / ".config.yaml.a1b2c3d4").write_text("half")
+    (now := tmp_path / ".config.yaml.zzzzzzzz").write_text("being written")
+    (tmp_path / ".config.yaml.link0000").symlink_to(ours)
+    for name in (".other.yaml.a1b2c3d4", ".config.yaml.swp", "config.yaml.a1b2c3d4"):
+        (tmp_path / name).write_text("somebody's")
+    own = OwnFiles(LaterHost(str(now)), {str(ours): 0o644})
+    (step,) = own.steps()
+    assert (step.action, step.params["paths"]) == ("sweep", (str(left),))
+    before = set(os.listdir(tmp_path))
+    own.apply(step)
+    assert before - set(os.listdir(tmp_path)) == {left.name}
+    assert own.steps() == ()
