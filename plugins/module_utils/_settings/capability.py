@@ -59,7 +59,7 @@ class SettingsCapability:
     """Keeps GPUs set as rules say, now and after what makes them lose it.
 
     With ``boot`` None in its parameters what sets them again is left as it is. ``partitioned``, where it is
-    there, tells of a GPU whether it is about to be in MIG mode.
+    there, tells of a GPU whether a layout is about to bring it into MIG mode or out of it, None for neither.
     """
 
     name = "settings"
@@ -69,7 +69,8 @@ class SettingsCapability:
         self._back = params["state"] == "absent"
         self._rules: t.Tuple[Rule, ...] = () if self._back else parse(params["rules"])
         self._again = params["boot"]
-        self._partitioned: t.Callable[[Gpu], bool] = params.get("partitioned", lambda _gpu: False)
+        unchanged: t.Callable[[Gpu], t.Optional[bool]] = lambda _gpu: None
+        self._partitioned = params.get("partitioned", unchanged)
         self._wanted = settings_boot.dump(params["rules"]) if self._again and self._rules else None
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()

@@ -158,7 +158,8 @@ def _in_mig(state: GpuState) -> bool:
 def _beside_mig(state: GpuState, asked: t.Mapping[str, Value]) -> None:
     """Refuse what a GPU can't be set to in MIG mode, also where a layout has yet to bring it there."""
     known = _in_mig(state)
-    for name, value in IN_MIG.items() if known or state.partitioned else ():
+    in_mig = known if state.partitioned is None else state.partitioned
+    for name, value in IN_MIG.items() if in_mig else ():
         if name in state.now and asked.get(name, value) != value:
             error = NodeError(
                 f"{state.named}: {name} can't be {shown(name, asked[name])}",

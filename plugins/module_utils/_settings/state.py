@@ -55,8 +55,8 @@ class GpuState:
     """A GPU. ``now`` has each setting that it has; that of clocks is their lock, None for none.
 
     ``users`` are the processes and pods that have something of it, ``mps`` tells whether MPS shares it.
-    ``aside`` says why it is left alone in quarantine, empty where it is not; ``partitioned`` that a MIG layout is to
-    come; ``fenced`` that a repair has set it aside.
+    ``aside`` says why it is left alone in quarantine, empty where it is not; ``partitioned`` whether a MIG layout
+    is to bring it into MIG mode or out of it, None for neither; ``fenced`` that a repair has set it aside.
     """
 
     gpu: Gpu
@@ -66,7 +66,7 @@ class GpuState:
     users: t.Tuple[str, ...] = ()
     mps: bool = False
     aside: str = ""
-    partitioned: bool = False
+    partitioned: t.Optional[bool] = None
     fenced: bool = False
 
     @property

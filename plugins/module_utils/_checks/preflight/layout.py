@@ -36,14 +36,19 @@ def selection(options: t.Mapping[str, t.Any]) -> Selection:
     return Declared(options["config"], options["selected"], options["by_label"]).selection()
 
 
-def partitions(options: t.Mapping[str, t.Any]) -> t.Callable[[Gpu], bool]:
-    """Return what tells of a GPU whether these options of MIG bring it into MIG mode."""
+def partitions(options: t.Mapping[str, t.Any]) -> t.Callable[[Gpu], t.Optional[bool]]:
+    """Return what tells of a GPU whether these options of MIG bring it into MIG mode or out of it, None for neither."""
     if options["state"] != "present":
-        return lambda _gpu: False
+        return lambda _gpu: None
     found = selection(options)
     if found.specs is None:
-        return lambda gpu: gpu.mig_capable and found.label != OFF
-    return lambda gpu: any(one.enabled and one.matches(gpu) for one in found.specs or ())
+        return lambda gpu: found.label != OFF if gpu.mig_capable else None
+
+    def brings_into_mig(gpu: Gpu) -> t.Optional[bool]:
+        modes = [one.enabled for one in found.specs or () if one.matches(gpu)]
+        return any(modes) if modes else None
+
+    return brings_into_mig
 
 
 def check_settings(options: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:

@@ -210,6 +210,17 @@ def test_what_a_layout_to_come_rules_out_is_refused_before() -> None:
     assert planned(first, {"power_limit": 500, "accounting": False}).steps
 
 
+@pytest.mark.parametrize("rule", [{"compute_mode": "exclusive_process"}, {"accounting": True}])
+def test_a_layout_to_come_that_ends_mig_mode_allows_what_that_rules_out(
+    rule: dict[str, Any],
+) -> None:
+    mig = dataclasses.replace(state(), gpu=dataclasses.replace(GPU, mig_current=True))
+    with pytest.raises(NodeError, match="the GPU is in MIG mode"):
+        planned(mig, rule)
+    (step,) = planned(dataclasses.replace(mig, partitioned=False), rule).steps
+    assert next(iter(rule)) in step.summary
+
+
 def test_a_gpu_in_quarantine_is_left_alone_and_named() -> None:
     aside = state(aside="in quarantine since 2026-11-01T00:00:00Z by an operator: RMA")
     one = planned(aside, {"power_limit": 500})
