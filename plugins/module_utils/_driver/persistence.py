@@ -28,11 +28,13 @@ Modes = t.Mapping[
 class Persistence(t.NamedTuple):
     """The GPUs whose persistence mode is off, by UUID with their names, and whether the daemon's drop-in is missing.
 
-    Absent: nobody was asked, as the daemon does not run or the rules of gpu.node.settings decide.
+    Absent: nobody was asked, as the daemon does not run or the rules of gpu.node.settings decide. ``lost_user`` is the
+    user that the unit starts the daemon for, if there is none of that name.
     """
 
     off: Knowledge[t.Mapping[str, str]] = Absent()
     lacks_drop_in: bool = False
+    lost_user: str = ""
 
 
 NOT_ASKED = Persistence()
@@ -55,10 +57,16 @@ def give_back() -> Step:
 
 
 def warnings(persistence: Persistence) -> t.Tuple[str, ...]:
-    """Return why persistence modes are not known."""
-    if not isinstance(persistence.off, Unknown):
-        return ()
-    return (
-        f"{SERVICE} runs, and whether persistence mode is on is not known: {persistence.off.reason}. Next step: see"
-        " nvidia-smi -q -d PERFORMANCE, and run again; or set persistence to false",
-    )
+    """Return why persistence modes are not known, and what keeps the daemon from its next start."""
+    found = []
+    if isinstance(persistence.off, Unknown):
+        found.append(
+            f"{SERVICE} runs, and whether persistence mode is on is not known: {persistence.off.reason}. Next step: see"
+            " nvidia-smi -q, and run again; or set persistence to false"
+        )
+    if persistence.lost_user:
+        found.append(
+            f"{SERVICE} starts as the user {persistence.lost_user}, which does not exist any more: it does not start"
+            " after the next boot. Next step: reinstall the package of nvidia-persistenced, which makes the user"
+        )
+    return tuple(found)

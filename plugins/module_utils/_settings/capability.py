@@ -69,8 +69,8 @@ class SettingsCapability:
         self._back = params["state"] == "absent"
         self._rules: t.Tuple[Rule, ...] = () if self._back else parse(params["rules"])
         self._again = params["boot"]
-        unchanged: t.Callable[[Gpu], t.Optional[bool]] = lambda _gpu: None
-        self._partitioned = params.get("partitioned", unchanged)
+        self._partitioned: t.Callable[[Gpu], t.Optional[bool]]
+        self._partitioned = params.get("partitioned", lambda _gpu: None)
         self._wanted = settings_boot.dump(params["rules"]) if self._again and self._rules else None
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import typing as t
 
 from ..._base.errors import NodeError
@@ -22,6 +23,7 @@ from .sources import Node, Params, Part
 QUERY = ("nvidia-smi", "--query-gpu=uuid,index,persistence_mode", "--format=csv,noheader")
 OFF, FIELDS = "Disabled", 3
 SECONDS = 60.0  # that the driver may take
+USER, NO_SUCH_USER = re.compile(r" --user[ =]([\w.-]+)"), 2  # the status is getent's
 Gpu = t.Mapping[str, t.Any]  # as gpu.node.gpu_info has it
 
 
@@ -39,7 +41,8 @@ class PersistenceModes(Part):
         """Return what is not as it is to be, by the properties of the daemon's service."""
         if service.get("ActiveState") != "active":
             return NOT_ASKED
-        return Persistence(self._off(), self._lacks_drop_in(service))
+        lost = _lost_user(self._node.host, service.get("ExecStart", ""))
+        return Persistence(self._off(), self._lacks_drop_in(service), lost)
 
     def _lacks_drop_in(self, service: t.Mapping[str, str]) -> bool:
         has_option = OPTION in service.get("ExecStart", "").split()
@@ -91,6 +94,15 @@ class PersistenceModes(Part):
             host.remove(folder)
         host.run(["systemctl", "daemon-reload"], check=False)
         self._node.added.remember(persistence_mode=False)
+
+
+def _lost_user(host: Host, start: str) -> str:
+    """Return the user of the option --user in a unit's ExecStart, if neither the node nor its directory has it."""
+    match = USER.search(start)
+    if match is None or f"\n{match[1]}:" in f"\n{host.read('/etc/passwd') or ''}":
+        return ""
+    answer = host.run(["getent", "passwd", match[1]], check=False, timeout=SECONDS)
+    return match[1] if answer.rc == NO_SUCH_USER else ""
 
 
 def _reported(gpus: t.Sequence[Gpu]) -> t.Dict[str, str]:

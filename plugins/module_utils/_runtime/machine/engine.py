@@ -24,6 +24,8 @@ ADDRESS = Flag(("address", "a"))  # of containerd
 MOST = 5  # names in a message
 SHORT = 12  # characters of an id, as the field shows it
 SOCKET = "/var/run/docker.sock"
+# The properties of a unit with others that start it, such as docker.socket.
+STARTERS = ("WantedBy", "RequiredBy", "BoundBy", "TriggeredBy")
 # With these, systemd ends the main process of a unit and leaves the others: containers and what watches them.
 SPARING = ("process", "none", "")
 WATCHERS = ("containerd-shim", "conmon")
@@ -160,11 +162,18 @@ class Runtime:
         return properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
 
     def down(self) -> str:
-        """Say that its service does not run, empty where it does or that is not known."""
-        state = self.state()
-        words = f"{self.unit} is {state}, so no container starts"
-        step = f"systemctl start {self.unit}"
-        return f"{words}. Next step: {step}" if state in ("inactive", "failed") else ""
+        """Say that its service does not run, or will not after a boot; empty if it does or that is not known."""
+        if not self.unit:
+            return ""
+        state = properties(self._host, self.unit, "ActiveState", "UnitFileState", *STARTERS)
+        active = state.get("ActiveState", "")
+        if active in ("inactive", "failed"):
+            words = f"{self.unit} is {active}, so no container starts"
+            return f"{words}. Next step: systemctl start {self.unit}"
+        if state.get("UnitFileState") == "disabled" and not any(map(state.get, STARTERS)):
+            words = f"{self.unit} is disabled, and no other unit starts it: after the next boot no container starts"
+            return f"{words}. Next step: systemctl enable {self.unit}"
+        return ""
 
     def check(self, wanted: Wanted) -> None:
         """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""

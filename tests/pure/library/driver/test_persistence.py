@@ -101,7 +101,8 @@ def modes(host: FakeHost, gpus: Any = None) -> PersistenceModes:
 def asked(first: str = "Enabled", second: str = "Disabled", started: str = STARTED) -> FakeHost:
     rows = f"{FIRST}, 0, {first}\n{SECOND}, 1, {second}\n"
     show = f"ActiveState=active\nExecStart={started}\n"
-    return FakeHost({}, {QUERY: rows, SHOW: show, ("nvidia-smi", "-pm"): "", ("systemctl",): ""})
+    files = {"/etc/passwd": "nvpd:x:104:108::/run:/bin/false\n"}
+    return FakeHost(files, {QUERY: rows, SHOW: show, ("nvidia-smi", "-pm"): "", ("systemctl",): ""})
 
 
 def off(host: FakeHost, gpus: Any = None) -> Any:
@@ -184,3 +185,25 @@ def test_a_daemon_that_is_started_without_the_mode_turns_it_on_after_each_start(
     one.apply({"remove": True})
     assert DROP_IN not in host.files
     assert RECORD not in host.files
+
+
+@pytest.mark.parametrize(
+    ("passwd", "status", "lost"),
+    [
+        ("root:x:0:0::/root:/bin/sh\nnvpd:x:104:108::/run:/bin/false\n", 2, ""),
+        ("root:x:0:0::/root:/bin/sh\n", 0, ""),  # of a directory
+        ("root:x:0:0::/root:/bin/sh\nxnvpd:x:104:108::/:/bin/false\n", 2, "nvpd"),
+        ("", 127, ""),
+    ],
+)
+def test_a_daemon_whose_user_is_gone_is_told_of(passwd: str, status: int, lost: str) -> None:
+    host = asked(second="Enabled")
+    host.files["/etc/passwd"] = passwd
+    host.commands["getent",] = Completed(status, "", "")
+    found = modes(host).observe(ACTIVE)
+    assert found.lost_user == lost
+    warnings = plan(converged(persistence=found), DESIRED, check_mode=False).warnings
+    assert [one for one in warnings if "the user nvpd, which does not exist any more" in one] == (
+        list(warnings) if lost else []
+    )
+    assert len(warnings) == bool(lost)

@@ -169,6 +169,28 @@ def test_a_runtime_that_does_not_run_is_told_of_unless_it_is_restarted_anyway() 
     assert told not in absent.plan(absent.observe()).warnings
 
 
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ("UnitFileState=disabled\nWantedBy=\nRequiredBy=\nTriggeredBy=\n", True),
+        ("UnitFileState=disabled\nWantedBy=docker.service\n", False),
+        ("UnitFileState=disabled\nTriggeredBy=docker.socket\n", False),
+        ("UnitFileState=enabled\nWantedBy=multi-user.target\n", False),
+        ("UnitFileState=\n", False),
+    ],
+)
+def test_a_runtime_that_no_boot_starts_is_told_of(properties: str, *, told: bool) -> None:
+    host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
+    run(host)
+    host.started(1e9)
+    host.commands["systemctl", "show"] = f"{host.commands['systemctl', 'show']}{properties}"
+    words = (
+        "containerd.service is disabled, and no other unit starts it: after the next boot no container starts. "
+        "Next step: systemctl enable containerd.service"
+    )
+    assert run(host)["warnings"] == ([words] if told else [])
+
+
 def test_a_runtime_that_failed_before_the_last_edit_is_started() -> None:
     host = RuntimeHost({CONFIG: "version = 2\n"}, containerd="1.7.24")
     run(host)
