@@ -246,8 +246,8 @@ options:
     description:
       - Enable C(nvidia-persistenced), start it once the driver is loaded, and turn persistence mode on for GPUs on
         which it is off all the same.
-      - Where the unit starts the daemon with C(--no-persistence-mode), as Ubuntu's does, a drop-in of the unit turns it
-        on after each start.
+      - Where the unit starts it with C(--no-persistence-mode), as Ubuntu's does, a drop-in of the unit turns it on
+        after each start.
       - GPUs are left to M(gpu.node.settings) where its rules name C(persistence), and GPUs in quarantine as they are.
     type: bool
     default: true

@@ -10,13 +10,14 @@ import typing as t
 
 from .._base.boot import BEFORE, PROGRAM, SANDBOX, Boot
 from .._base.errors import readable
+from .._base.services import settings
 from .._base.services.driver import SERVICE
 from .._base.services.mig import STATUS as MIG_STATUS
 from .._base.services.mig import UNIT as MIG_UNIT
-from .._base.services.settings import CONFIG
 from .._base.text import json_data, strict
 from .rules import Rule, parse
 
+CONFIG = settings.CONFIG
 UNIT, PATH_UNIT = "gpu-settings.service", "gpu-settings.path"
 SEEN = "/run/gpu-node/settings.json"
 VERSION, MOST_GPUS = 1, 1024

@@ -22,9 +22,10 @@ from .._base.gpu import (
     Value,
     profile_number,
 )
-from .._base.services.settings import RECORD as PATH
+from .._base.services import settings
 from .._base.text import json_data, strict
 
+PATH = settings.RECORD
 VERSION = 1
 MOST_GPUS = 1024
 MOST_NUMBER = 10**9

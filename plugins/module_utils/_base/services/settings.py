@@ -29,7 +29,6 @@ def persistence(config: t.Optional[str], record: t.Optional[str]) -> Persistence
     Raises:
         NodeError: if one of them can't be read.
     """
-    rules, gpus = [], {}
     with readable(CONFIG, HINT):
         rules = json_data.loads(config)["rules"] if config else []
         by_rules = any(rule.get(PERSISTENCE) is not None for rule in rules)

@@ -51,8 +51,8 @@ class PersistenceModes(Part):
     def _off(self) -> Knowledge[t.Mapping[str, str]]:
         """Return the GPUs whose mode is off, with their names. Absent: the rules of gpu.node.settings decide."""
         host = self._node.host
-        modes = _ask(host) if self._gpus is None else Known(_reported(self._gpus))
-        if isinstance(modes, Unknown) or modes == Known({}):
+        modes = _ask(host) if self._gpus is None else _reported(self._gpus)
+        if isinstance(modes, Unknown) or not modes.value:
             return modes
         try:
             decided = settings.persistence(host.read(settings.CONFIG), host.read(settings.RECORD))
@@ -105,12 +105,9 @@ def _lost_user(host: Host, start: str) -> str:
     return match[1] if answer.rc == NO_SUCH_USER else ""
 
 
-def _reported(gpus: t.Sequence[Gpu]) -> t.Dict[str, str]:
-    return {
-        gpu["uuid"]: f"GPU {gpu['index']} ({gpu['uuid']})"
-        for gpu in gpus
-        if gpu["persistence_mode"] is False
-    }
+def _reported(gpus: t.Sequence[Gpu]) -> Known[t.Mapping[str, str]]:
+    off = [gpu for gpu in gpus if gpu["persistence_mode"] is False]
+    return Known({gpu["uuid"]: f"GPU {gpu['index']} ({gpu['uuid']})" for gpu in off})
 
 
 def _ask(host: Host) -> t.Union[Known[t.Mapping[str, str]], Unknown]:
