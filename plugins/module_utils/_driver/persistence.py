@@ -28,20 +28,23 @@ Modes = t.Mapping[
 class Persistence(t.NamedTuple):
     """The GPUs whose persistence mode is off, by UUID with their names, and whether the daemon's drop-in is missing.
 
-    Absent: nobody was asked, as the daemon does not run or the rules of gpu.node.settings decide. ``lost_user`` is the
-    user that the unit starts the daemon for, if there is none of that name.
+    Absent: nobody was asked, as the daemon does not run or the rules of gpu.node.settings decide, which ``by_rules``
+    says. ``lost_user`` is the user that the unit starts the daemon for, if there is none of that name.
     """
 
     off: Knowledge[t.Mapping[str, str]] = Absent()
     lacks_drop_in: bool = False
     lost_user: str = ""
+    by_rules: bool = False
 
 
 NOT_ASKED = Persistence()
 
 
-def plan(persistence: Persistence) -> t.List[Step]:
-    """Return the step that turns persistence mode on, now and at each start of the daemon."""
+def plan(persistence: Persistence, *, has_drop_in: bool) -> t.List[Step]:
+    """Return the step that turns persistence mode on, now and at each start of the daemon, or leaves that to rules."""
+    if persistence.by_rules:
+        return [give_back()] if has_drop_in else []
     off = persistence.off.value if isinstance(persistence.off, Known) else {}
     parts = [f"turn persistence mode on of {', '.join(off.values())}"] if off else []
     if persistence.lacks_drop_in:

@@ -142,7 +142,7 @@ def _kernel(observed: Observed, desired: Desired, exchange: str, *, reboot: bool
     if desired.persistence and known:
         steps += _service(
             "persistence", SERVICE, observed.service, start=start
-        ) or persistence.plan(observed.persistence)
+        ) or persistence.plan(observed.persistence, has_drop_in=observed.record.persistence_mode)
     elif not desired.persistence and observed.record.persistence_mode:
         steps.append(persistence.give_back())
     if observed.nvswitch and observed.names.fabric:

@@ -126,7 +126,7 @@ def describe(observed: Observed) -> t.Dict[str, t.Any]:
         "modprobe": observed.modules.own or "",
         "persistence": service.get("ActiveState") == "active"
         and service.get("UnitFileState") in ("enabled", "static")
-        and not persistence.plan(observed.persistence),
+        and not persistence.plan(observed.persistence, has_drop_in=False),
     }
 
 

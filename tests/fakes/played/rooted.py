@@ -19,6 +19,7 @@ H100, B200, V100 = "0x2330", "0x2901", "0x1db4"
 BANNER = "NVRM version: NVIDIA UNIX {}Kernel Module for x86_64  {}  Release Build\n"
 UNITS = "run/systemd/units"
 STATIC = ("nvidia-persistenced.service",)  # udev starts it, as the packages of Ubuntu have it
+PERSISTENT = "GPU-10000000-0000-0000-0000-000000000000, 0, Enabled\n"
 TYPES = {"open": "Open ", "proprietary": ""}
 
 
@@ -37,7 +38,9 @@ class Rooted(Host):
         self.root = root
         self.ran: list[tuple[str, ...]] = []
         self.broken: set[str] = set()
-        self.answers: dict[str, Completed | Callable[[tuple[str, ...]], Completed]] = {}
+        self.answers: dict[str, Completed | Callable[[tuple[str, ...]], Completed]] = {
+            "nvidia-smi": Completed(0, PERSISTENT, "")
+        }
         self.put("etc/os-release", os_release)
         self.put(f"{GPU}/vendor", "0x10de\n")
         self.put(f"{GPU}/device", f"{gpu}\n")

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..._base.errors import NodeError
-from ..._base.knowledge import Absent, Knowledge, Known, Unknown
+from ..._base.knowledge import Knowledge, Known, Unknown
 from ..._base.services import settings
 from ..._base.services.driver import SERVICE
 from ..._base.text.shown import shown
@@ -41,26 +41,26 @@ class PersistenceModes(Part):
         """Return what is not as it is to be, by the properties of the daemon's service."""
         if service.get("ActiveState") != "active":
             return NOT_ASKED
-        lost = _lost_user(self._node.host, service.get("ExecStart", ""))
-        return Persistence(self._off(), self._lacks_drop_in(service), lost)
+        host = self._node.host
+        found = Persistence(lost_user=_lost_user(host, service.get("ExecStart", "")))
+        try:
+            decided = settings.persistence(host.read(settings.CONFIG), host.read(settings.RECORD))
+            spared = decided.gpus.union(QuarantineFile(host).read().gpus)
+        except NodeError as error:
+            return found._replace(off=Unknown(str(error)))
+        if decided.by_rules:
+            return found._replace(by_rules=True)
+        return found._replace(off=self._off(spared), lacks_drop_in=self._lacks_drop_in(service))
 
     def _lacks_drop_in(self, service: t.Mapping[str, str]) -> bool:
         has_option = OPTION in service.get("ExecStart", "").split()
         return has_option and self._node.host.read(DROP_IN) != TEXT
 
-    def _off(self) -> Knowledge[t.Mapping[str, str]]:
-        """Return the GPUs whose mode is off, with their names. Absent: the rules of gpu.node.settings decide."""
-        host = self._node.host
-        modes = _ask(host) if self._gpus is None else _reported(self._gpus)
-        if isinstance(modes, Unknown) or not modes.value:
+    def _off(self, spared: t.Container[str]) -> Knowledge[t.Mapping[str, str]]:
+        """Return the GPUs whose mode is off, with their names, without those that are spared."""
+        modes = _ask(self._node.host) if self._gpus is None else _reported(self._gpus)
+        if isinstance(modes, Unknown):
             return modes
-        try:
-            decided = settings.persistence(host.read(settings.CONFIG), host.read(settings.RECORD))
-            spared = decided.gpus.union(QuarantineFile(host).read().gpus)
-        except NodeError as error:
-            return Unknown(str(error))
-        if decided.by_rules:
-            return Absent()
         return Known({uuid: name for uuid, name in modes.value.items() if uuid not in spared})
 
     def apply(self, params: Params) -> None:
@@ -77,13 +77,12 @@ class PersistenceModes(Part):
             NodeError: if a GPU does not take it.
         """
         host, self._gpus = self._node.host, None
-        service = properties(host, SERVICE, "ActiveState", "ExecStart")
-        if self._lacks_drop_in(service):
+        found = self.observe(properties(host, SERVICE, "ActiveState", "ExecStart"))
+        if found.lacks_drop_in:
             self._node.added.remember(persistence_mode=True)
             host.write(DROP_IN, TEXT, mode=0o644)
             host.run(["systemctl", "daemon-reload"], check=False)
-        off = self.observe(service).off
-        for uuid in off.value if isinstance(off, Known) else ():
+        for uuid in found.off.value if isinstance(found.off, Known) else ():
             host.run(command(persistence(uuid), on=True), timeout=SECONDS)
 
     def forget(self) -> None:

@@ -93,6 +93,15 @@ def test_without_persistence_a_drop_in_of_ours_goes_and_nothing_else_changes() -
     assert (step.action, step.summary) == (ACTION, f"remove {DROP_IN}")
 
 
+def test_a_drop_in_of_ours_goes_where_rules_decide() -> None:
+    node = converged(persistence=Persistence(by_rules=True))
+    assert plan(node, DESIRED, check_mode=False).steps == ()
+    ours = dataclasses.replace(node, record=dataclasses.replace(node.record, persistence_mode=True))
+    assert [one.summary for one in plan(ours, DESIRED, check_mode=False).steps] == [
+        f"remove {DROP_IN}"
+    ]
+
+
 def modes(host: FakeHost, gpus: Any = None) -> PersistenceModes:
     added = Additions(host, RECORD, Record)
     return PersistenceModes(Node(host, FAMILIES["debian"], None, added), gpus)  # type: ignore[arg-type]
@@ -144,7 +153,8 @@ def test_a_driver_that_does_not_answer_is_not_taken_for_modes_that_are_on() -> N
 def test_rules_that_name_the_mode_decide_on_it(*, value: bool) -> None:
     host = asked()
     host.files[settings.CONFIG] = json.dumps({"rules": [{"match": "all", "persistence": value}]})
-    assert off(host) == Absent()
+    assert modes(host).observe({**ACTIVE, "ExecStart": WITHOUT}) == Persistence(by_rules=True)
+    assert QUERY not in host.ran
     host.files[settings.CONFIG] = json.dumps({"rules": [{"match": "all", "ecc": True}]})
     assert off(host) == OFF
 
