@@ -24,7 +24,7 @@ def test_fresh_node_gets_prebuilt_modules_and_goes_back(ubuntu: Machines) -> Non
     assert planned(node, check_mode=False).steps == ()
     assert {words[0] for words in node.ran} == {
         # Nothing is simulated or fetched.
-        *("/bin/sh", "apt-cache", "dpkg-query", "ldconfig", "systemctl"),
+        *("/bin/sh", "apt-cache", "dpkg-query", "ldconfig", "systemctl", "nvidia-smi"),
     }
     node.unattended()
     assert node.boot() == K85
