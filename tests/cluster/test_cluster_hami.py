@@ -147,7 +147,8 @@ def test_a_pod_gets_its_memory_cores_and_priority(cluster: Cluster) -> None:
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30" in shown
     assert "CUDA_MPS_CLIENT_PRIORITY=1" in shown
     resources = cluster.get("pod", "one")["spec"]["containers"][0]["resources"]
-    assert list(resources) == ["claims"]
+    assert set(resources) == {"claims", "limits", "requests"}
+    assert {*resources["limits"].values(), *resources["requests"].values()} == {"0"}
 
 
 def test_a_scheduler_of_hamis_is_not_needed(cluster: Cluster) -> None:
