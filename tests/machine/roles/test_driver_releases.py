@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.runner.tiers import long_but_first
 from tests.support.paths import REPOSITORY
-from tests.support.tiers import long_but_first
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
 YAML = """\

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.runner.tiers import long_but_first
 from tests.support.paths import REPOSITORY
-from tests.support.tiers import long_but_first
 
 NAME = "fractions_device_config"
 UNREACHED = "kubeconfig (gpu_nodes_kubeconfig): 'none.conf' can't be read"

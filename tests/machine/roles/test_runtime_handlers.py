@@ -17,8 +17,8 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
+from tests.runner.tiers import long_but_first
 from tests.support.paths import REPOSITORY
-from tests.support.tiers import long_but_first
 
 ROLE = REPOSITORY / "roles/container_runtime"
 MODULE = "gpu.node.container_runtime"

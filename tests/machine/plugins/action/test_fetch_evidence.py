@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.plays.plays import Play, play
-from tests.support.tiers import long_but_first
+from tests.runner.tiers import long_but_first
 
 __all__ = ["play"]
 DATA = b"evidence"

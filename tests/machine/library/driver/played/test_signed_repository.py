@@ -23,7 +23,7 @@ from tests.fakes.played.rpm_machine import RpmMachine
 from tests.fakes.played.rpms import Rpm, signed
 from tests.fakes.played.suse import played_suse as suse
 from tests.fakes.played.suse import suse_archive
-from tests.support.tiers import long_but_first
+from tests.runner.tiers import long_but_first
 
 VERSION = "580.95.05"
 SYSTEMS = {"dnf": EL9, "dnf5": FEDORA}
