@@ -9,6 +9,9 @@ import re
 import typing as t
 
 LOGS = "/var/log/pods"  # the kubelet's folders of logs
+# The kubelet's links to them, by pod, namespace, container's name, and id.
+CONTAINER_LOGS = "/var/log/containers"
+CONTAINER_LOG = re.compile(r"[^_]+_[^_]+_([^_]+)-([0-9a-f]{64})\.log")
 # Where systemd, and k3s in a container, keep the node's first process.
 INIT = ("init.scope", "init")
 

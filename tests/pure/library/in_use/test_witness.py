@@ -11,9 +11,13 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
     PREPARED,
+    Instance,
     PreparedClaim,
     dump,
     entry,
+)
+from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint import (
+    Device as ClaimDevice,
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.names import CHECKPOINT as CLAIMS
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
@@ -90,6 +94,11 @@ def sees(*devices: Device) -> Knowledge[frozenset[Device]]:
     return Known(frozenset((NULL, *devices)))
 
 
+def claim(*devices: ClaimDevice) -> PreparedClaim:
+    """Return a claim of the container's pod."""
+    return PreparedClaim("c", "n", "c", PREPARED, devices, (UID,))
+
+
 def holders(host: FakeHost) -> list[str]:
     return list(names(allocated.observe(host)))
 
@@ -143,7 +152,7 @@ def test_a_container_without_gpus_has_none() -> None:
         ),
         node(
             sees(WHOLE),
-            **{CLAIMS: dump({"c": entry(PreparedClaim("c", "n", "c", PREPARED, (), (UID,)))})},
+            **{CLAIMS: dump({"c": entry(claim(ClaimDevice("r", "p", "gpu-0", "GPU-0", 0)))})},
         ),
     ],
     ids=["it started after the kubelet", "the kubelet names its pod", "a claim names its pod"],
@@ -174,6 +183,56 @@ def test_a_kubelet_that_starts_answers_by_its_checkpoint() -> None:
     assert len(unreported(host, (), SOCKET)) == 1
     del host.files[f"/var/log/pods/team_train_{UID}/main/0.log"]  # the pod's name is not known
     assert unreported(host, (), SOCKET) == ()
+
+
+LINK = f"/var/log/containers/train_team_main-{ID}.log"
+
+
+@pytest.mark.parametrize("container", ["main", "beside"])
+def test_a_kubelet_answers_for_the_containers_that_it_names_alone(container: str) -> None:
+    """It gives devices anew to a container that it restarts, and names no other of that pod."""
+    given = {"namespace": "team", "pod": "train", "container": container, "device": "0"}
+    allocation = {**given, "resource": "nvidia.com/gpu"}
+    answer = json.dumps({"version": 1, "allocations": [allocation]})
+    host = node(sees(WHOLE), answer=answer, **{LINK: ""})
+    forgotten = [one for one in holders(host) if "does not know" in one]
+    assert forgotten == ([] if container == "main" else [WORDS.format("nvidia0")])
+
+
+@pytest.mark.parametrize("container", ["main", "beside"])
+def test_a_checkpoint_answers_for_the_containers_that_it_names_alone(container: str) -> None:
+    entries = [
+        {
+            "PodUID": UID,
+            "ContainerName": container,
+            "ResourceName": "nvidia.com/gpu",
+            "DeviceIDs": ["0"],
+        }
+    ]
+    kept = json.dumps({"Data": {"PodDeviceEntries": entries}})
+    host = node(sees(WHOLE), **{CHECKPOINT: kept, LINK: ""})
+    assert len(unreported(host, (), SOCKET, starting=True)) == (container != "main")
+
+
+@pytest.mark.parametrize(
+    ("device", "forgotten"),
+    [
+        (ClaimDevice("r", "p", "gpu-0", "GPU-0", 0), ["nvidia1/gi4"]),
+        (
+            ClaimDevice("r", "p", "m", "GPU-1", 1, instance=Instance(19, 4, True, 4)),
+            ["nvidia0"],
+        ),
+    ],
+)
+def test_a_claim_answers_for_the_devices_that_it_has_alone(
+    device: ClaimDevice, forgotten: list[str]
+) -> None:
+    seen = sees(WHOLE, Device(195, 1), INSTANCE, COMPUTE)
+    kept = dump({"c": entry(claim(device))})
+    host = divided(node(seen, **{CLAIMS: kept}))
+    assert [one for one in holders(host) if "does not know" in one] == [
+        WORDS.format(one) for one in forgotten
+    ]
 
 
 EVERY = (Device(195, 0), Device(195, 1))

@@ -31,6 +31,8 @@ HINT = (
     " ignore"
 )
 
+Key = t.TypeVar("Key", t.Tuple[str, str], str)
+
 
 class Container(t.NamedTuple):
     """A running container of a pod, by the pod's UID, with its processes by when they started, the first first."""
@@ -78,6 +80,31 @@ def gpu_minors(devices: t.Iterable[Device]) -> t.Set[int]:
     return {one.minor for one in devices if one.major == MAJOR and one.minor <= LAST_MINOR}
 
 
+class Answers(t.NamedTuple):
+    """The containers that the kubelet answers for, and the GPUs and instances that claims do.
+
+    ``containers`` are the names of those that it reports by their pods' namespaces and names, ``kept`` those in its
+    checkpoint by the pods' UIDs. ``claimed`` is what claims have by the pods' UIDs.
+    """
+
+    containers: t.Mapping[t.Tuple[str, str], t.FrozenSet[str]]
+    kept: t.Mapping[str, t.FrozenSet[str]]
+    claimed: t.Mapping[str, t.FrozenSet[str]]
+
+
+class PodNames(t.NamedTuple):
+    """What the kubelet's folders of logs call pods and containers."""
+
+    pods: t.Sequence[str]
+    containers: t.Mapping[str, str]
+
+    @classmethod
+    def read(cls, host: Host) -> PodNames:
+        """Read the names; a container without a log has none."""
+        links = map(pods.CONTAINER_LOG.fullmatch, host.listdir(pods.CONTAINER_LOGS))
+        return cls(host.listdir(pods.LOGS), {link[2]: link[1] for link in links if link})
+
+
 def unreported(
     host: Host,
     reported: t.Iterable[Allocation],
@@ -86,7 +113,7 @@ def unreported(
     *,
     starting: bool = False,
 ) -> t.Tuple[Allocation, ...]:
-    """Return what running containers have of GPUs while the kubelet names nobody in their pods.
+    """Return what running containers have of GPUs while neither the kubelet nor a claim answers for it.
 
     A kubelet has forgotten nothing that started after it, so what listens at ``socket`` is not asked about that. While
     it is ``starting``, it names no pod before it has them from the API, and its checkpoint counts.
@@ -94,29 +121,64 @@ def unreported(
     Raises:
         NodeError: if the devices of such a container can't be read.
     """
-    named = {(one.namespace, one.pod) for one in reported if is_gpu(one)}
-    known = {uid for claim in claims for uid in claim.pods}
-    containers = [one for one in _containers(host) if one.pod not in known]
+    containers = _containers(host)
     if not containers:
         return ()
-    since, kept = _started(host, socket), _kept(host)
-    folders, nodes = host.listdir(pods.LOGS), _nodes(host)
+    named = _grouped(((one.namespace, one.pod), one.container) for one in reported if is_gpu(one))
+    answers = Answers(named, _kept(host), _claimed(claims))
+    since, names, nodes = _started(host, socket), PodNames.read(host), _nodes(host)
     allocations: t.List[Allocation] = []
     for container in containers:
-        namespace, _slash, pod = pods.name_of(container.pod, folders).rpartition("/")
-        vouched = container.pod in kept and (starting or not namespace)
-        if vouched or (namespace, pod) in named:
+        if _vouched(container, names, answers, starting=starting):
             continue
         if isinstance(since, Known) and container.began > since.value:
             continue
         devices = _devices(host, container, nodes)
         if isinstance(devices, Unknown):
-            what = f"it is not known which GPUs pod {pods.name_of(container.pod, folders)} has"
+            what = f"it is not known which GPUs pod {pods.name_of(container.pod, names.pods)} has"
             raise NodeError(what, cause=devices.reason, hint=HINT)
         if isinstance(devices, Known):
+            namespace, _slash, pod = pods.name_of(container.pod, names.pods).rpartition("/")
             where = namespace, pod, container.id[:SHORT] or "unknown", UNREPORTED
-            allocations += [Allocation(*where, name) for name in nodes.names(devices.value)]
+            held = nodes.names(devices.value)
+            claimed = answers.claimed.get(container.pod, frozenset())
+            allocations += [Allocation(*where, name) for name in held if name not in claimed]
     return tuple(allocations)
+
+
+def _vouched(container: Container, names: PodNames, answers: Answers, *, starting: bool) -> bool:
+    """Return whether the kubelet answers for a container.
+
+    It gives devices anew to a container that it restarts, and names no other of that pod then. A container without a
+    name is answered for with its pod.
+    """
+    namespace, _slash, pod = pods.name_of(container.pod, names.pods).rpartition("/")
+    name = names.containers.get(container.id)
+    if _among(name, answers.containers.get((namespace, pod), frozenset())):
+        return True
+    kept = _among(name, answers.kept.get(container.pod, frozenset()))
+    return kept and (starting or not namespace)
+
+
+def _among(name: t.Optional[str], containers: t.FrozenSet[str]) -> bool:
+    return bool(containers) if name is None else name in containers
+
+
+def _claimed(claims: t.Iterable[PreparedClaim]) -> t.Dict[str, t.FrozenSet[str]]:
+    """Return which GPUs and instances pods have by claims, by the UID of the pod."""
+    return _grouped(
+        (uid, f"nvidia{device.minor}" + (f"/gi{device.instance.gi}" if device.instance else ""))
+        for claim in claims
+        for uid in claim.pods
+        for device in claim.devices
+    )
+
+
+def _grouped(pairs: t.Iterable[t.Tuple[Key, str]]) -> t.Dict[Key, t.FrozenSet[str]]:
+    groups: t.Dict[Key, t.Set[str]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, set()).add(value)
+    return {key: frozenset(values) for key, values in groups.items()}
 
 
 def _containers(host: Host) -> t.List[Container]:
@@ -148,15 +210,17 @@ def _started(host: Host, socket: str) -> Knowledge[int]:
     return _began(host, listener.value) if isinstance(listener, Known) else listener
 
 
-def _kept(host: Host) -> t.FrozenSet[str]:
-    """Return the UIDs of the pods in the kubelet's own checkpoint, which it reads before it answers for all of them."""
+def _kept(host: Host) -> t.Dict[str, t.FrozenSet[str]]:
+    """Return the containers in the kubelet's own checkpoint by their pods' UIDs.
+
+    The kubelet reads it before it answers for all of them.
+    """
     try:
         text = host.read(CHECKPOINT)
-        return (
-            frozenset(one.pod for one in checkpoint(text) if is_gpu(one)) if text else frozenset()
-        )
+        entries = checkpoint(text) if text else ()
     except NodeError:
-        return frozenset()  # it vouches for nobody
+        return {}  # it vouches for nobody
+    return _grouped((entry.pod, entry.container) for entry in entries if is_gpu(entry))
 
 
 def _nodes(host: Host) -> Nodes:
