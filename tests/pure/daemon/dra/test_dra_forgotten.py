@@ -20,7 +20,8 @@ from gpu_plugin.dra.prepare.claims import UNRELATED, ClaimApi
 from gpu_plugin.dra.users import STATE, Users
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
-HELD = PreparedClaim(UID, "ns", "c", PREPARED, (Device("r", "n", "gpu-0", "GPU-0", 0),))
+POD = "0f1e2d3c-dddd-eeee-ffff-0123456789ab"
+HELD = PreparedClaim(UID, "ns", "c", PREPARED, (Device("r", "n", "gpu-0", "GPU-0", 0),), (POD,))
 OTHER = replace(HELD, uid=f"1{UID[1:]}")
 
 
@@ -32,11 +33,17 @@ class Scene:
     ) -> None:
         self.state, self.now = folder / STATE, 0.0
         self.undone: list[str] = []
+        self.running: set[str] = set()
         checkpoint = Checkpoint(folder / "checkpoint.json")
         for one in held or (HELD,):
             checkpoint.put(one)
         self.forgotten = Forgotten(
-            Users(folder), checkpoint, api_lost, self.undone.append, lambda: self.now
+            Users(folder),
+            checkpoint,
+            api_lost,
+            self.undone.append,
+            lambda: self.now,
+            lambda: self.running,
         )
 
     def knows(self, *claims: str) -> None:
@@ -55,6 +62,15 @@ def test_a_claim_that_nobody_knows_is_given_back_after_a_while(tmp_path: Path) -
     assert scene.pass_time() == []
     assert scene.pass_time(PATIENCE - 1) == []
     assert scene.pass_time(1) == [UID]
+
+
+def test_a_claim_of_a_container_that_runs_is_kept(tmp_path: Path) -> None:
+    """Its pod was deleted by force while the kubelet was down, which then lost its record of claims."""
+    scene = Scene(tmp_path, lambda _held: True)
+    scene.running.add(POD)
+    assert [scene.pass_time() for _look in range(3)][-1] == []
+    scene.running.clear()
+    assert scene.pass_time() == [UID]
 
 
 def test_a_claim_that_the_kubelet_knows_is_its_to_give_back(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from gpu_plugin.config.configuration import Config
 from gpu_plugin.dra.prepare.apply import Checkpoint, Preparer, Snapshot
 from gpu_plugin.dra.prepare.cdi import ClaimFiles
 from gpu_plugin.dra.prepare.claims import ClaimApi
+from gpu_plugin.dra.users import STATE, Users
 from gpu_plugin.dra.values import Edits
 from gpu_plugin.model.inventory import GpuView
 
@@ -49,6 +50,7 @@ class Scene:
             scene,  # its instances, of which there are none
             scene,  # its enforcements
             Snapshot(CONFIG, inventory(GpuView(gpu(0)))),
+            Users(folder),
         )
 
     def is_there(self, uid: str) -> bool:
@@ -188,3 +190,28 @@ def test_the_file_of_a_claim_goes_at_a_start_once_the_claim_has_ended(
     scene = restart(tmp_path)
     scene.preparer.restore()
     assert scene.there(UID) is stays
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "stays"),
+    [([UID], True), ([], False), (None, True), ("{", True)],
+    ids=["it has the claim", "it has none", "it has lost its record", "its record is damaged"],
+)
+def test_the_file_of_a_claim_that_a_restored_checkpoint_lacks_goes_by_the_kubelets_word(
+    tmp_path: Path, kubelet: list[str] | str | None, stays: bool
+) -> None:
+    before = Scene(tmp_path)
+    before.preparer.restore()
+    old = (tmp_path / "checkpoint.json").read_text()
+    before.preparer.prepare("ns", "c", UID)
+    (tmp_path / "checkpoint.json").write_text(old)
+    if isinstance(kubelet, list):
+        listed = [{"ClaimUID": uid, "PodUIDs": {"pod": {}}} for uid in kubelet]
+        kubelet = json.dumps({"Data": json.dumps({"ClaimInfoStateList": listed})})
+    if kubelet is not None:
+        (tmp_path / STATE).write_text(kubelet)
+    scene = restart(tmp_path)
+    scene.preparer.restore()
+    assert scene.there(UID) is stays
+    scene.preparer.unprepare(UID)
+    assert not scene.there(UID)

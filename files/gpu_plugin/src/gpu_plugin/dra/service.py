@@ -114,6 +114,7 @@ class Service(Process):
             Instances(root, paths.mig_lock),
             self._enforcements,
             Snapshot(config, self._gpus.inventory),
+            users,
         )
         self._publisher = Publisher(SliceApi(self._access, paths.node), paths.node)
         self._name = NameWatch(paths.named, paths.kubeconfig, paths.node)

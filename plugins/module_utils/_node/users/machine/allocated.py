@@ -59,7 +59,7 @@ def socket(host: Host) -> str:
 def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
     if not given:
         return ()
-    running, folders = _running(host), host.listdir(pods.LOGS)
+    running, folders = running_pods(host), host.listdir(pods.LOGS)
     booted = pods.boot_time(host.read("/proc/stat"))
     ended = set()
     for name in {(one.namespace, one.pod) for one in given}:  # kubelets before 1.34 name ended pods
@@ -122,7 +122,8 @@ def _kept(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
         return Unknown("; ".join(filter(None, (str(error), problem))))
 
 
-def _running(host: Host) -> t.FrozenSet[str]:
+def running_pods(host: Host) -> t.FrozenSet[str]:
+    """Return the UIDs of the pods that have a process."""
     init = host.read("/proc/1/cgroup")
     found = set()
     for name in host.listdir("/proc"):

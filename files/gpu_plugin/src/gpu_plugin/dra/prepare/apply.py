@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from ..._shared._base.dra import checkpoint as form
 from ..._shared._base.dra.checkpoint import Device, Instance, PreparedClaim
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.host import Host
+from ..._shared._node.users.machine.allocated import running_pods
 from ...config.configuration import Config
 from ...model.inventory import Inventory
 from ...tools import bounded, files, logs
@@ -160,9 +161,10 @@ class Preparer:
         instances: Instances,
         enforcements: Enforcements,
         snapshot: Snapshot,
+        users: Users,
     ) -> None:
         self._checkpoint, self._api, self._files = checkpoint, api, files
-        self._instances, self._enforcements = instances, enforcements
+        self._instances, self._enforcements, self._users = instances, enforcements, users
         self.snapshot = snapshot
         self._claims, self._room = Locks(), threading.Lock()
 
@@ -289,10 +291,29 @@ class Preparer:
             self._refuse_unknown()
             self._checkpoint.begin()
         claims = self._checkpoint.claims.values()
-        self._files.sweep(one.uid for one in claims if one.state != form.UNPREPARING)
+        self._files.sweep([path for path in self._files.left() if self._has_ended(path)])
         names = {one.enforcement for one in claims if one.enforcement}
         for name in sorted({*names, self.snapshot.config.dra.enforcement}):
             self._enforcements.of(name)  # which takes up what is live
+
+    def _has_ended(self, path: Path) -> bool:
+        """Return whether a claim's file is no longer needed.
+
+        The checkpoint has each claim before its file is there. One that lacks a claim may be older than it, as after a
+        restore: then the kubelet says whether the claim has ended, since it drops a claim once it was unprepared.
+        """
+        uid = self._files.uid(path)
+        held = self._checkpoint.get(uid)
+        if held is not None:
+            return held.state == form.UNPREPARING
+        try:
+            has_ended = self._users.stamp() is not None and uid not in self._users.read()
+        except (NodeError, OSError) as error:
+            logs.warning("which claims the kubelet has is not known", cause=error)
+            has_ended = False
+        if not has_ended:
+            logs.warning("a claim's file is not removed: nobody says that it has ended", file=path)
+        return has_ended
 
     def _refuse_unknown(self) -> None:
         if left := self._files.left():
@@ -323,9 +344,11 @@ class Forgotten:
     """Claims that the kubelet has forgotten, as after kubeadm reset: nobody would ever give back what they hold.
 
     The kubelet writes down a claim before it asks for it to be prepared, and drops it after it was unprepared. So what
-    a claim holds that is neither there nor allocated so in the API is nobody's.
+    a claim holds that is neither there nor allocated so in the API is nobody's, once no container of it runs: a kubelet
+    may have lost what it wrote down, and a pod's object goes before its containers.
 
     ``gone`` tells whether the API no longer gives a claim what it holds, ``unprepare`` undoes one by its UID.
+    ``running`` returns the UIDs of the pods that have a process.
     """
 
     def __init__(
@@ -335,8 +358,9 @@ class Forgotten:
         gone: Callable[[PreparedClaim], bool],
         unprepare: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        running: Callable[[], Collection[str]] = lambda: running_pods(Host()),
     ) -> None:
-        self._users, self._checkpoint = users, checkpoint
+        self._users, self._checkpoint, self._running = users, checkpoint, running
         self._gone, self._unprepare, self._clock = gone, unprepare, clock
         self._since: dict[str, float] = {}
 
@@ -348,7 +372,7 @@ class Forgotten:
         self._since = {uid: self._since.get(uid, now) for uid in lost}
         for held in (claims[uid] for uid, since in self._since.items() if now - since >= PATIENCE):
             with tries:
-                if self._gone(held):
+                if self._gone(held) and not set(held.pods).intersection(self._running()):
                     logs.warning(
                         "the kubelet has forgotten a claim, which is given back", claim=held
                     )

@@ -187,12 +187,12 @@ class ClaimFiles:
         """Return the files of claims that were prepared since the boot."""
         return sorted((self._root / FOLDER).glob(f"{cdi.CLAIMS_FILE}_*"))
 
-    def sweep(self, claims: Iterable[str]) -> None:
-        """Remove the files of all other claims, and what a killed process left half-written."""
-        keep = {self.path(uid).name for uid in claims}
-        folder = self._root / FOLDER
-        found = [*self.left(), *folder.glob(f".{cdi.CLAIMS_FILE}_*")]
-        for path in found:
-            if path.name not in keep:
-                logs.info("a claim's CDI specification is left over, and removed", file=path)
-                os.unlink(path)
+    def uid(self, path: Path) -> str:
+        """Return the UID of the claim that a file is of."""
+        return path.stem.partition("_")[2]
+
+    def sweep(self, ended: Iterable[Path]) -> None:
+        """Remove the files of claims that have ended, and what a killed process left half-written."""
+        for path in (*ended, *(self._root / FOLDER).glob(f".{cdi.CLAIMS_FILE}_*")):
+            logs.info("a claim's CDI specification is left over, and removed", file=path)
+            os.unlink(path)
