@@ -16,6 +16,7 @@ from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PREPARING, UNPREPA
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
+from gpu_plugin.dra.prepare import apply
 from gpu_plugin.dra.prepare.apply import Checkpoint, Preparer, Snapshot
 from gpu_plugin.dra.prepare.cdi import ClaimFiles
 from gpu_plugin.dra.prepare.claims import ClaimApi
@@ -26,6 +27,7 @@ from gpu_plugin.model.inventory import GpuView
 from tests.fakes.daemon.gpu_builders import gpu, inventory
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
+POD = "0f1e2d3c-dddd-eeee-ffff-0123456789ab"
 CONFIG = Config(dra=Dra("dra", enforcement="cgroup"))
 SHARE = {"memory": "10Gi", "cores": "30", "shares": "1"}
 
@@ -167,6 +169,32 @@ def test_without_its_checkpoint_a_driver_keeps_the_files_of_claims_and_takes_up_
     scene.preparer.restore()
     scene.preparer.prepare("ns", "c", UID)
     assert scene.there(UID)
+
+
+@pytest.mark.parametrize(
+    ("driver", "running", "refused"),
+    [("gpu.node", {POD}, True), ("gpu.node", set(), False), ("net.example.org", {POD}, False)],
+    ids=["its pod runs", "its pod has ended", "it is another driver's"],
+)
+def test_without_its_checkpoint_a_driver_believes_the_kubelet_that_a_claim_is_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    running: set[str],
+    refused: bool,
+) -> None:
+    """The files of claims are gone too."""
+    monkeypatch.setattr(apply, "running_pods", lambda _host: running)
+    claim = {"ClaimUID": UID, "PodUIDs": {POD: {}}, "DriverState": {driver: {}}}
+    kept = json.dumps({"Data": json.dumps({"ClaimInfoStateList": [claim]})})
+    (tmp_path / STATE).write_text(kept)
+    scene = Scene(tmp_path)
+    if refused:
+        with pytest.raises(NodeError, match=GONE) as error:
+            scene.preparer.restore()
+        assert UID in error.value.cause
+        running.clear()
+    scene.preparer.restore()
 
 
 def test_a_driver_that_starts_for_the_first_time_writes_down_that_no_claim_holds_anything(

@@ -31,12 +31,22 @@ class Users:
         """Return what differs after each change."""
         return files.stamp(self._path)
 
-    def read(self) -> dict[str, frozenset[str]]:
-        """Return the UIDs of pods by their claims', none where there is no kubelet. NodeError, OSError: not known."""
+    def read(self, driver: str = "") -> dict[str, frozenset[str]]:
+        """Return the UIDs of pods by their claims', none where there is no kubelet.
+
+        With ``driver``, only of claims that have something of it.
+
+        Raises:
+            NodeError, OSError: if that is not known.
+        """
         try:
             text = bounded.read(self._path, LONGEST)
         except FileNotFoundError:
             return {}
         with readable(str(self._path), HINT):
             listed = json.loads(json.loads(text)["Data"])["ClaimInfoStateList"]
-            return {one["ClaimUID"]: frozenset(one["PodUIDs"] or ()) for one in listed or ()}
+            return {
+                claim["ClaimUID"]: frozenset(claim["PodUIDs"] or ())
+                for claim in listed or ()
+                if not driver or driver in claim.get("DriverState", (driver,))
+            }

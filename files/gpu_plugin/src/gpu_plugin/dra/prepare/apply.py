@@ -19,6 +19,7 @@ from typing import Final
 
 from ..._shared._base.dra import checkpoint as form
 from ..._shared._base.dra.checkpoint import Device, Instance, PreparedClaim
+from ..._shared._base.dra.names import DRIVER
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.host import Host
 from ..._shared._node.users.machine.allocated import running_pods
@@ -285,7 +286,7 @@ class Preparer:
         """Take up, after a start, what claims hold: what is enforced, and their files and no others.
 
         Raises:
-            NodeError: if there is no checkpoint, and claims have files since the boot: what they hold is not known.
+            NodeError: if there is no checkpoint, and claims have files since the boot, or pods that run.
         """
         if self._checkpoint.missing:
             self._refuse_unknown()
@@ -316,13 +317,20 @@ class Preparer:
         return has_ended
 
     def _refuse_unknown(self) -> None:
+        """Refuse to begin without a checkpoint while claims have files since the boot, or containers by the kubelet."""
+        what = f"what claims hold is not known: {self._checkpoint.path} is gone"
+        next_step = "restore it, or delete the pods with claims of this node"
         if left := self._files.left():
             raise NodeError(
-                f"what claims hold is not known: {self._checkpoint.path} is gone",
+                what,
                 cause=f"claims were prepared since the boot: {', '.join(map(str, left[:MOST_NAMED]))}",
-                hint="restore it, or delete the pods with claims of this node, and then the files of these claims: "
-                f"rm {self._files.path('*')}",
+                hint=f"{next_step}, and then the files of these claims: rm {self._files.path('*')}",
             )
+        users = self._users.read(DRIVER)
+        running = running_pods(Host()) if users else ()
+        if active := sorted(uid for uid, pods in users.items() if pods.intersection(running)):
+            cause = f"pods run with claims of the kubelet's: {', '.join(active[:MOST_NAMED])}"
+            raise NodeError(what, cause=cause, hint=next_step)
 
     def refresh(self) -> None:
         """Follow the node's own specification, such as that of another driver, in those of the claims."""
