@@ -62,11 +62,12 @@ def denied(cluster: Cluster, *pods: str) -> bool:
 
 
 def has_pods(cluster: Cluster) -> bool:
-    """Return whether the kubelet has been told of all pods, and so has decided about each."""
+    """Return whether the kubelet has been told of all pods of its node, and so has decided about each."""
     raw = f"--raw=/api/v1/nodes/{cluster.node.name}/proxy/pods"
     items = json.loads(cluster.kubectl("get", raw))["items"] or ()
     told = {one["metadata"]["uid"] for one in items}
-    return told >= set(uids(cluster))
+    bound = [one for one in cluster.get("pods") if one["spec"].get("nodeName")]
+    return told >= {one["metadata"]["uid"] for one in bound}
 
 
 def nodes(cluster: Cluster) -> dict[str, list[str]]:

@@ -95,15 +95,20 @@ def forgotten(
         cluster.node.run("systemctl", "stop", "kubelet")
         prepare()
         forgetful.forget(cluster, DEVICES)
-        eventually(lambda: forgetful.has_pods(cluster))
-        assert forgetful.shared(forgetful.nodes(cluster)) == []
+        settle(cluster)
         if not forgetful.denied(cluster, *HOLDERS):
-            eventually(lambda: UNKNOWN in status(cluster))
-            eventually(cluster.allocatable, FREE)
             assert held(cluster, before) == before
             return before
         clear(cluster)
     pytest.fail("the kubelet ended the pods at each of its starts")
+
+
+def settle(cluster: Cluster) -> None:
+    """Wait until a kubelet that has started has decided about its pods, and the device plugin about its devices."""
+    eventually(lambda: forgetful.has_pods(cluster))
+    eventually(lambda: UNKNOWN in status(cluster))
+    eventually(cluster.allocatable, FREE)
+    assert forgetful.shared(forgetful.nodes(cluster)) == []
 
 
 def held(cluster: Cluster, devices: Devices) -> Devices:
@@ -221,7 +226,7 @@ def test_a_kubelet_that_forgets_again_and_again_gives_nothing_twice(cluster: Clu
             cluster.node.run("systemctl", "start", "kubelet")
         else:
             forgetful.forget(cluster, DEVICES)
-        eventually(lambda: forgetful.has_pods(cluster))
+        settle(cluster)
         ended = forgetful.denied(cluster, *HOLDERS)
         print("round", number, "the kubelet ended pods itself" if ended else "all pods run on")
         if ended:
@@ -236,4 +241,3 @@ def test_a_kubelet_that_forgets_again_and_again_gives_nothing_twice(cluster: Clu
         else:
             assert held(cluster, before) == before
             cluster.end(*newcomers)
-            eventually(cluster.allocatable, FREE)

@@ -66,6 +66,12 @@ def files(cluster: Cluster) -> list[str]:
     return cluster.node.run("sh", "-c", f"ls {FILES} 2>/dev/null || true").split()
 
 
+def waiting(cluster: Cluster, pod: str) -> str:
+    """Return why a pod's container does not run."""
+    (status,) = cluster.get("pod", pod)["status"]["containerStatuses"]
+    return str(status["state"].get("waiting", {}).get("message", ""))
+
+
 def refuse_handover(cluster: Cluster) -> str:
     """See that the GPUs do not go to the device plugin, and return why."""
     refused = cluster.node.play(**WHOLE)
@@ -114,6 +120,12 @@ def test_a_claim_stays_after_the_kubelet_forgot_it(cluster: Cluster) -> None:
     assert found["holder"] == before["holder"]
     assert set(left) < set(files(cluster))
     refuse_handover(cluster)
+
+    # The kubelet can't start its container again, and what it has is given to nobody meanwhile.
+    forgetful.kill(cluster, "holder", "main")
+    eventually(lambda: "unable to get claim info" in waiting(cluster, "holder"))
+    assert state(cluster)["claims"]
+    assert set(left) < set(files(cluster))
 
     # Nobody asks for the claim to be given back, and it is, for the one that waits.
     cluster.end("holder")
