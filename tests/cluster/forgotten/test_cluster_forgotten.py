@@ -126,7 +126,9 @@ def status(cluster: Cluster) -> str:
 def ask(cluster: Cluster, **fields: object) -> set[str]:
     """Make two pods for each resource, and return their names."""
     names = {
-        f"{resource.replace('.', '-')}-new-{count}": resource for resource in ALL for count in (0, 1)
+        f"{resource.replace('.', '-')}-new-{count}": resource
+        for resource in ALL
+        for count in (0, 1)
     }
     for name, resource in names.items():
         forgetful.begin(cluster, name, {resource: 1}, **fields)
@@ -231,9 +233,10 @@ def test_a_kubelet_that_forgets_again_and_again_gives_nothing_twice(cluster: Clu
         print("round", number, "the kubelet ended pods itself" if ended else "all pods run on")
         if ended:
             eventually(
-                lambda: {
-                    phase.partition(".")[0] for phase in phases(cluster, HOLDERS).values()
-                } <= {"Running", "Failed OutOfnvidia"}
+                lambda: (
+                    {phase.partition(".")[0] for phase in phases(cluster, HOLDERS).values()}
+                    <= {"Running", "Failed OutOfnvidia"}
+                )
             )
             assert forgetful.shared(forgetful.nodes(cluster)) == []
             clear(cluster)

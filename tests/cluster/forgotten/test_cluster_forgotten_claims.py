@@ -136,7 +136,9 @@ def test_a_claim_stays_after_the_kubelet_forgot_it(cluster: Cluster) -> None:
 def test_a_claim_that_kubelet_and_driver_forgot_is_taken_from_nobody(cluster: Cluster) -> None:
     before, left = forgetful.running(cluster), files(cluster)
     cluster.node.run("systemctl", "stop", DRIVER)
-    cluster.node.run("sh", "-c", f"rm {CHECKPOINT} && mkdir /root/claims && mv {FILES} /root/claims/")
+    cluster.node.run(
+        "sh", "-c", f"rm {CHECKPOINT} && mkdir /root/claims && mv {FILES} /root/claims/"
+    )
     forgetful.forget(cluster, CLAIMS)
     cluster.node.run("systemctl", "start", DRIVER)
     eventually(cluster.ready)
