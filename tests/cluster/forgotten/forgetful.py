@@ -28,7 +28,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         with open(f"/proc/{pid}/cgroup") as stream:
             match = re.search(r"/pod([0-9a-f-]{36})/([0-9a-f]{64})", stream.read())
-        if not match:
+        if not match or os.path.samefile(f"/proc/{pid}/root", "/"):  # runc, about to start one
             continue
         names = {one for one in os.listdir(root) if re.fullmatch(r"nvidia[0-9]+", one)}
         caps = f"{root}/nvidia-caps"
