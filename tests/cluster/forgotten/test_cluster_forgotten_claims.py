@@ -24,6 +24,9 @@ CHECKPOINT, FILES = "/var/lib/gpu-dra/checkpoint.json", "/var/run/cdi/gpu.node-c
 DRIVER = "gpu-dra.service"
 FORGIVEN = 600  # seconds: what nobody has is looked for twice a minute, and given back after two
 WHOLE = {"gpu_nodes_allocation": "device_plugin"}
+SMALL = {
+    "mig_config": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +75,21 @@ def waiting(cluster: Cluster, pod: str) -> str:
     return str(status["state"].get("waiting", {}).get("message", ""))
 
 
-def refuse_handover(cluster: Cluster) -> str:
-    """See that the GPUs do not go to the device plugin, and return why."""
-    refused = cluster.node.play(**WHOLE)
-    assert not refused.ok
-    assert "default/holder" in refused.message()
-    return refused.message()
+def refuse_change(cluster: Cluster) -> str:
+    """See that the GPUs go neither to the device plugin nor into MIG mode, and return why."""
+    before = cluster.node.run("nvidia-smi", "-L")
+    reasons = []
+    for playbook, cmdline, variables in (
+        ("gpu.node.gpu_nodes", "", WHOLE),
+        ("gpu.node.mig", "--check", SMALL),
+        ("gpu.node.mig", "", SMALL),
+    ):
+        refused = cluster.node.play(playbook, cmdline=cmdline, **variables)
+        assert not refused.ok
+        assert "default/holder" in refused.message()
+        assert cluster.node.run("nvidia-smi", "-L") == before
+        reasons.append(refused.message())
+    return "\n".join(reasons)
 
 
 def test_claims_run_on_after_the_driver_forgot_them(cluster: Cluster) -> None:
@@ -94,7 +106,7 @@ def test_claims_run_on_after_the_driver_forgot_them(cluster: Cluster) -> None:
     forgetful.kill(cluster, "holder", "main")
     eventually(lambda: (cluster.restarts()["holder"], cluster.phase("holder")), (1, "Running"))
     eventually(lambda: forgetful.running(cluster), before)
-    refuse_handover(cluster)
+    refuse_change(cluster)
     assert cluster.phase("newcomer") == "Pending"
     assert files(cluster) == left
 
@@ -119,7 +131,7 @@ def test_a_claim_stays_after_the_kubelet_forgot_it(cluster: Cluster) -> None:
     assert forgetful.shared(forgetful.nodes(cluster)) == []
     assert found["holder"] == before["holder"]
     assert set(left) < set(files(cluster))
-    refuse_handover(cluster)
+    refuse_change(cluster)
 
     # The kubelet can't start its container again, and what it has is given to nobody meanwhile.
     forgetful.kill(cluster, "holder", "main")
@@ -143,7 +155,7 @@ def test_a_claim_that_kubelet_and_driver_forgot_is_taken_from_nobody(cluster: Cl
     cluster.node.run("systemctl", "start", DRIVER)
     eventually(cluster.ready)
     print(state(cluster))
-    assert UNKNOWN in refuse_handover(cluster)
+    assert refuse_change(cluster).count(UNKNOWN) >= 3
     assert forgetful.running(cluster) == before
     cluster.node.run("sh", "-c", "mv /root/claims/* /var/run/cdi/; rmdir /root/claims")
     assert files(cluster) == left

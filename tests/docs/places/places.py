@@ -56,9 +56,9 @@ PLACES: Final = (
         "1 MiB and 64 files, read-only for containers unless `pipeAccess` says else; no link is followed",
     ),
     Place(
-        "the kubelet's folders of logs, `/var/log/pods`",
-        re.compile(r"pods\.LOGS|logs\.iterdir"),
-        "names of folders alone, which the kubelet makes",
+        "the kubelet's folders of logs, `/var/log/pods` and `/var/log/containers`",
+        re.compile(r"pods\.LOGS|pods\.CONTAINER_LOGS|logs\.iterdir"),
+        "names of folders and links alone, which the kubelet makes",
     ),
     Place(
         "the folder that an operator names",

@@ -31,6 +31,7 @@ OTHERS = {
 }
 # What Slurm, Ansible, Kubernetes, and other programs say, each on the page of its task alone.
 ELSEWHERE = {
+    "unable to get claim info for ResourceClaim",
     "Couldn't find the specified plugin name for gpu/nvml",
     "gres/gpu count reported lower than configured (3 < 4)",
     "Prolog error",
