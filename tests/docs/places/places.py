@@ -56,7 +56,7 @@ PLACES: Final = (
         "1 MiB and 64 files, read-only for containers unless `pipeAccess` says else; no link is followed",
     ),
     Place(
-        "the kubelet's folders of logs, `/var/log/pods` and `/var/log/containers`",
+        "the kubelet's folders of logs (`/var/log/pods`, `/var/log/containers`)",
         re.compile(r"pods\.LOGS|pods\.CONTAINER_LOGS|logs\.iterdir"),
         "names of folders and links alone, which the kubelet makes",
     ),
