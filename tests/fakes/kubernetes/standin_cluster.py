@@ -114,7 +114,8 @@ class Cluster(StandIn):
         """A pod that is made fares as the scene says."""
         if made["kind"] != "Pod":
             return made
-        [resource] = made["spec"]["containers"][0]["resources"]["limits"]
+        limits = made["spec"]["containers"][0]["resources"]["limits"]
+        [resource] = (name for name in limits if "/" in name)
         found = {**made, "status": self.fates.get(resource, {"phase": "Running"})}
         self.made.append(found)
         return found

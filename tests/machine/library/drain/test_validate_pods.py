@@ -39,7 +39,8 @@ def test_a_pod_with_each_resource_is_run_and_removed(cluster: Cluster, validate:
     assert cluster.pods == {}
     for pod, resource in zip(cluster.made, (GPU, MIG), strict=True):
         [container] = pod["spec"]["containers"]
-        assert container["resources"] == {"limits": {resource: 1}}
+        assert container["resources"]["limits"][resource] == 1
+        assert {"cpu", "memory"} < {*container["resources"]["limits"]}
         assert pod["spec"]["tolerations"] == [{"operator": "Exists"}]
         required = pod["spec"]["affinity"]["nodeAffinity"]
         assert '"node-1"' in json.dumps(required)

@@ -91,7 +91,8 @@ class Api:
     def create_pod(self, _namespace: str, pod: Json) -> Json:
         (named,) = pod["spec"]["resourceClaims"]
         (container,) = pod["spec"]["containers"]
-        assert container["resources"] == {"claims": [{"name": named["name"]}]}
+        assert container["resources"]["claims"] == [{"name": named["name"]}]
+        assert not any(key.startswith("nvidia.com/") for key in container["resources"]["limits"])
         claim = self.claims[named["resourceClaimName"]]
         wish = claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"]
         meta = {**pod["metadata"], "name": "pod", "uid": "7"}
