@@ -14,6 +14,7 @@ from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedCl
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.apply import PATIENCE, Checkpoint, Forgotten
 from gpu_plugin.dra.prepare.claims import ClaimApi
+from gpu_plugin.dra.prepare.containers import ALL, Container
 from gpu_plugin.dra.users import Users
 from gpu_plugin.dra.values import Claim
 
@@ -117,7 +118,8 @@ def test_claims_of_one_container_are_told_by_its_pod(
     meta = {"name": "both", "namespace": "default"}
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     claim = Claim("uid", "default", "claim-a", (), ("pod-uid",), ("both",))
-    eventually(lambda: ClaimApi(kubelet, NODE).beside(claim), {"claim-b"})
+    claims = (("claim-a", ALL), ("claim-b", ALL))
+    eventually(lambda: ClaimApi(kubelet, NODE).containers(claim), (Container("main", claims),))
 
 
 def test_what_the_kubelet_has_forgotten_is_given_back_with_its_own_credential(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -299,6 +300,8 @@ def test_files_of_claims_that_hold_nothing_are_removed_at_a_start(
     other = node.cdi / "another.json"
     for path in (left, node.cdi / ".gpu.node-claim_1.json.77", other):
         path.write_text("{}")
+    state = json.dumps({"ClaimInfoStateList": []})
+    (node.root / "dra_manager_state").write_text(json.dumps({"Data": state}))
     node.start()
     assert [one.name for one in node.cdi.iterdir()] == [other.name]
 
