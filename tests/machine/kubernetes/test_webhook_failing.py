@@ -80,6 +80,7 @@ def test_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
     assert load.failed == []
 
 
+@pytest.mark.long
 def test_a_certificate_that_is_over(cluster: Cluster, tmp_path: Path) -> None:
     now = cluster.now()
     authority = issue.authority("files", now - 100 * DAY)

@@ -140,6 +140,7 @@ def test_idle_pods_keep_their_mig_devices(node: NodeWithPods, share: str) -> Non
     assert [one["profile"] for one in taken["gpus"][1]["instances"]] == ["7g.40gb"]
 
 
+@pytest.mark.long
 def test_pods_are_waited_for(node: NodeWithPods) -> None:
     device = uuid_of(node, "3g.20gb")
     node.give(device)

@@ -26,6 +26,7 @@ def test_galaxys_importer_takes_the_tarball_without_a_warning(tarball: Path) -> 
     assert complaints(*imported(tarball)) == []
 
 
+@pytest.mark.long
 def test_a_program_that_the_importer_starts_takes_as_long_as_it_needs(tmp_path: Path) -> None:
     (tmp_path / "hurried.py").write_text(
         "import subprocess, sys\n"
@@ -47,5 +48,6 @@ def test_galaxys_importer_refuses_a_role_without_a_page(tmp_path: Path) -> None:
     assert "No role readme found" in said
 
 
+@pytest.mark.long
 def test_each_file_says_its_licence() -> None:
     assert complaints(*licensed()) == []

@@ -68,6 +68,7 @@ def test_a_gpu_that_an_idle_pod_holds_is_given_to_nobody_until_it_ends(
     node.wait(has, 2 * shares)
 
 
+@pytest.mark.long
 def test_a_whole_gpu_in_mig_mode_and_its_devices_wait_for_each_other(make_node: MakeNode) -> None:
     node = make_node(1)
     node.layout(0, "3g.40gb", "3g.40gb")
@@ -139,6 +140,7 @@ def test_the_status_names_holders_by_the_gpu_whatever_its_form(make_node: MakeNo
     assert "Unhealthy: it waits for who holds it" in row
 
 
+@pytest.mark.long
 def test_a_configuration_is_checked_with_the_pods_that_it_would_wait_for(
     make_node: MakeNode,
 ) -> None:

@@ -158,6 +158,7 @@ def refusing(make_shared: MakeShared, standin: Path) -> Callable[[int, int], Sha
     return make
 
 
+@pytest.mark.long
 def test_a_configuration_refused_for_clients_is_applied_when_they_have_ended(
     refusing: Callable[[int, int], Shared],
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_configuration_refused_for_clients_is_applied_when_they_have_ended(
     assert node.logged().count("info: started") == 1
 
 
+@pytest.mark.long
 def test_what_was_refused_at_the_last_start_is_applied_as_well(
     refusing: Callable[[int, int], Shared],
 ) -> None:
@@ -196,6 +198,7 @@ def test_what_was_refused_at_the_last_start_is_applied_as_well(
     eventually(lambda: node.status()["config_fallback"] is False)
 
 
+@pytest.mark.long
 def test_a_busy_device_at_a_start_holds_back_itself_only(
     refusing: Callable[[int, int], Shared],
 ) -> None:

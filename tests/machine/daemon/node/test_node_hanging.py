@@ -87,6 +87,7 @@ def test_each_function_that_hangs_for_good_takes_its_gpu_alone(make_node: MakeNo
     eventually(lambda: held(pid).threads <= threads + 2)  # those that waited have ended
 
 
+@pytest.mark.long
 def test_what_is_asked_once_per_model_takes_its_gpu_alone(make_node: MakeNode) -> None:
     node, (well, mig) = mixed_node(make_node, 1, 1)
     with h.one_process(node), running.plugin_channel(node) as ask:
@@ -99,6 +100,7 @@ def test_what_is_asked_once_per_model_takes_its_gpu_alone(make_node: MakeNode) -
             h.until_well(node)
 
 
+@pytest.mark.long
 def test_while_all_gpus_hang_who_asks_is_answered_and_a_signal_ends_it(
     make_node: MakeNode,
 ) -> None:
@@ -123,6 +125,7 @@ def test_while_all_gpus_hang_who_asks_is_answered_and_a_signal_ends_it(
     assert node.ended() == 0
 
 
+@pytest.mark.long
 def test_a_gpu_that_is_too_slow_stays_sick_while_it_is(make_node: MakeNode) -> None:
     """Its looks end, each too late; it does not come and go with them."""
     node = make_node(2)
@@ -142,6 +145,7 @@ def test_a_gpu_that_is_too_slow_stays_sick_while_it_is(make_node: MakeNode) -> N
     h.until_well(node)
 
 
+@pytest.mark.long
 def test_a_driver_that_is_slow_takes_no_device_away_and_is_told_of(make_node: MakeNode) -> None:
     node, metrics = make_node(2), scraping.Metrics()
     gpus = node.serve(2, "", "--metrics-address", metrics.address)
@@ -193,6 +197,7 @@ def test_a_driver_that_hangs_at_the_start_holds_up_nothing(
     node.wait(GPU, 3)
 
 
+@pytest.mark.long
 def test_events_that_nobody_can_wait_for_are_told_of(make_node: MakeNode) -> None:
     node = make_node(1)
     (gpu,) = node.serve(1, "", *SOON)

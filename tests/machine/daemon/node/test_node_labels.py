@@ -116,6 +116,7 @@ def test_the_status_shows_what_was_labelled(labeller: Start) -> None:
     assert "LABELS" not in one.node.cli(*words).stdout
 
 
+@pytest.mark.long
 def test_the_nodes_labels_follow_the_gpus(labeller: Start) -> None:
     one = labeller(1)
     one.api.set(example_com__theirs="stays")
@@ -138,6 +139,7 @@ def test_the_nodes_labels_follow_the_gpus(labeller: Start) -> None:
     assert one.api.own()[COUNT] == "1"  # the GPUs are still there
 
 
+@pytest.mark.long
 def test_a_configuration_changes_labels_while_it_runs(labeller: Start) -> None:
     one = labeller(1)
     one.start(FAST)
@@ -169,6 +171,7 @@ def test_another_output_needs_a_new_process_of_which_systemd_sees_no_end(labelle
     eventually(lambda: "STOPPING=1" in one.node.notifications())
 
 
+@pytest.mark.long
 def test_a_driver_and_an_api_that_come_late_go_and_come_back(labeller: Start) -> None:
     one = labeller(1, driver=None)
     one.api.stop()
@@ -207,6 +210,7 @@ def test_a_fabric_and_a_virtual_gpu(labeller: Start) -> None:
     assert found["nvidia.com/vgpu.present"] == "false"
 
 
+@pytest.mark.long
 def test_labels_of_the_users_own_and_back(labeller: Start) -> None:
     one = labeller(1)
     one.api.set(example_com__theirs="stays")
@@ -221,6 +225,7 @@ def test_labels_of_the_users_own_and_back(labeller: Start) -> None:
     assert one.once("", "--once", "--extra", "x.k8s.io/a=1").returncode == 1
 
 
+@pytest.mark.long
 def test_a_node_feature_object_that_goes_comes_again(labeller: Start) -> None:
     one = labeller(1)
     one.api.user = one.api.admin  # as an account with the rights of our manifest

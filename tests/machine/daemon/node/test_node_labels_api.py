@@ -83,6 +83,7 @@ UNFIT = {"gpu": "GPU-1", "index": "1", "gi": None, "ci": None, "kind": "fault", 
 UNFIT |= {"since": 1_700_000_000, "verdict": "reboot", "way_back": "a reboot of the node"}
 
 
+@pytest.mark.long
 def test_a_gpu_that_turns_sick_becomes_an_event_and_a_condition(labeller: Start) -> None:
     one = labeller(2)
     plugin = StateFile(one.node.status_file, pid=os.getpid())  # as the plugin's, while this runs
@@ -117,6 +118,7 @@ def test_events_that_may_not_be_written_leave_labels_as_they_are(labeller: Start
     assert one.node.logged().count("events: trying again") == 1
 
 
+@pytest.mark.long
 def test_events_can_be_left_out(labeller: Start) -> None:
     one = labeller(2)
     StateFile(one.node.status_file, pid=os.getpid()).write({"health": [UNFIT]})

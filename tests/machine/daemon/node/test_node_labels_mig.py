@@ -118,6 +118,7 @@ def test_an_unknown_name_fails_and_never_reaches_the_service(labeller: Start, pa
     eventually(lambda: not paths.asked.exists())
 
 
+@pytest.mark.long
 def test_a_restart_asks_and_tells_nothing_twice(labeller: Start, paths: Paths) -> None:
     one = labeller(1)
     one.api.set(nvidia_com__mig_config="halves")

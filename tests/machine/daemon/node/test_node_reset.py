@@ -10,6 +10,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from nvsim.testing import client
 
 from tests.fakes.daemon.running import GPU
@@ -147,6 +148,7 @@ def test_where_nothing_shows_a_reset_an_operator_clears_the_gpu(make_node: MakeN
     node.wait(GPU, 2)
 
 
+@pytest.mark.long
 def test_a_gpu_is_cleared_while_the_plugin_is_stopped(make_node: MakeNode) -> None:
     node = started(make_node)
     sick(node)

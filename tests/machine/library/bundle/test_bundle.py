@@ -75,6 +75,7 @@ def test_other_pythons_make_another_bundle(bundle: Bundle) -> None:
     assert bundle.make(pythons=["3.10"])["sha256"] != first["sha256"]
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_leaves_the_bundle_before_it(made: Bundle) -> None:
     first = made.make()
     late = made.capability(pythons=["3.10"])

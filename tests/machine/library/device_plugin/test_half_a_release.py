@@ -57,6 +57,7 @@ def untrusted(tmp_path: Path) -> t.Iterator[Index]:
         yield index
 
 
+@pytest.mark.long
 def test_a_certificate_that_is_not_trusted_is_what_is_told(
     install: Install, untrusted: Index, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_store_that_is_older_than_pips_own_is_not_the_last_word(
     assert asked == [str(store), None]
 
 
+@pytest.mark.long
 def test_an_index_that_does_not_answer(install: Install) -> None:
     with pytest.raises(NodeError) as caught:
         install("http://127.0.0.1:1/simple")

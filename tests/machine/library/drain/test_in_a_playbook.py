@@ -111,6 +111,7 @@ def test_a_node_is_drained_from_the_controller(cluster: Cluster, play: Play) -> 
     assert cluster.annotations() == {}
 
 
+@pytest.mark.long
 def test_a_drain_that_would_be_refused_is_so_in_its_preview(cluster: Cluster, play: Play) -> None:
     cluster.add_pod("train", gpus=1)
     found, said = play(f"drain{PREVIEW}", gpu_nodes_kubeconfig="admin.conf")

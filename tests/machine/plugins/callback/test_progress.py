@@ -136,6 +136,7 @@ def test_warnings_and_deprecations_are_shown_below_their_task(shown: str) -> Non
     ]
 
 
+@pytest.mark.long
 def test_deprecations_can_be_switched_off_as_ansible_says(shown_v: str) -> None:
     assert "warning: the kernel" in shown_v
     assert "it is old" not in shown_v
@@ -254,6 +255,7 @@ def test_a_warning_of_many_nodes_is_told_once_and_counted(play: Play) -> None:
     assert [row[1] for row in rows] == ["2", "2"], "each node has both"
 
 
+@pytest.mark.long
 def test_what_is_the_same_on_many_nodes_is_shown_once(play: Play) -> None:
     steps = [{"summary": "create 1g"}, {"summary": "create 2g"}, {"summary": "of {{ own }}"}]
     same = {"name": "Make", "speaks": {"answer": {"changed": True, "steps": steps}}}
@@ -272,6 +274,7 @@ def test_what_is_the_same_on_many_nodes_is_shown_once(play: Play) -> None:
     assert play.run([same], "-v", hosts=hosts).count("- create 1g") == 3
 
 
+@pytest.mark.long
 def test_a_handler_that_changed_nothing_has_no_line(play: Play) -> None:
     handlers = [
         {"name": "Forget", "speaks": {}},

@@ -93,6 +93,7 @@ def test_the_table_has_what_the_modules_have_said(shown: str, table: dict[str, l
     assert lines[first + 1 : first + 4] == below
 
 
+@pytest.mark.long
 def test_a_validated_node_says_with_v_what_it_offers(play: Play) -> None:
     plays = [
         of("valid", answers(play, "device_plugin", resources=RESOURCES)),

@@ -75,6 +75,7 @@ def test_a_form_that_is_none_is_refused() -> None:
         validation_report(["a"], {}, "x", "yaml")
 
 
+@pytest.mark.long
 def test_the_role_writes_its_files_before_a_node_fails(tmp_path: Path) -> None:
     """On this machine, which has no driver; a relative path counts from where ansible-playbook was started."""
     hosts = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}

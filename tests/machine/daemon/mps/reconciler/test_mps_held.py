@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.fakes.mps.mps_sharing import DEFAULT, EXCLUSIVE_PROCESS, GPU, Shared
 from tests.support.waiting import eventually, unchanged
 
@@ -36,6 +38,7 @@ def test_a_gpu_that_an_idle_pod_has_whole_is_not_taken_for_mps(make_shared: Make
     assert shared.state(uuid)["state"] == "ready"
 
 
+@pytest.mark.long
 def test_shares_that_idle_pods_have_keep_their_daemon_until_these_end(
     make_shared: MakeShared,
 ) -> None:

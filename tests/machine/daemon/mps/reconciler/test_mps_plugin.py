@@ -276,6 +276,7 @@ def test_change_ends_clients_where_that_is_asked_for(
     assert "told to quit -t 1" in node.logged()
 
 
+@pytest.mark.long
 def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, standin: Path) -> None:
     shared = make_shared(4, SIZES.format(4, "refuse"), program=standin)
     node, (uuid,) = shared.node, shared.uuids()
@@ -289,6 +290,7 @@ def test_change_is_refused_where_that_is_asked_for(make_shared: MakeShared, stan
     shared.wait(GPU, 2)  # it is tried again by itself
 
 
+@pytest.mark.long
 def test_what_was_shared_is_not_given_away_under_its_clients(
     make_shared: MakeShared, standin: Path
 ) -> None:
@@ -333,6 +335,7 @@ def test_sixteen_gpus_at_once(make_shared: MakeShared) -> None:
     assert len({shared.state(uuid)["daemon"] for uuid in shared.uuids()}) == 16
 
 
+@pytest.mark.long
 def test_a_configuration_is_checked_against_the_node(make_shared: MakeShared) -> None:
     shared = make_shared()
     node = shared.node
@@ -355,6 +358,7 @@ def test_a_configuration_is_checked_against_the_node(make_shared: MakeShared) ->
     assert "nvidia-cuda-mps-control has no servers for several users" in refused.stderr
 
 
+@pytest.mark.long
 def test_a_configuration_is_checked_against_the_clients(
     make_shared: MakeShared, standin: Path
 ) -> None:

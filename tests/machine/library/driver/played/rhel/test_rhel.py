@@ -47,6 +47,7 @@ def test_modules_that_were_never_built_are_built_before_they_are_loaded(done: Rh
     assert (node.loaded(), node.works()) == (f"{VERSION} open", True)
 
 
+@pytest.mark.long
 def test_transaction_that_comes_to_nothing_is_refused_with_dnfs_words(rhel: Machines) -> None:
     node = rhel()
     node.put("etc/dnf/dnf.conf", "[main]\ngpgcheck=0\nexcludepkgs=nvidia-kmod-common\n")
@@ -57,6 +58,7 @@ def test_transaction_that_comes_to_nothing_is_refused_with_dnfs_words(rhel: Mach
     assert node.installed() == before
 
 
+@pytest.mark.long
 def test_missing_versionlock_is_refused_in_the_plan(rhel: Machines) -> None:
     node = rhel(versionlock=False)
     before = node.installed()
@@ -84,6 +86,7 @@ def test_module_type_of_another_stays_on_rhel(rhel: Machines) -> None:
     assert node.loaded() == f"{VERSION} proprietary"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", ["", "580-dkms"])
 def test_exchanged_kernel_modules_of_another_are_given_back(rhel: Machines, stream: str) -> None:
     node = rhel()

@@ -41,6 +41,7 @@ def test_version_and_module_type_change_at_once_and_are_locked_again(rhel: Machi
     assert KMODS["open"] not in json.loads(node.read(RECORD) or "")["holds"]
 
 
+@pytest.mark.long
 def test_stream_comes_back_with_the_packages_where_a_change_fails(rhel: Machines) -> None:
     node = rhel.driven()
     node.offer("more", *broken(EL9, ("pre", FAILS)))
@@ -57,6 +58,7 @@ def test_stream_comes_back_with_the_packages_where_a_change_fails(rhel: Machines
     assert enabled(node) == ""
 
 
+@pytest.mark.long
 def test_lock_of_another_process_is_waited_for(
     rhel: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def test_what_others_came_to_need_is_named_and_nothing_goes(suse: Machines) -> N
     assert node.installed() == before
 
 
+@pytest.mark.long
 def test_transaction_that_was_killed_is_finished(suse: Machines) -> None:
     """It leaves both versions of a package: an upgrade the older one, and a downgrade the newer one."""
     for wanted, other in ((OLD, NEW), (NEW, OLD)):
