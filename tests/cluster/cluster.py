@@ -53,6 +53,12 @@ class Cluster:
         accounts = ("get", "serviceaccount", "default")
         eventually(lambda: "default" in self.kubectl(*accounts))  # which pods need
 
+    def bring_up(self) -> None:
+        """Join the cluster, and run the playbook that brings the node up."""
+        self.join()
+        up = self.node.play()
+        assert up.ok, up.message()
+
     def _let_in(self) -> None:
         """Give the node the access of its kubelet, as kubeadm makes it."""
         asked = ("kubeconfig", "user", "--config=/root/kubeadm.yaml", "--org=system:nodes")

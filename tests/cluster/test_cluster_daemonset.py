@@ -50,9 +50,7 @@ SECONDS = 90
 def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """A node with all that the collection brings but the device plugin, in its cluster, and the image on it."""
     found = make_cluster("pod", "h100-80", 2, mig_config=MIG, gpu_nodes_components=HOST)
-    found.join()
-    up = found.node.play()
-    assert up.ok, up.message()
+    found.bring_up()
     image = containers.plugin([Path(os.environ["WHEELHOUSE"])])
     archive = tmp_path_factory.mktemp("image") / "gpu-plugin.tar"
     containers.save(image, archive)

@@ -35,9 +35,7 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     one = make_cluster(
         "endurance", "h100-80", GPUS, device_plugin_sharing={"mps": {"resources": [SHARED]}}
     )
-    one.join()
-    up = one.node.play()
-    assert up.ok, up.message()
+    one.bring_up()
     one.wait(gpu=1, part=SHARES)
     one.pod("whole", gpu=1)
     one.pod("share", part=1)

@@ -56,9 +56,7 @@ RENAMED = configuration("timeSlicing", renameByDefault=True)
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """A node with whole GPUs."""
     one = make_cluster("held", "h100-80", GPUS, device_plugin_config=WHOLE)
-    one.join()
-    up = one.node.play()
-    assert up.ok, up.message()
+    one.bring_up()
     return one
 
 
@@ -132,9 +130,7 @@ def test_mig_devices_that_idle_pods_hold_are_given_to_nobody_under_another_strat
     cluster = make_cluster(
         "held-mig", "h100-80", GPUS, mig_config=HALVES, device_plugin_config=WHOLE
     )
-    cluster.join()
-    up = cluster.node.play()
-    assert up.ok, up.message()
+    cluster.bring_up()
     mig, single = "mig-3g.40gb", configuration(migs="single")
     for before, had, now, has in ((WHOLE, mig, single, "gpu"), (single, "gpu", WHOLE, mig)):
         write(cluster, before)

@@ -26,9 +26,7 @@ SHARE = "share.gpu.node"
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """A node whose GPUs the DRA driver gives out."""
     found = make_cluster("fractions", "v100", 2, gpu_nodes_allocation="dra")
-    found.join()
-    up = found.node.play()
-    assert up.ok, up.message()
+    found.bring_up()
     claimed.manifests(found, "device-classes")
     eventually(lambda: len(published(found)), 4)
     return found

@@ -46,9 +46,7 @@ def test_device_plugin_and_dra_side_by_side_with_mig_on_demand(
 ) -> None:
     both = {"gpu_nodes_allocation": "both", "gpu_nodes_dra_devices": [1], "mig_config": EMPTY}
     cluster = make_cluster("both", "h100-80", 2, **both)
-    cluster.join()
-    up = cluster.node.play()
-    assert up.ok, up.message()
+    cluster.bring_up()
     claimed.manifests(cluster, "device-classes")
     cluster.wait(gpu=1)
     assert instances(cluster) == "{}"

@@ -34,9 +34,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     """A node of DRA with two cards of 32 GiB, and the webhook on a machine beside it."""
     found = make_cluster("hami", "v100", 2, gpu_nodes_allocation="dra")
-    found.join()
-    up = found.node.play()
-    assert up.ok, up.message()
+    found.bring_up()
     claimed.manifests(found, "device-classes")
     folder = tmp_path_factory.mktemp("webhook")
     with serving(found, folder):

@@ -45,9 +45,7 @@ def brought_up(make_cluster: MakeCluster) -> Cluster:
     """A node of four GPUs: two whole, one in shares, one in MIG devices."""
     sharing = {"mps": {"resources": [SHARED]}}
     cluster = make_cluster("node", "h100-80", 4, mig_config=MIG, device_plugin_sharing=sharing)
-    cluster.join()
-    up = cluster.node.play()
-    assert up.ok, up.message()
+    cluster.bring_up()
     return cluster
 
 

@@ -52,9 +52,7 @@ LAST_LOOK = 600  # seconds: holders are looked for once a minute
 def brought_up(make_cluster: MakeCluster) -> Cluster:
     """A node of four whole GPUs and four with MIG devices."""
     cluster = make_cluster("forgotten", "h100-80", 8, mig_config=MIG)
-    cluster.join()
-    up = cluster.node.play()
-    assert up.ok, up.message()
+    cluster.bring_up()
     return cluster
 
 

@@ -33,9 +33,7 @@ SMALL = {
 def brought_up(make_cluster: MakeCluster) -> Cluster:
     """A node whose three GPUs the DRA driver gives out."""
     cluster = make_cluster("forgotten-claims", "h100-80", 3, gpu_nodes_allocation="dra")
-    cluster.join()
-    up = cluster.node.play()
-    assert up.ok, up.message()
+    cluster.bring_up()
     claimed.manifests(cluster, "device-classes")
     claimed.template(cluster, "whole", "gpu.gpu.node")
     return cluster

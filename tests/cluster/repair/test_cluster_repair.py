@@ -89,9 +89,7 @@ def bring_up(
     """Bring a node up that has joined, and wait until its GPUs are offered."""
     name, variables = f"{name}-{allocation.replace('_', '-')}", {"gpu_nodes_allocation": allocation}
     cluster = make_cluster(name, product, GPUS, beside=beside, **variables)
-    cluster.join()
-    up = cluster.node.play()
-    assert up.ok, up.message()
+    cluster.bring_up()
     if dra(cluster):
         claimed.manifests(cluster, "device-classes")
         claimed.template(cluster, "whole", "gpu.gpu.node")

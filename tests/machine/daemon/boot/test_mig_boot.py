@@ -211,15 +211,19 @@ def test_a_unit_that_is_restarted_in_service_takes_nothing_from_pods(
         assert scene(sim) != before
 
 
+def check_kept(boot: Boot, sim: Sim, container: Container, *, pods: Path) -> None:
+    """See that no layout is made on the GPU of a container of which the kubelet does not know."""
+    status, report = boot(sim, entries({"7g.40gb": 1}), pods=str(pods), container=container)
+    assert (status, report["state"]) == (1, "failed")
+    assert "nvidia0, of which the kubelet does not know" in report["problems"][0]
+    assert scene(sim) == [[]]
+
+
 def test_a_container_that_the_kubelet_has_forgotten_keeps_its_gpu(
     boot: Boot, container: Container, forgetful: Path
 ) -> None:
     with start("a100-40", 1) as sim:
-        how = {"pods": str(forgetful), "container": container}
-        status, report = boot(sim, entries({"7g.40gb": 1}), **how)
-        assert (status, report["state"]) == (1, "failed")
-        assert "nvidia0, of which the kubelet does not know" in report["problems"][0]
-        assert scene(sim) == [[]]
+        check_kept(boot, sim, container, pods=forgetful)
         assert boot(sim, entries({"7g.40gb": 1}), pods=str(forgetful))[0] == 0
 
 
@@ -228,8 +232,4 @@ def test_a_container_keeps_its_gpu_while_the_kubelet_is_down(
 ) -> None:
     (left := tmp_path / "left.sock").touch()
     with start("a100-40", 1) as sim:
-        how = {"pods": str(left), "container": container}
-        status, report = boot(sim, entries({"7g.40gb": 1}), **how)
-        assert (status, report["state"]) == (1, "failed")
-        assert "nvidia0, of which the kubelet does not know" in report["problems"][0]
-        assert scene(sim) == [[]]
+        check_kept(boot, sim, container, pods=left)
