@@ -20,9 +20,6 @@ TEXT = f"""\
 [Service]
 ExecStartPost=-/bin/sh -c "exec nvidia-smi -pm 1"
 """
-Modes = t.Mapping[
-    str, t.Optional[bool]
-]  # by GPU, such as "GPU 0 (GPU-...)"; None where a GPU has no such mode
 
 
 class Persistence(t.NamedTuple):

@@ -41,8 +41,8 @@ class Seen(t.NamedTuple):
     def loses_name(self) -> bool:
         """Whether others keep an extended resource that this DeviceClass is to lose."""
         name = names.extended_resource(self.live)
-        held = any(names.extended_resource(rival) == name for rival in self.rivals)
-        return bool(name) and held and names.extended_resource(self.after) != name
+        lost = names.extended_resource(self.after) != name
+        return lost and bool(names.holders(self.live, self.rivals))
 
 
 State = t.Tuple[Seen, ...]
@@ -314,7 +314,7 @@ def _apply(summary: str, one: Seen, *, early: bool = False) -> Step:
 def _returns(one: Seen) -> t.Iterator[Step]:
     """Yield what has kube-scheduler know of a name again that a DeviceClass has lost and others keep."""
     name = names.extended_resource(one.live)
-    for rival in one.rivals:
+    for rival in names.holders(one.live, one.rivals):
         ref = one.ref._replace(name=rival["metadata"]["name"])
         path = f"{objects.group_path(ref.api_version)}/deviceclasses/{quote(ref.name, safe='')}"
         yield Step("return", f"return {name} to {ref}", {"ref": ref, "path": path})

@@ -37,18 +37,23 @@ def rivals(
     )
 
 
+def holders(device_class: t.Optional[Json], others: t.Iterable[Json]) -> t.List[Json]:
+    """Return the classes that have the extended resource of a class, none if it has none."""
+    name = extended_resource(device_class)
+    return [other for other in others if name and extended_resource(other) == name]
+
+
 def check_name(live: t.Optional[Json], after: Json, others: t.Sequence[Json]) -> None:
     """Refuse to take the extended resource of another class.
 
     Raises:
         NodeError: if another class has the name, and this one does not have it yet.
     """
-    name = extended_resource(after)
-    holders = [_name(other) for other in others if extended_resource(other) == name]
-    if not name or not holders or extended_resource(live) == name:
+    name, rival_names = extended_resource(after), [_name(other) for other in holders(after, others)]
+    if not rival_names or extended_resource(live) == name:
         return
     raise NodeError(
-        f"DeviceClass {_name(after)} would take {name} from DeviceClass {', '.join(holders)}",
+        f"DeviceClass {_name(after)} would take {name} from DeviceClass {', '.join(rival_names)}",
         cause="kube-scheduler gives pods that ask for it devices of the newest class alone",
         hint="set fractions_extended_resource to false, take extendedResourceName out of the other class, or set"
         " fractions_force to true to take it",
@@ -57,12 +62,11 @@ def check_name(live: t.Optional[Json], after: Json, others: t.Sequence[Json]) ->
 
 def describe_rivalry(after: Json, live: t.Optional[Json], others: t.Sequence[Json]) -> str:
     """Return a warning that names the class that pods get devices of, or an empty text if it is the only one."""
-    name = extended_resource(after)
-    holders = [other for other in others if extended_resource(other) == name]
-    if not name or not holders:
+    name, rivals_of_name = extended_resource(after), holders(after, others)
+    if not rivals_of_name:
         return ""
-    newest = _name(_newest([live or after, *holders]))
-    losers = sorted({_name(after), *map(_name, holders)} - {newest})
+    newest = _name(_newest([live or after, *rivals_of_name]))
+    losers = sorted({_name(after), *map(_name, rivals_of_name)} - {newest})
     return (
         f"{name} is that of DeviceClass {newest}, which is newer than {', '.join(losers)}: pods that ask for it get no"
         " device of the others"

@@ -187,20 +187,25 @@ def _zero(place: _Place, settings: Settings) -> Patch:
     LimitRanger and other admission plugins, which run again after the webhook, give missing resources their defaults,
     and refuse a pod without a limit where there is a maximum.
     """
-    resources = place.container.get("resources") or {}
     return [
         {"op": "replace", "path": f"{place.path}/{part}/{escaped(name)}", "value": ZERO}
-        for part in ("limits", "requests")
-        for name in settings.names.all
-        if str((resources.get(part) or {}).get(name, ZERO)) != ZERO
+        for part, name in _nonzero(place, settings)
     ]
+
+
+def _nonzero(place: _Place, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield where a container has an amount of HAMi's resources: limits or requests, and the resource."""
+    resources = place.container.get("resources") or {}
+    for part in ("limits", "requests"):
+        for name in settings.names.all:
+            if str((resources.get(part) or {}).get(name, ZERO)) != ZERO:
+                yield part, name
 
 
 def _late_amounts(place: _Place, settings: Settings) -> Iterator[str]:
     """Yield a warning for each amount that was set after the container got its claim."""
-    for operation in _zero(place, settings):
-        *_path, part, name = operation["path"].split("/")
-        field = f"{place.field}.resources.{part}[{name.replace('~1', '/').replace('~0', '~')}]"
+    for part, name in _nonzero(place, settings):
+        field = f"{place.field}.resources.{part}[{name}]"
         yield f"{field} has no effect, as the container has a claim already"
 
 

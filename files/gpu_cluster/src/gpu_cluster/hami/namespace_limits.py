@@ -9,7 +9,7 @@ applied here to what the pod asked for, or the pod is refused with what counts c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,16 +57,17 @@ def check_limit_ranges(pod: Json, settings: Settings, limit_ranges: Iterable[Jso
                     )
                 maximum = (item.get("max") or {}).get(resource)
                 if maximum is not None:
-                    _check_maximum(pod, resource, item.get("type"), str(maximum), name)
+                    total = _pod_total(pod, resource)
+                    _check_maximum(amounts, total, item.get("type"), str(maximum), name)
 
 
-def _check_maximum(pod: Json, resource: str, scope: Any, maximum: str, name: str) -> None:
+def _check_maximum(
+    amounts: Sequence[Amount], total: Number, scope: Any, maximum: str, name: str
+) -> None:
     bound = quantity.parse(maximum)
-    amounts = list(_amounts(pod, resource))
     for amount in amounts:
         if scope == "Container" and amount.value > bound:
             raise refused(amount.field, amount.value, f"{name} allows at most {maximum}")
-    total = _pod_total(pod, resource)
     if scope == "Pod" and total > bound:
         why = f"{name} allows at most {maximum} for a pod, and this pod asks for {total}"
         raise refused(amounts[0].field, amounts[0].value, why)

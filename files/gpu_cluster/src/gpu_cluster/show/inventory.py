@@ -189,8 +189,8 @@ def _compute_capability(value: Any, where: str, product: str) -> tuple[int, int]
 
 def known_product(name: str) -> str:
     """Return the key of KNOWN for a product, such as A100 80GB for NVIDIA A100-SXM4-80GB, or an empty text."""
-    words = set(re.split(r"[\s/_-]+", name.upper()))
-    return max((key for key in KNOWN if set(key.split()) <= words), key=len, default="")
+    terms = set(re.split(r"[\s/_-]+", name.upper()))
+    return max((key for key in KNOWN if set(key.split()) <= terms), key=len, default="")
 
 
 def mig_profiles(product: str, memory: int) -> tuple[GiProfile, ...]:

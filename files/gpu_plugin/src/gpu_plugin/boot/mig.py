@@ -137,10 +137,11 @@ def _with_holders(state: GpuState, pods: Path) -> GpuState:
     Raises:
         NodeError: if the devices of a container can't be read.
     """
-    reported = _reported(pods)
-    kept = None if reported is None else Host().read(CHECKPOINT)
-    forgotten = unreported(Host(), reported or (), str(pods), load(kept).values())
-    allocations = (*(reported or ()), *claims(kept, reported or ()), *forgotten)
+    answer = _reported(pods)
+    checkpoint = None if answer is None else Host().read(CHECKPOINT)
+    reported = answer or ()
+    forgotten = unreported(Host(), reported, str(pods), load(checkpoint).values())
+    allocations = (*reported, *claims(checkpoint, reported), *forgotten)
     node = [Devices(state.gpu, state.instances, state.devices)]
     return replace(state, holders=holders(allocations, node)[state.gpu.uuid])
 

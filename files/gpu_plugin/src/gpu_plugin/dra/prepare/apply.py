@@ -204,9 +204,9 @@ class Preparer:
         name = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
         held = PreparedClaim(*where, form.PREPARING, devices, claim.pods, name)
-        others = tuple(self._checkpoint.claims.values())
+        prepared = tuple(self._checkpoint.claims.values())
         by_mps = any(share.mps for share in now.config.sharing.shares)
-        affected = containers.is_affected(held, others, plugin_uses_mps=by_mps)
+        affected = containers.is_affected(held, prepared, plugin_uses_mps=by_mps)
         together = self._api.containers(claim) if affected else ()
         with self._room:  # of two claims that race for what is left one gets it
             others = tuple(
