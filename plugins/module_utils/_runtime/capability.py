@@ -40,7 +40,7 @@ class State(t.NamedTuple):
     stale: bool
     stale_live: bool
     ended: t.Tuple[str, ...] = ()  # containers that a restart would end
-    changed: t.Tuple[str, ...] = ()  # files that it has not read since somebody changed them
+    changed: t.Tuple[str, ...] = ()  # files not read since a change: ours may not be in effect
     down: str = ""  # why it starts no containers
     missing: t.Tuple[Change, ...] = ()  # what the file has, and the running program says it has not
 
@@ -158,11 +158,19 @@ class RuntimeCapability:
         found = tuple(filter(None, files))
         read = runtime.reads(view, path) if self._present and not stale else ()
         changed = self._records.changed(runtime, read)
-        down = runtime.down() if self._present else ""
-        state = State(runtime, view, path, found, stale, stale_live, changed=changed, down=down)
-        if self._present and not (found or state.restarts() or stale_live):
-            missing = view.lacking_in_effect(runtime.running(path))
-            state = state._replace(missing=tuple(missing))
+        settled = self._present and not (found or stale or stale_live)
+        running = runtime.running(path) if settled else None
+        state = State(
+            runtime,
+            view,
+            path,
+            found,
+            stale,
+            stale_live,
+            changed=() if view.is_in_effect(running) else changed,
+            down=runtime.down() if self._present else "",
+            missing=tuple(view.lacking_in_effect(running)),
+        )
         asks = state.restarts() and self._restart == WHEN_IDLE
         return state._replace(ended=runtime.ended(path)) if asks else state
 

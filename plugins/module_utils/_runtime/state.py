@@ -126,6 +126,10 @@ class View(t.NamedTuple):
         """Return the settings that a configuration does not have."""
         return [(path, value) for path, value in self.settings if lookup(effective, path) != value]
 
+    def is_in_effect(self, running: t.Optional[t.Mapping[str, t.Any]]) -> bool:
+        """Return whether a running program says that it has all settings; one that does not answer says nothing."""
+        return running is not None and not self.lacking(running)
+
     def lacking_in_effect(self, running: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Change]:
         """Return the settings that a running program says it has otherwise; what it says nothing of is left out."""
         answer = running or {}

@@ -78,7 +78,8 @@ def _look(
         if running is not None:
             problem = _problem(runtime, {**view.effective, **running}, folder)
             problem = problem and f"{problem} in the one that runs, whatever its file has"
-        changed = records.changed(runtime, runtime.reads(view, runtime.path()))
+        read = () if view.is_in_effect(running) else runtime.reads(view, runtime.path())
+        changed = records.changed(runtime, read)
     except NodeError as error:
         problem, changed = str(error), ()
     # We may have set up a handler alone.

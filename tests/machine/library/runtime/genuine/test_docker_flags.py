@@ -158,3 +158,10 @@ def test_a_file_that_was_put_back_with_its_times_is_read_again(start: Any) -> No
         (step, _restart) = converge(node, name="docker", mode="runtime_class", restart_now=[UNIT])
         assert step == f"restart {UNIT}: {DAEMON} was changed after it had started"
         assert WRAPPER in json.dumps(info(node)["Runtimes"])
+
+
+def test_a_key_of_the_users_own_restarts_nothing_where_dockerd_has_ours(start: Any) -> None:
+    with start("", {DAEMON: "{}"}) as node:
+        converge(node, name="docker", restart_now=[UNIT])
+        node.put(DAEMON, json.dumps({**json.loads(node.files()[DAEMON]), "debug": True}))
+        assert converge(node, name="docker", restart_now=[UNIT]) == []

@@ -146,3 +146,17 @@ def test_a_validation_tells_of_it() -> None:
     (found,) = look(host, there(host), required=True).values()  # type: ignore[arg-type]
     assert found.cause == f"{UNIT} has not read {CONFIG} since that was changed"
     assert found.next_step.startswith(f"systemctl restart {UNIT}")
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_change_of_others_counts_unless_the_process_reports_our_settings(reports: bool) -> None:
+    host = ready("{}", docker="28.5.0")
+    host.files[cdi_boot.CONFIG] = cdi_boot.dump(cdi_boot.Options("/etc/cdi/nvidia.yaml"))
+    host.times[DAEMON] = now()
+    host.started(uptime() - 1)
+    if reports:
+        host.answers["/var/run/docker.sock", "/info"] = {
+            "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]
+        }
+    (check,) = look(host, there(host), required=True).values()  # type: ignore[arg-type]
+    assert (check.cause == "", summaries(host, name="docker") == []) == (reports, reports)
