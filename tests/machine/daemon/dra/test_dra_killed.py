@@ -12,13 +12,12 @@ import pytest
 from standin_kubelet.dra import Claim, DraError
 
 from tests.fakes.dra.driving import DraNode, MakeDra
+from tests.runner.tiers import long_but_first
 from tests.support.waiting import eventually
 
 MIG = "gpu-0-mig-1g10gb-19-3"
-# What is done for a MIG device has the steps of the others among its own.
-OTHERS = [pytest.param(device, 3, marks=pytest.mark.long) for device in ("gpu-0", "gpu-0-share")]
-CASES = [*OTHERS, (MIG, 9)]
-UNDONE = [*OTHERS, (MIG, 7)]
+PREPARED = long_but_first([("gpu-0-share", 3), ("gpu-0", 3), (MIG, 9)])
+UNPREPARED = long_but_first([("gpu-0-share", 3), ("gpu-0", 3), (MIG, 7)])
 
 
 def after(node: DraNode, claim: Claim, *, prepares: bool) -> bool:
@@ -55,7 +54,7 @@ def check_gone(node: DraNode) -> None:
     assert node.instances() == []
 
 
-@pytest.mark.parametrize(("device", "least"), CASES, ids=str)
+@pytest.mark.parametrize(("device", "least"), PREPARED, ids=str)
 def test_killed_at_any_step_of_prepare_the_next_process_finishes(
     make_dra: MakeDra, device: str, least: int
 ) -> None:
@@ -76,7 +75,7 @@ def test_killed_at_any_step_of_prepare_the_next_process_finishes(
     assert at > least
 
 
-@pytest.mark.parametrize(("device", "least"), UNDONE, ids=str)
+@pytest.mark.parametrize(("device", "least"), UNPREPARED, ids=str)
 def test_killed_at_any_step_of_unprepare_the_next_process_finishes(
     make_dra: MakeDra, device: str, least: int
 ) -> None:

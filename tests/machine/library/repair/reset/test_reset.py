@@ -24,6 +24,7 @@ from tests.machine.library.repair.reset.scene import (
     Scene,
     uuids,
 )
+from tests.runner.tiers import long_but_first
 from tests.support import helper_process
 from tests.support.waiting import eventually
 
@@ -135,7 +136,7 @@ def test_pod_that_was_given_a_gpu_keeps_it(sick: Scene) -> None:
     assert sick.run(gpus=["0"], on_allocated="ignore", **LISTED)["reset"] == uuids(sick, 0)
 
 
-@pytest.mark.parametrize("at", range(len([*AWAY, RESET, *BACK])))
+@pytest.mark.parametrize("at", long_but_first(range(len([*AWAY, RESET, *BACK]))))
 def test_next_run_brings_back_what_a_killed_one_has_stopped(sick: Scene, at: int) -> None:
     """Each run ends before another command; the GPU is reset by the next one where it was not."""
     before = [*AWAY, RESET, *BACK][at].replace(" -i 0", "")
