@@ -26,7 +26,7 @@ from kubernetes.config import exec_provider, kube_config
 ApiClient(Configuration())
 """
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 
 def test_nothing_is_compiled_at_a_start(brought_up: Callable[..., Node]) -> None:
