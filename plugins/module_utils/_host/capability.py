@@ -38,6 +38,7 @@ class State(t.NamedTuple):
     limits: t.Mapping[str, str] = {}
     services: t.Tuple[memlock.Service, ...] = ()
     limits_of_others: t.Mapping[str, str] = {}
+    logins_without_limits: t.Tuple[str, ...] = ()  # files of PAM
 
 
 class HostCapability:
@@ -77,6 +78,7 @@ class HostCapability:
                 limits=limits,
                 services=observe.services(self._host),
                 limits_of_others=observe.limits_of_others(self._host),
+                logins_without_limits=observe.logins_without_limits(self._host),
             )
         return state
 
@@ -91,7 +93,13 @@ class HostCapability:
             boot.TEXTS,
             check_mode=False,
         )
-        limits = memlock.plan(state.limits, state.services, self._limit, state.limits_of_others)
+        limits = memlock.plan(
+            state.limits,
+            state.services,
+            self._limit,
+            state.limits_of_others,
+            state.logins_without_limits,
+        )
         every = (line, values, limits)
         return Plan(
             (*line.steps, *values.steps, *again, *limits.steps),

@@ -98,10 +98,12 @@ def plan(
     services: t.Sequence[Service],
     wanted: t.Optional[float],
     others: t.Mapping[str, str],
+    logins_without_limits: t.Sequence[str] = (),
 ) -> Plan:
     """Return the plan to a limit, or without one to none of our files.
 
-    ``there`` are the texts of those, ``others`` those of files of limits of somebody else.
+    ``there`` are the texts of those, ``others`` those of files of limits of somebody else, and
+    ``logins_without_limits`` the files of PAM by which sessions get no limit at all.
     """
     target: t.Dict[str, str] = {}
     if wanted is not None:
@@ -134,15 +136,18 @@ def plan(
         dict(there) if steps else {},
         target if steps else {},
         restart_required=late,
-        warnings=tuple(_warnings(late, overruled, sessions)),
+        warnings=tuple(_warnings(late, overruled, sessions, logins_without_limits if wish else ())),
         more=more,
     )
 
 
 def _warnings(
-    late: t.Sequence[str], overruled: t.Sequence[str], sessions: t.Sequence[str]
+    late: t.Sequence[str],
+    overruled: t.Sequence[str],
+    sessions: t.Sequence[str],
+    logins_without_limits: t.Sequence[str],
 ) -> t.Iterator[str]:
-    """Yield what to say of services that run with less, of those that start with less, and of files of limits."""
+    """Yield what to say of services that run with less, of those that start with less, and of sessions."""
     if late:
         yield (
             f"host: memlock waits for a restart of {', '.join(late)}: until then what is started there may lock less. "
@@ -157,4 +162,9 @@ def _warnings(
         yield (
             f"host: {path} gives sessions a lower limit than memlock. Next step: remove its lines with memlock, or "
             "raise them"
+        )
+    for path in logins_without_limits:
+        yield (
+            f"host: sessions by {path} get no limits, as neither it nor what it includes has pam_limits.so. Next step: "
+            "add the line 'session required pam_limits.so' there"
         )

@@ -34,6 +34,9 @@ MIG_MANAGER_WARNING = (
     f"{MIG_MANAGER} is enabled, and makes a MIG layout of its own at the next boot. Next step: systemctl disable"
     f" {MIG_MANAGER}, as gpu-mig.service makes the layout of mig_config"
 )
+DEFAULT_TARGET = "/etc/systemd/system/default.target"
+MULTI_USER = "multi-user.target"
+GRAPHICAL = "graphical.target"  # requires that, and is the default without the link
 PAGES = "docs/migration has the commands"
 
 
@@ -104,4 +107,12 @@ def driver(source: str) -> Problem:
         " GPU operator runs it",
         "take the operator off the node: kubectl label node NAME nvidia.com/gpu.deploy.operands=false. Or leave"
         " driver out of gpu_nodes_components",
+    )
+
+
+def boots_without_services(target: str) -> str:
+    """Return the warning of a node whose default target does not start what multi-user.target does."""
+    return (
+        f"the node boots into {target}, which does not start {MULTI_USER}: after the next boot neither the container "
+        f"runtime nor the services of the GPUs run. Next step: systemctl set-default {MULTI_USER}"
     )

@@ -13,6 +13,7 @@ from ..._base.text.kernel_parameters import split
 from ..._machine.host import Host, properties
 from ..._node.machine.facts import BOOT_ID, BUS, gpus, lockdown, proc
 from ..._node.machine.recorded import existing
+from .. import pam
 from ..boot import PROGRAM
 from ..command_line import OFF, PT, Words
 from ..iommu import UNKNOWN
@@ -146,3 +147,14 @@ def limits_of_others(host: Host) -> t.Dict[str, str]:
     folder = posixpath.dirname(LIMITS)
     names = [f"{folder}/{one}" for one in host.listdir(folder) if one.endswith(".conf")]
     return existing(host, [f"{FOLDER}/limits.conf", *(one for one in names if one != LIMITS)])
+
+
+def logins_without_limits(host: Host) -> t.Tuple[str, ...]:
+    """Return the files of PAM by which sessions get no limits."""
+    paths = {
+        name: f"{folder}/{name}"
+        for folder in reversed(pam.FOLDERS)
+        for name in host.listdir(folder)
+    }
+    texts = {name: host.read(path) or "" for name, path in paths.items()}
+    return tuple(paths[name] for name in pam.services_without_limits(texts))

@@ -91,3 +91,25 @@ def test_a_mig_manager_of_somebody_else_is_named(host: FakeHost) -> None:
     assert "nvidia-mig-manager.service is enabled, and makes a MIG layout of its own" in said
     assert "Next step: systemctl disable nvidia-mig-manager.service" in said
     assert warnings(host, {}, ["device_plugin"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("link", "dependencies", "starts"),
+    [
+        (None, "", True),  # the distribution's, graphical.target
+        ("/lib/systemd/system/multi-user.target", "", True),
+        ("/etc/systemd/system/site.target", "site.target\nmulti-user.target\nsshd.service\n", True),
+        ("/etc/systemd/system/site.target", "site.target\nbasic.target\n", False),
+        ("/usr/lib/systemd/system/rescue.target", "rescue.target\nsysinit.target\n", False),
+    ],
+)
+def test_a_boot_that_starts_no_services_is_a_warning(
+    host: FakeHost, link: str | None, dependencies: str, starts: bool
+) -> None:
+    if link:
+        host.links["/etc/systemd/system/default.target"] = link
+        name = link.rpartition("/")[2]
+        host.commands["systemctl", "list-dependencies", "--plain", name] = dependencies
+    text = "\n".join(warnings(host, {}, ["cdi"]))  # type: ignore[arg-type]
+    assert (text == "") == starts
+    assert starts or f"boots into {link.rpartition('/')[2]}" in text  # type: ignore[union-attr]

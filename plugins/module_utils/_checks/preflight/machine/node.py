@@ -114,7 +114,18 @@ def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[
     said = dra.warning(values, _kubelet(host)) if plugin and dra.wanted(values) else ""
     package = _package(host, values) if plugin else ""
     manager = "mig" in modules and host.exists(needs.MIG_MANAGER_ENABLED)
-    return tuple(filter(None, (said, package, needs.MIG_MANAGER_WARNING if manager else "")))
+    mig_manager = needs.MIG_MANAGER_WARNING if manager else ""
+    return tuple(filter(None, (said, package, mig_manager, _default_target(host))))
+
+
+def _default_target(host: Host) -> str:
+    """Return the warning of a default target that starts none of the services of a running node, otherwise nothing."""
+    name = posixpath.basename(host.readlink(needs.DEFAULT_TARGET) or needs.GRAPHICAL)
+    if name in (needs.GRAPHICAL, needs.MULTI_USER):
+        return ""
+    listed = host.run(["systemctl", "list-dependencies", "--plain", name], check=False)
+    starts = listed.rc != 0 or needs.MULTI_USER in listed.out.split()
+    return "" if starts else needs.boots_without_services(name)
 
 
 def _package(host: Host, values: Values) -> str:
