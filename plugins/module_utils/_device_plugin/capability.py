@@ -100,7 +100,10 @@ class DevicePluginCapability:
             InputError: if others may write below the prefix, whose programs root runs.
         """
         host, desired, packages = self._host, self._desired, self._packages
-        problem = host.who_writes(self._prefix) if desired.digest else ""
+        # The mode of a prefix that our unit starts programs of is given back, as those of all that is ours.
+        is_ours = f"={self._prefix}/" in (host.read(f"{UNITS}/{UNIT}") or "")
+        outside = posixpath.dirname(self._prefix) if is_ours else self._prefix
+        problem = host.who_writes(outside) if desired.digest else ""
         if problem:
             expected = f"a folder that root alone may write to; {problem}"
             raise InputError.of("prefix", self._prefix, expected)

@@ -181,6 +181,8 @@ def test_what_drifts_is_named_and_the_run_mends_it(drifting: Drifting) -> None:
         run = drifting.node.play()
         if found := drifting.left() if run.ok else [run.message()]:
             unmended[" and ".join(one["what"] for one in together)] = found
+        if not run.ok:
+            break  # the node is not in service, where all others begin
     assert (unnamed, unmended) == ({}, {})
 
 

@@ -105,9 +105,9 @@ def test_pods_see_what_they_ask_for(brought_up: Callable[..., Node]) -> None:
     assert created(node) == 2  # the pod's own container, and the one in it
 
     # All is removed, and the device plugin, once it has looked again, has devices that no container can have.
-    node.play(container_runtime_state="absent", cdi_state="absent")
+    node.play(container_runtime_state="absent", cdi_state="absent", validate_wait_timeout=1)
     eventually(lambda: set(node.allocatable().values()) - {0}, set())
-    stranded = node.play("gpu.node.validate")
+    stranded = node.play("gpu.node.validate", validate_wait_timeout=1)
     assert not stranded.ok
     assert "no container runtime knows the CDI device" in stranded.message()
     assert node.run("cat", CONTAINERD) == other

@@ -209,3 +209,22 @@ def test_programs_are_put_below_no_folder_of_a_user() -> None:
     with pytest.raises(InputError, match=r"prefix: .*/opt belongs to user 1000"):
         capability.observe()
     assert machine.files == before
+
+
+@pytest.mark.parametrize(("folder", "refused"), [(PREFIX, False), ("/opt", True)])
+def test_a_prefix_of_ours_that_anybody_writes_is_given_back_and_a_folder_above_is_refused(
+    folder: str, refused: bool
+) -> None:
+    machine = deployed()
+    machine.files["/etc/systemd/system/gpu-device-plugin.service"] += (
+        f"ExecStart={PREFIX}/bin/gpu-plugin run\n"
+    )
+    machine.writers[folder] = f"others may write in {folder} (mode 777)"
+    capability = DevicePluginCapability(
+        t.cast("t.Any", machine), parameters("r1", 0), check_mode=False
+    )
+    if refused:
+        with pytest.raises(InputError, match=r"others may write in /opt "):
+            capability.observe()
+    else:
+        assert PREFIX in capability.own(capability.observe()).folders
