@@ -83,6 +83,13 @@ class InputError(NodeError):
         key = cut(key)
         return cls(f"{key}: {shown(value)} is not valid", cause=f"expected {expected}", key=key)
 
+    @classmethod
+    def exposed(cls, key: str, path: str, kind: str, writer: str) -> InputError:
+        """Refuse a path where not only root may write: the kind of path that it is, and who else may."""
+        error = cls.of(key, path, f"{kind} that root alone may write to; {writer}")
+        error.hint = "chown root:root and chmod go-w what is named, or choose another path, then run again"
+        return error
+
 
 def checked_timeout(seconds: int, option: str = "lock_timeout") -> int:
     """Return the value of an option; InputError where it is no time."""

@@ -85,8 +85,7 @@ class CdiCapability:
         """
         problem = self._host.who_writes(posixpath.dirname(self._path)) if self._present else ""
         if problem:
-            expected = f"a file in a folder that root alone may write to; {problem}"
-            raise InputError.of("path", self._path, expected)
+            raise InputError.exposed("path", self._path, "a file in a folder", problem)
         units = boot.observe(self._host, cdi_boot.BOOT)
         found, path = self._observe(units), cdi_boot.path(units.config)
         elsewhere = bool(path) and not specification.is_same_file(path, self._path)

@@ -105,8 +105,7 @@ class DevicePluginCapability:
         outside = posixpath.dirname(self._prefix) if is_ours else self._prefix
         problem = host.who_writes(outside) if desired.digest else ""
         if problem:
-            expected = f"a folder that root alone may write to; {problem}"
-            raise InputError.of("prefix", self._prefix, expected)
+            raise InputError.exposed("prefix", self._prefix, "a folder", problem)
         packages.check()
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         same = bool(current) and current == desired.digest

@@ -38,8 +38,7 @@ class Archives:
         is_link = os.path.islink(self.folder)
         problem = f"{self.folder} is a link" if is_link else who_writes(self.folder, sticky=True)
         if problem:
-            expected = "a folder that root alone may write to, as all folders above it are"
-            raise InputError.of("path", self.folder, f"{expected}; {problem}")
+            raise InputError.exposed("path", self.folder, "a folder", problem)
 
     def names(self) -> t.Tuple[Archive, ...]:
         """Return the archives in the order of their times."""
