@@ -19,6 +19,7 @@ VERSION = re.compile(r"([a-z0-9][a-z0-9.-]*)/v[a-z0-9]+")
 FINISHED = ("Succeeded", "Failed")
 TO_COMPLETION = ("Never", "OnFailure")
 VENDOR = "nvidia.com/"
+EXTENDED_CLAIM = "extendedResourceClaimStatus"  # of a pod's status (core/v1)
 # The driver of GPUs and that of compute domains, which connect them.
 DRA_DRIVERS = ("gpu.nvidia.com", "compute-domain.nvidia.com", DRIVER)
 HIDDEN = ("", "void", "none")  # what NVIDIA_VISIBLE_DEVICES has where a container gets no GPU
@@ -145,13 +146,19 @@ def _resources(spec: Json) -> t.Tuple[str, ...]:
 
 
 def _claims(spec: Json, status: Json) -> t.Iterator[str]:
-    """Yield the names of the ResourceClaims; one made from a template has its name in the status."""
+    """Yield the names of the ResourceClaims; those made for the pod have their names in the status.
+
+    The scheduler makes one for extended resources that a DeviceClass has, such as nvidia.com/gpu.
+    """
     told = status.get("resourceClaimStatuses") or ()
     made = {one["name"]: one.get("resourceClaimName") for one in told}
     for one in spec.get("resourceClaims") or ():
         name = one.get("resourceClaimName") or made.get(one["name"])
         if name:
             yield str(name)
+    extended = (status.get(EXTENDED_CLAIM) or {}).get("resourceClaimName")
+    if extended:
+        yield str(extended)
 
 
 def _opens_gpus(container: Json) -> bool:

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .._base.dra.names import DRIVER, GPU, GPU_CLASS, MEMORY, MIG, MIG_CLASS, SHARE, SHARE_CLASS
-from .pods import FINISHED, VENDOR, Json
+from .pods import EXTENDED_CLAIM, FINISHED, VENDOR, Json
 from .rights import Right
 
 GROUP = "/apis/resource.k8s.io/v1"
@@ -167,9 +167,13 @@ def classes(slices: Json) -> t.Tuple[str, ...]:
 
 
 def has_claims(pods: t.Iterable[Json]) -> bool:
-    """Tell whether a pod of a node has claims, of whatever driver."""
-    live = [one for one in pods if (one.get("status") or {}).get("phase") not in FINISHED]
-    return any(one["spec"].get("resourceClaims") for one in live)
+    """Return whether a pod of a node has claims of any driver, also by extended resources that a class has."""
+    statuses = ((pod, pod.get("status") or {}) for pod in pods)
+    return any(
+        pod["spec"].get("resourceClaims") or status.get(EXTENDED_CLAIM)
+        for pod, status in statuses
+        if status.get("phase") not in FINISHED
+    )
 
 
 def claims_folder(namespace: str) -> str:

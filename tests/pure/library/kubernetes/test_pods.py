@@ -89,6 +89,12 @@ def test_the_name_of_a_claim_from_a_template_is_in_the_status() -> None:
     assert pods.read(shown(spec=spec, status=status)).claims == ("a-made", "n")
 
 
+def test_a_claim_of_extended_resources_is_named_in_the_status() -> None:
+    """tests/cluster/api/test_allocation_capabilities.py has the genuine scheduler write it."""
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "a-extended-resources-x"}}
+    assert pods.read(shown(status=status)).claims == ("a-extended-resources-x",)
+
+
 @pytest.mark.parametrize(
     ("owners", "controller"),
     [
