@@ -22,10 +22,25 @@ from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.options im
     SPEC as DRAIN_SPEC,
 )
 from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
-from gpu_plugin._shared._base.dra.names import DEVICE_PLUGIN, GPU_CLASS, MIG_CLASS, SHARE_CLASS
+from gpu_plugin._shared._base.dra.checkpoint import PreparedClaim
+from gpu_plugin._shared._base.dra.names import (
+    ALL,
+    DEVICE_PLUGIN,
+    DRIVER,
+    GPU,
+    GPU_CLASS,
+    MIG_CLASS,
+    SHARE,
+    SHARE_CLASS,
+)
+from gpu_plugin._shared._node.users.allocated import Allocation, Devices, places
+from gpu_plugin.dra import report
+from gpu_plugin.dra.prepare import plan
 
 from tests.fakes.cluster.allocation_modes import (
+    GPUS,
     MODES,
+    MONITORING,
     PROFILE,
     REQUESTS,
     Mode,
@@ -38,6 +53,8 @@ TABLE = Table()
 RESOURCES = {"gpu resource": "nvidia.com/gpu", "mig resource": f"nvidia.com/mig-{PROFILE}"}
 CLASSES = {"gpu claim": GPU_CLASS, "mig claim": MIG_CLASS, "share claim": SHARE_CLASS}
 each_mode = pytest.mark.parametrize("mode", MODES, ids=[mode.node for mode in MODES])
+DRA_MODES = [mode for mode in MODES if mode.allocation != DEVICE_PLUGIN]
+each_dra_mode = pytest.mark.parametrize("mode", DRA_MODES, ids=[mode.node for mode in DRA_MODES])
 each_working_request = pytest.mark.parametrize(
     ("mode", "request_name"),
     [
@@ -148,3 +165,95 @@ def test_drain_finds_a_pod_by_its_device_and_by_its_claim(
         state = drain.observe()
         answer = drain.result(state, drain.plan(state))
         assert answer["evicted"] == ["default/job"], options
+
+
+def monitor_request(mode: Mode) -> dict[str, Any]:
+    """Return the request of a claim for monitoring: all GPUs outside of MIG mode, as they are published."""
+    publishes_shares = mode.publish == SHARE
+    little = {"capacity": {"requests": {"memory": "1Mi"}}} if publishes_shares else {}
+    name = SHARE_CLASS if publishes_shares else GPU_CLASS
+    return {"deviceClassName": name, "adminAccess": True, "allocationMode": "All", **little}
+
+
+def tenant_request(mode: Mode, *, full: bool) -> dict[str, Any]:
+    """Return the request of a tenant for a share, or for all of a GPU."""
+    if mode.publish == GPU or (full and mode.publish == ALL):
+        return REQUESTS["gpu claim"]
+    return {"deviceClassName": SHARE_CLASS} if full else REQUESTS["share claim"]
+
+
+def check_monitor(cluster: ModesCluster, mode: Mode, tenant: PreparedClaim) -> None:
+    """See that the node prepares the monitor's claim next to the tenant's, and that it takes nothing."""
+    monitor = cluster.prepared("monitor", mode, MONITORING)
+    limits = plan.limits((gpu.gpu for gpu in GPUS.gpus), mode.config.dra)
+    plan.check_room(monitor, [tenant], limits)
+    plan.check_room(tenant, [monitor], limits)
+    assert all(device.admin for device in monitor.devices)
+    indices = {gpu.gpu.uuid: gpu.gpu.index for gpu in GPUS.gpus}
+    alone, together = report.gpus(indices, [tenant]), report.gpus(indices, [tenant, monitor])
+    for uuid, amounts in together.items():
+        sees = any(device.gpu == uuid for device in monitor.devices)
+        assert {**amounts, "claims": amounts["claims"] - sees} == alone[uuid]
+
+
+@each_dra_mode
+def test_a_monitor_that_comes_first_leaves_a_gpu_to_tenants(
+    modes_cluster: ModesCluster, mode: Mode
+) -> None:
+    modes_cluster.create_pod("monitor", mode, monitor_request(mode), MONITORING)
+    assert modes_cluster.is_placed("monitor", MONITORING) == TABLE.works("first monitor", mode)
+    modes_cluster.create_pod("job", mode, tenant_request(mode, full=True))
+    assert modes_cluster.is_placed("job")
+    check_monitor(modes_cluster, mode, modes_cluster.prepared("job", mode))
+
+
+@each_dra_mode
+@pytest.mark.parametrize("full", [False, True], ids=["share", "full"])
+def test_a_monitor_that_comes_later_is_placed_where_the_table_has_it(
+    modes_cluster: ModesCluster, mode: Mode, full: bool
+) -> None:
+    modes_cluster.create_pod("job", mode, tenant_request(mode, full=full))
+    assert modes_cluster.is_placed("job")
+    modes_cluster.create_pod("monitor", mode, monitor_request(mode), MONITORING)
+    key = "monitor of a full GPU" if full else "monitor of a shared GPU"
+    works = TABLE.works(key, mode) if full or mode.publish != GPU else True
+    tenant = modes_cluster.prepared("job", mode)
+    placed = modes_cluster.is_placed("monitor", MONITORING)
+    assert placed or not works
+    if placed:  # of GPUs that are full the scheduler leaves out the shares
+        monitor = modes_cluster.prepared("monitor", mode, MONITORING)
+        assert works == (
+            {device.gpu for device in tenant.devices} <= {device.gpu for device in monitor.devices}
+        )
+        check_monitor(modes_cluster, mode, tenant)
+
+
+@each_dra_mode
+def test_a_monitor_has_the_mig_devices_of_tenants(modes_cluster: ModesCluster, mode: Mode) -> None:
+    modes_cluster.create_pod("job", mode, REQUESTS["mig claim"])
+    assert modes_cluster.is_placed("job")
+    request = {"deviceClassName": MIG_CLASS, "adminAccess": True, "allocationMode": "All"}
+    modes_cluster.create_pod("monitor", mode, request, MONITORING)
+    assert modes_cluster.is_placed("monitor", MONITORING) == TABLE.works("MIG monitor", mode)
+    check_monitor(modes_cluster, mode, modes_cluster.prepared("job", mode))
+
+
+@each_dra_mode
+@pytest.mark.parametrize("request_name", CLASSES)
+def test_a_device_of_a_claim_is_named_by_its_gpu(
+    modes_cluster: ModesCluster, mode: Mode, request_name: str
+) -> None:
+    """The report, the checks of GPUs in use and the metrics find the GPU of what the scheduler has allocated."""
+    modes_cluster.create_pod("job", mode, REQUESTS[request_name])
+    if not modes_cluster.is_placed("job"):
+        assert not TABLE.works(request_name, mode)
+        return
+    prepared = modes_cluster.prepared("job", mode)
+    (device,) = prepared.devices
+    known = [Devices(gpu.gpu, gpu.layout.instances, gpu.mig) for gpu in GPUS.gpus]
+    allocation = Allocation("default", "job", "main", DRIVER, device.device)
+    assert {place.gpu for place in places(allocation, known)} == {device.gpu}
+    amounts = report.gpus({device.gpu: 0}, [prepared])[device.gpu]
+    share = {"shares": 1, "memory": 10000 << 20, "cores": 30}
+    expected = share if request_name == "share claim" else dict.fromkeys(share, 0)
+    assert amounts == {"index": 0, "claims": 1, **expected}

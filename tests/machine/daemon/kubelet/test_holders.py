@@ -13,6 +13,7 @@ from gpu_plugin._shared._node.users.allocated import SOCKET, UNREPORTED, Allocat
 from gpu_plugin.advertise.decide import Advertised, decide
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.kubelet import holders
+from gpu_plugin.kubelet.client import PodResources
 from gpu_plugin.kubelet.holders import (
     AGAIN,
     FILE,
@@ -24,6 +25,7 @@ from gpu_plugin.kubelet.holders import (
     HolderWatch,
 )
 from gpu_plugin.model.inventory import Inventory, Kind
+from gpu_plugin.report import claims
 from standin_kubelet.devices import Ledger
 
 from tests.fakes.daemon.gpu_builders import inventory, view
@@ -258,3 +260,21 @@ def test_devices_that_are_gone_for_good_are_forgotten_and_those_not_read_are_not
     assert sorted(one.holders.forms) == ["GPU-0", "GPU-1"]
     offer(one, ONE)
     assert sorted(one.holders.forms) == ["GPU-0"]
+
+
+def test_a_device_of_a_claim_is_shown_by_its_gpu(tmp_path: Path, ledger: Ledger) -> None:
+    """The kubelet names devices of drivers, which another driver may name in the same way."""
+    device = {"device": "gpu-0", "mig": "", "gpu": "GPU-0"}
+    part = {"device": "gpu-1-mig-1g10gb-19-0", "mig": "MIG-1-0", "gpu": "GPU-1"}
+    claimed = claims.uuids({"claims": [{"devices": [device]}, {"devices": [part]}]})
+    ledger.claims |= {
+        "whole": ("gpu.node", "gpu-0"),
+        "part": ("gpu.node", part["device"]),
+        "other": ("gpu.nvidia.com", "gpu-0"),
+    }
+    pods = {
+        uuid: [holder.pod for holder in those]
+        for uuid, those in PodResources(tmp_path / SOCKET).holders(claimed).items()
+    }
+    assert pods == {"GPU-0": ["whole"], "MIG-1-0": ["part"], "gpu-0": ["other"]}
+    assert claims.uuids(None) == {}

@@ -112,11 +112,6 @@ def test_a_device_that_must_not_be_given_is_refused() -> None:
         ),
         (Result("r", "n", "gpu-0-share"), (), "is allocated without memory"),
         (
-            Result("r", "n", "gpu-0-share", consumed=SHARE, admin=True),
-            (),
-            "gpu-0-share is not given with adminAccess: adminAccess is for whole GPUs and for MIG devices that exist",
-        ),
-        (
             Result("r", "n", "gpu-0", parameters={"priority": 1}),
             (),
             "gpu-0 has parameters of a share, and is none: priority",
@@ -156,11 +151,19 @@ def test_an_administrators_claim_takes_nothing_from_others() -> None:
     for_admin = replace(whole, admin=True)
     other = f"1{UID[1:]}"
     assert resolved(Result("r", "n", "gpu-0", admin=True)).admin
+    all_of_it = {"memory": 32 * GIB, "cores": 0, "shares": 1}
+    monitor = resolved(Result("r", "n", "gpu-0-share", "s", consumed=all_of_it, admin=True))
+    assert plan.shares(held(monitor)) == ()
+    plan.check_published(Dra("dra", publish="share"), [held(monitor)])
     for new, there in (
         (for_admin, share()),
         (for_admin, whole),
         (share(), for_admin),
         (whole, for_admin),
+        (monitor, share()),
+        (monitor, whole),
+        (share(), monitor),
+        (whole, monitor),
     ):
         plan.check_room(held(new), [held(there, uid=other)], LIMITS)
 

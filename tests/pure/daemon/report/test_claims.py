@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Instance, PreparedClaim
 from gpu_plugin.cli import main
 from gpu_plugin.dra import report
+from gpu_plugin.model.inventory import Kind, Problem
 from gpu_plugin.report.claims import describe
 from gpu_plugin.tools.files import StateFile
+
+from tests.fakes.daemon.gpu_builders import inventory, view
 
 GIB = 1 << 30
 FIRST, SECOND = "GPU-0", "GPU-1"
@@ -52,6 +56,9 @@ def state(**changes: Any) -> dict[str, Any]:
         "enforcement": "mps",
         "enforcement_problems": {},
         "published": {"generation": 3, "slices": 2, "devices": 9, "problem": ""},
+        "unhealthy": {},
+        "quarantine": {"node": None, "gpus": {}},
+        "chores": {},
         "claims": report.claims(HELD),
         "gpus": report.gpus({SECOND: 1, FIRST: 0}, HELD),
         **changes,
@@ -107,3 +114,30 @@ def test_status_has_it_while_the_driver_runs(
     else:
         assert "DRA" not in before
         assert "\nDRA\ngpu-plugin dra 1.0" in told
+
+
+@pytest.mark.parametrize(
+    ("publish", "unenforced", "reasons"),
+    [
+        ("all", {}, {"GPU-1": "hung", "GPU-2": "fault"}),
+        ("share", {"GPU-0": "no MPS"}, {"GPU-0": "unenforced", "GPU-1": "hung", "GPU-2": "fault"}),
+        ("gpu", {"GPU-0": "no MPS"}, {"GPU-1": "hung", "GPU-2": "fault"}),
+    ],
+)
+def test_metrics_tell_why_a_gpu_is_not_given_to_claims(
+    publish: str, unenforced: dict[str, str], reasons: dict[str, str]
+) -> None:
+    divided = replace(view(2, "1g.10gb"), mig_problems={"MIG-2-0": Problem(Kind.FAULT, "XID 94")})
+    hung = replace(view(1), problem=Problem(Kind.HUNG, "no answer"))
+    uuids = ["GPU-0", "GPU-1", "GPU-2"]
+    judged = inventory(view(0), hung, divided)
+    found = report.unhealthy(judged, [*uuids, "GPU-9"], {**unenforced, "GPU-2": "x"}, publish)
+    assert found == reasons
+    told = state(unhealthy=found, gpus=report.gpus(dict(zip(uuids, range(3), strict=True)), ()))
+    (family,) = (
+        one for one in report.Families(lambda: told).collect() if one.name.endswith("gpu_health")
+    )
+    assert {
+        one.labels["uuid"]: one.labels["reason"] for one in family.samples if not one.value
+    } == reasons
+    assert len(family.samples) == 3

@@ -12,11 +12,13 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from .._shared._base.dra.checkpoint import STATES, Device, PreparedClaim
-from .._shared._base.dra.names import CORES, MEMORY
+from .._shared._base.dra.names import CORES, GPU, MEMORY
+from ..model.inventory import GpuView, Inventory
 from ..observer import PREFIX, Observer
 from ..report.endpoint import Page
 from ..report.pages import served
 from ..report.probes import health
+from ..slices.taints import UNENFORCED
 from ..tools.process import Last
 from .prepare.plan import is_share
 
@@ -67,6 +69,31 @@ def gpus(indices: Mapping[str, int], held: Iterable[PreparedClaim]) -> dict[str,
     return found
 
 
+def unhealthy(
+    judged: Inventory, uuids: Iterable[str], unenforced: Mapping[str, str], publish: str
+) -> dict[str, str]:
+    """Return by UUID why devices of a GPU have a taint, of the GPUs of which some have one.
+
+    Args:
+        judged: The inventory with what makes GPUs unhealthy.
+        uuids: The GPUs of the DRA driver.
+        unenforced: Why shares of a GPU can't be enforced, by UUID.
+        publish: What a GPU outside of MIG mode is published as.
+    """
+    views = {view.gpu.uuid: view for view in judged.gpus}
+    reasons = {uuid: _reason(views[uuid]) for uuid in uuids if uuid in views}
+    for uuid, reason in reasons.items():
+        has_shares = publish != GPU and not views[uuid].gpu.mig_current
+        if not reason and has_shares and unenforced.get(uuid):
+            reasons[uuid] = UNENFORCED
+    return {uuid: reason for uuid, reason in reasons.items() if reason}
+
+
+def _reason(view: GpuView) -> str:
+    problem = view.problem or next(iter(view.mig_problems.values()), None)
+    return str(problem.kind.value) if problem else ""
+
+
 class Families(Collector):
     """``state`` returns that of the driver's process."""
 
@@ -87,6 +114,8 @@ class Families(Collector):
                 (CORES, "cores_percent", "Cores of a GPU that are given as shares."),
             )
         ]
+        text = "1 for a GPU all of whose devices can be given, else 0."
+        healthy = _gauge("gpu_health", text, "uuid", "index", "reason")
         text = "1 for a GPU that somebody has set aside, else 0."
         quarantined = _gauge("gpu_quarantined", text, "uuid", "index")
         failed = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
@@ -98,12 +127,14 @@ class Families(Collector):
             for uuid, gpu in state["gpus"].items():
                 for key, family in given:
                     family.add_metric([uuid, str(gpu["index"])], gpu[key])
+                reason = state["unhealthy"].get(uuid, "")
+                healthy.add_metric([uuid, str(gpu["index"]), reason], not reason)
                 aside = state["quarantine"]["node"] or uuid in state["quarantine"]["gpus"]
                 quarantined.add_metric([uuid, str(gpu["index"])], bool(aside))
             for name, error in state["chores"].items():
                 failed.add_metric([name], error is not None)
         families = (family for _key, family in given)
-        yield from (by_state, registered, *families, quarantined, failed)
+        yield from (by_state, registered, *families, healthy, quarantined, failed)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -267,6 +267,9 @@ class Service(Process):
         inventory, held = self._gpus.inventory, self._checkpoint.claims.values()
         ours, standing = self._ours(), self._publisher.standing
         registered, absent = self._driver.registered, inventory.absent
+        dra, uuids = self._configuration.config.dra, [one.uuid for one in ours]
+        unenforced = self._enforcements.problems(uuids)
+        known = self._preparer.snapshot.inventory
         return {
             "version": __version__,
             "release": os.environ.get("GPU_NODE_RELEASE"),
@@ -286,8 +289,9 @@ class Service(Process):
             or None,
             "registered": registered.done,
             "registration_problem": registered.problem or None,
-            "enforcement": self._configuration.config.dra.enforcement,
-            "enforcement_problems": self._enforcements.problems(one.uuid for one in ours),
+            "enforcement": dra.enforcement,
+            "enforcement_problems": unenforced,
+            "unhealthy": report.unhealthy(known, uuids, unenforced, dra.publish),
             "published": asdict(standing),
             "claims": report.claims(held),
             "quarantine": data_of(inventory.quarantine),

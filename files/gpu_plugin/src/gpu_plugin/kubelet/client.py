@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
 
+from .._shared._base.dra.names import DRIVER
 from .._shared._base.errors import NodeError
 from .._shared._node.users.allocated import ROOTS, SOCKET, Allocation
 from ..advertise.overview import Holder
@@ -62,12 +63,17 @@ class PodResources:
             for resource, device in _devices(container)
         ]
 
-    def holders(self) -> dict[str, list[Holder]]:
-        """Return the containers that have each device, by the device's id."""
+    def holders(self, claimed: Mapping[str, str]) -> dict[str, list[Holder]]:
+        """Return the containers that have each device, by the device's id.
+
+        Args:
+            claimed: The UUIDs of what claims have of the DRA driver gpu.node, by the names of the devices.
+        """
         found: dict[str, list[Holder]] = {}
         for one in self.allocations():
+            uuid = claimed.get(one.device) if one.resource == DRIVER else None
             holder = Holder(one.namespace, one.pod, one.container)
-            found.setdefault(one.device, []).append(holder)
+            found.setdefault(uuid or one.device, []).append(holder)
         return found
 
     def allocatable(self) -> dict[str, int]:

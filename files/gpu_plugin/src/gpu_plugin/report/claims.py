@@ -15,6 +15,12 @@ from ..model.quantity import MIB
 Json = Mapping[str, Any]
 
 
+def uuids(dra: Json | None) -> dict[str, str]:
+    """Return the UUID of the GPU or MIG device of each device that a claim has, by the device's name."""
+    devices = (one for claim in (dra or {}).get("claims", ()) for one in claim["devices"])
+    return {one["device"]: one["mig"] or one["gpu"] for one in devices}
+
+
 def describe(dra: Json) -> str:
     """Return the state of the driver in words, its GPUs and its claims."""
     lines = [f"gpu-plugin dra {dra['version']} (process {dra['pid']}): {dra['state']}"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def show(
     problem = status.staleness(daemon) if state else status.silence(daemon)
     ended = problem == status.ENDED
     hardware, driver_problem = _hardware()
-    holders, allocatable, kubelet_problem = _kubelet(PodResources(pods))
+    claimed = claims.uuids(beside["dra"])
+    holders, allocatable, kubelet_problem = _kubelet(PodResources(pods), claimed)
     resources = state["resources"] if state else {}
     daemons = mps_state.load(mps)
     rows = overview.rows(hardware, resources, holders, daemons)
@@ -107,10 +109,12 @@ def _look() -> Inventory:
         return inventory(nvml)
 
 
-def _kubelet(pods: PodResources) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
+def _kubelet(
+    pods: PodResources, claimed: Mapping[str, str]
+) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
     """Return who has what, how much can be allocated, of which older kubelets do not tell, and what is not known."""
     try:
-        holders = pods.holders()
+        holders = pods.holders(claimed)
     except KubeletSilent as error:
         return {}, {}, str(error)
     try:

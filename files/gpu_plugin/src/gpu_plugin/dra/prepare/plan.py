@@ -75,15 +75,12 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Li
             cause=", ".join(sorted(one.parameters)),
             hint="leave the parameters out of this request",
         )
-    if match["share"] and (one.consumed.get(MEMORY, 0) < 1 or one.consumed.get(SHARES, 1) < 1):
+    limited = (
+        match["share"] and not one.admin
+    )  # an administrator sees the GPU, and takes nothing of it
+    if limited and (one.consumed.get(MEMORY, 0) < 1 or one.consumed.get(SHARES, 1) < 1):
         raise NodeError(
             f"{one.device} is allocated without memory", cause="consumedCapacity has none"
-        )
-    if one.admin and match["share"]:
-        raise NodeError(
-            f"{one.device} is not given with adminAccess",
-            cause="adminAccess is for whole GPUs and for MIG devices that exist",
-            hint=f'select device.attributes["{DRIVER}"].type == "gpu" in the request',
         )
     instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None
     return Device(
@@ -138,7 +135,7 @@ def check_published(dra: Dra, claims: Iterable[PreparedClaim]) -> None:
         f"{held} with {one.device}"
         for held in claims
         for one in held.devices
-        if one.instance is None and is_share(one) is unpublished
+        if one.instance is None and not one.admin and is_share(one) is unpublished
     )
     if user := next(users, ""):
         raise ConfigError(
@@ -149,8 +146,8 @@ def check_published(dra: Dra, claims: Iterable[PreparedClaim]) -> None:
 
 
 def is_share(device: Device) -> bool:
-    """Tell whether a device is a share of a GPU."""
-    return device.device.endswith("-share")
+    """Return whether a device is a share of a GPU that takes something of it: with adminAccess none does."""
+    return device.device.endswith("-share") and not device.admin
 
 
 def _excludes(one: Device, other: Device) -> bool:
