@@ -29,7 +29,7 @@ from gpu_cluster.webhook.admission import Admission
 from gpu_cluster.webhook.namespaces import Namespaces
 from gpu_cluster.webhook.templates import Templates
 from gpu_plugin import daemon
-from gpu_plugin._shared._base.dra.names import DRIVER, pool_name
+from gpu_plugin._shared._base.dra.names import pool_name
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.config.sources import Source
 from gpu_plugin.dra import service
@@ -43,6 +43,7 @@ from nvsim.state import new_board
 from tests.docs.walks.tracer import Tracer, Walk
 from tests.fakes.cluster.hami_pods import MPS_NODES, limits, pod
 from tests.fakes.daemon.driver_in_process import driver
+from tests.fakes.dra import allocated
 from tests.fakes.kubernetes import reviews
 from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.fakes.library.fakes import TRIXIE, FakeHost
@@ -210,9 +211,9 @@ def _claim(folder: Path, tracer: Tracer) -> None:
     request = dra_pb2.NodePrepareResourcesRequest()
     request.claims.add(namespace="default", name=CLAIM, uid=UID)
     with _api(folder) as api, _gpu(folder):
-        device = {"request": "gpu", "driver": DRIVER, "pool": pool_name(NODE)}
-        device |= {"device": "gpu-0-share", "shareID": SHARE}
-        device["consumedCapacity"] = {"memory": "10Gi", "cores": "30"}
+        capacity = {"memory": "10Gi", "cores": "30", "shares": "1"}
+        share = {"capacity": capacity, "share_id": SHARE}
+        device = allocated.result(pool_name(NODE), "gpu-0-share", **share)
         api.claims[f"default/{CLAIM}"] = {
             "metadata": {"namespace": "default", "name": CLAIM, "uid": UID},
             "status": {"allocation": {"devices": {"results": [device]}}},

@@ -174,22 +174,26 @@ class ModesCluster(GenuineApi):
     # --- pods ---
 
     def create_pod(
-        self, name: str, mode: Mode, request: Json, namespace: str = "default", **labels: str
+        self,
+        name: str,
+        mode: Mode,
+        request: Json,
+        namespace: str = "default",
+        *,
+        config: list[Json] | None = None,
     ) -> None:
         """Create a pod for the node of a mode that asks for extended resources, or for a claim from a template."""
         spec = _pod_spec(mode.node)
         if "limits" in request:
             spec["containers"][0]["resources"] = request
         else:
-            devices = {"requests": [{"name": "gpu", "exactly": request}]}
-            template = _object(
-                "resource.k8s.io/v1", "ResourceClaimTemplate", name, namespace=namespace
-            )
+            requests = [{"name": "gpu", "exactly": request}]
+            devices = {"requests": requests, "config": config or []}
+            template = _object(GROUP, "ResourceClaimTemplate", name, namespace=namespace)
             self._post({**template, "spec": {"spec": {"devices": devices}}})
             spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
             spec["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
-        pod = _object("v1", "Pod", name, namespace=namespace, labels=labels)
-        self._post({**pod, "spec": spec})
+        self._post({**_object("v1", "Pod", name, namespace=namespace), "spec": spec})
 
     def _post(self, body: Json) -> None:
         meta = body["metadata"]

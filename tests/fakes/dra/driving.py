@@ -18,6 +18,7 @@ from gpu_plugin._shared._base.dra.names import pool_name
 from nvsim.testing import Sim, client
 from standin_kubelet.dra import Claim, DraKubelet, Plugin
 
+from tests.fakes.dra import allocated
 from tests.fakes.kubernetes.standin_api import NODE, Api
 from tests.support import helper_process
 from tests.support.paths import REPOSITORY
@@ -25,7 +26,6 @@ from tests.support.waiting import LIMIT, eventually
 
 DRIVER, POOL = "gpu.node", pool_name(NODE)
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
-SHARE = {"memory": "10000Mi", "cores": "30", "shares": "1"}
 MIB = 1 << 20
 Json = dict[str, Any]
 MakeDra = Callable[..., "DraNode"]
@@ -108,14 +108,19 @@ class DraNode:
     ) -> Claim:
         """Make a claim that is allocated, and its pod on this node; shares have ``capacity``."""
         uid = str(uuid.uuid4())
-        results = []
-        for number, device in enumerate(devices):
-            share = {"shareID": str(uuid.uuid4()), "consumedCapacity": capacity or SHARE}
-            result = {"request": f"r{number}", "driver": DRIVER, "pool": POOL, "device": device}
-            results.append({**result, **(share if device.endswith("-share") else {}), **more})
-        opaque = {"driver": DRIVER, "parameters": parameters}
-        config = [{"source": "FromClaim", "opaque": opaque}] if parameters else []
-        pods = [{"resource": "pods", "name": name, "uid": str(uuid.uuid4())}]
+        results = [
+            allocated.result(
+                POOL,
+                device,
+                request=f"r{number}",
+                capacity=capacity,
+                share_id=str(uuid.uuid4()),
+                **more,
+            )
+            for number, device in enumerate(devices)
+        ]
+        config = allocated.config(parameters)
+        pods = [allocated.user(name, str(uuid.uuid4()))]
         allocation = {"devices": {"results": results, "config": config}}
         used = {"nodeName": NODE, "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
         self.pods[name] = pods[0]["uid"]

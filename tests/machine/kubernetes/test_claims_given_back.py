@@ -19,6 +19,7 @@ from gpu_plugin.dra.users import Users
 from gpu_plugin.dra.values import Claim
 
 from tests.fakes.clock import Clock
+from tests.fakes.dra import allocated
 from tests.fakes.kubernetes.administered import KINDS, Administered
 from tests.support.waiting import eventually
 
@@ -47,7 +48,7 @@ def kubelet(cluster: Administered) -> Access:
 
 def allocate(cluster: Administered, name: str, device: str = "", pool: str = NODE) -> None:
     """Let a claim be allocated a device, or none."""
-    result = {"request": "gpu", "driver": "gpu.node", "pool": pool, "device": device}
+    result = allocated.result(pool, device)
     allocation = {"devices": {"results": [result]}} if device else None
     status = {"status": {"allocation": allocation}}
     kind = "application/merge-patch+json"

@@ -25,6 +25,7 @@ from gpu_plugin.dra.values import Edits
 from gpu_plugin.model.inventory import GpuView
 
 from tests.fakes.daemon.gpu_builders import gpu, inventory
+from tests.fakes.dra import allocated
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 POD = "0f1e2d3c-dddd-eeee-ffff-0123456789ab"

@@ -296,3 +296,15 @@ def test_who_gives_out_gpus_is_labelled_where_it_is_not_the_device_plugin_alone(
     ):
         found = {key: text for key, text in of(TWO, config).items() if key.startswith("gpu.node/")}
         assert found == {f"gpu.node/{key}": text for key, text in expected.items()}
+
+
+def test_the_strategy_single_counts_gpus_of_the_device_plugin() -> None:
+    """A GPU that DRA gives out is none of the resource that the labels are about."""
+    node = facts(view(0), view(1, "1g.10gb", "1g.10gb"))
+    for allocation, labelled in (
+        ("device_plugin", ("NVIDIA-H100-80GB-HBM3-MIG-INVALID", "0")),
+        ("both, dra: {devices: [0]}", ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "2")),
+        ("both, dra: {devices: [1]}", ("NVIDIA-H100-80GB-HBM3", "2")),
+    ):
+        found = of(node, f"{SINGLE}gpuNode: {{allocation: {allocation}}}")
+        assert (found["gpu.product"], found["gpu.count"]) == labelled, allocation

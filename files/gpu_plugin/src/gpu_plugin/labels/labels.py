@@ -14,7 +14,7 @@ from .._shared._base.dra.names import DEVICE_PLUGIN, DRIVER
 from .._shared._base.gpu import MigDevice
 from .._shared._machine.nvml.readings import MigAttributes
 from ..advertise.decide import share
-from ..advertise.devices import EnumerationRefused, check_single, enumerate_devices
+from ..advertise.devices import EnumerationRefused, check_single, enumerate_devices, owned
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
 from ..model.inventory import DISPLAY_ONLY, Device, GpuView, Inventory, Kind
@@ -119,7 +119,8 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     views = _views(facts.inventory)
     if not views:
         return found
-    by_uuid = _replications(facts.inventory, config)
+    advertised = owned(facts.inventory, config.dra, DEVICE_PLUGIN)
+    by_uuid = _replications(advertised, config)
     found |= _allocation(config)
     found |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
     found[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
@@ -127,7 +128,7 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     if config.mig_strategy != "none":
         found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
     if config.mig_strategy == "single":
-        found |= _single(facts, views, by_uuid)
+        found |= _single(facts, _views(advertised), by_uuid)
     elif config.mig_strategy == "mixed":
         for profile in sorted({mig.profile for view in views for mig in view.mig}):
             pairs = [pair for pair in _pairs(views) if pair[1].profile == profile]
