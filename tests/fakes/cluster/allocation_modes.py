@@ -42,7 +42,7 @@ from tests.support.waiting import PAUSE, eventually
 
 Json = dict[str, Any]
 MANIFESTS = REPOSITORY / "files/kubernetes/dra"
-TABLE: Final = TESTS / "docs/tables/allocation_modes.yml"
+TABLE: Final = TESTS / "fakes/cluster/allocation_modes.yml"
 MERGE = "application/merge-patch+json"
 ROOM = {"cpu": "100", "memory": "100Gi", "pods": "200"}
 PROFILE, STARTS = "3g.40gb", (0, 4)  # the MIG layout, which fills a GPU

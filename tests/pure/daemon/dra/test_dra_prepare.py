@@ -63,13 +63,8 @@ class Scene:
     def ask(self, doing: str, *_words: str, look: Callable[[Any], Any], **_more: str) -> Any:
         """Answer as the API."""
         self.asked.append(doing)
-        result: dict[str, Any] = {
-            "request": "r",
-            "driver": "gpu.node",
-            "pool": "gpu.node/n",
-            "device": self.device,
-        }
-        result = {**result, "shareID": UID, "consumedCapacity": SHARE}
+        share = {"share_id": UID, "capacity": SHARE}
+        result = allocated.result("gpu.node/n", self.device, request="r", **share)
         meta = {"namespace": "ns", "name": "c", "uid": UID}
         status = {"allocation": {"devices": {"results": [result]}}}
         return look({"metadata": meta, "status": status})
