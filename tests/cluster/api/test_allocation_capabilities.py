@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -26,16 +26,20 @@ from gpu_plugin._shared._base.dra.checkpoint import PreparedClaim
 from gpu_plugin._shared._base.dra.names import (
     ALL,
     DEVICE_PLUGIN,
+    DRA,
     DRIVER,
     GPU,
     GPU_CLASS,
     MIG_CLASS,
+    PUBLISHED,
     SHARE,
     SHARE_CLASS,
 )
+from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._node.users.allocated import Allocation, Devices, places
 from gpu_plugin.dra import report
 from gpu_plugin.dra.prepare import plan
+from gpu_plugin.model.inventory import Kind, Problem
 
 from tests.fakes.cluster.allocation_modes import (
     GPUS,
@@ -236,6 +240,26 @@ def test_a_monitor_has_the_mig_devices_of_tenants(modes_cluster: ModesCluster, m
     modes_cluster.create_pod("monitor", mode, request, MONITORING)
     assert modes_cluster.is_placed("monitor", MONITORING) == TABLE.works("MIG monitor", mode)
     check_monitor(modes_cluster, mode, modes_cluster.prepared("job", mode))
+
+
+@pytest.mark.parametrize("publish", PUBLISHED)
+def test_a_monitor_has_no_gpu_of_a_node_with_an_unhealthy_gpu(
+    modes_cluster: ModesCluster, publish: str
+) -> None:
+    """Without tolerations the scheduler gives none of all GPUs, and with some the driver refuses the claim."""
+    mode = Mode(DRA, publish, "-unhealthy")
+    faulty = replace(GPUS.gpus[0], problem=Problem(Kind.FAULT, "XID 79"))
+    gpus = replace(GPUS, gpus=(faulty, *GPUS.gpus[1:]))
+    modes_cluster.add_node(mode, gpus)
+    request = monitor_request(mode)
+    modes_cluster.create_pod("monitor", mode, request, MONITORING)
+    works = TABLE.works("unhealthy monitor", mode)
+    assert modes_cluster.is_placed("monitor", MONITORING) == works
+    tolerating = {**request, "tolerations": [{"operator": "Exists"}]}
+    modes_cluster.create_pod("tolerating", mode, tolerating, MONITORING)
+    assert modes_cluster.is_placed("tolerating", MONITORING)
+    with pytest.raises(NodeError, match="can't be used: XID 79"):
+        modes_cluster.prepared("tolerating", mode, MONITORING, gpus)
 
 
 @each_dra_mode

@@ -15,6 +15,7 @@ from gpu_plugin._shared._base.dra.names import (
     MIG_CLASS,
     SHARE_CLASS,
 )
+from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.cluster.allocation_modes import MODES, PROFILE, REQUESTS, Mode, ModesCluster, Table
 from tests.support.waiting import eventually
@@ -75,6 +76,18 @@ def test_a_quota_counts_a_device_by_the_key_of_the_page(
     by_plugin = mode.allocation in (DEVICE_PLUGIN, BOTH)
     counted = {**COUNTED, "gpu resource": {RESOURCE} if by_plugin else WHOLE}
     eventually(lambda: used(cluster), counted[request_name])
+
+
+def test_a_claim_for_all_devices_counts_as_32(cluster: ModesCluster) -> None:
+    request = {"deviceClassName": MIG_CLASS, "allocationMode": "All"}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "all", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "mig", "exactly": request}]}},
+    }
+    with pytest.raises(ApiError, match=rf"requested: {KEYS[MIG_CLASS]}=32"):
+        cluster.create(claim)
 
 
 @pytest.mark.parametrize("request_name", REQUESTS)

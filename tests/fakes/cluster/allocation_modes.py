@@ -30,6 +30,7 @@ from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.dra.prepare import plan
 from gpu_plugin.dra.prepare.claims import parse as parse_claim
 from gpu_plugin.dra.slice_api import GROUP
+from gpu_plugin.model.inventory import Inventory
 from gpu_plugin.slices import build
 
 from tests.fakes.daemon.gpu_builders import inventory, view
@@ -82,15 +83,19 @@ REQUESTS: Mapping[str, Json] = {
 
 
 class Mode(NamedTuple):
-    """Who gives out a node's GPUs, and what of a GPU outside of MIG mode is published."""
+    """Who gives out a node's GPUs, and what of a GPU outside of MIG mode is published.
+
+    ``suffix`` is that of a node that differs from the others in its GPUs.
+    """
 
     allocation: str
     publish: str
+    suffix: str = ""
 
     @property
     def node(self) -> str:
         """Return the name of the node in this mode."""
-        return f"{self.allocation}-{self.publish}".replace("_", "-")
+        return f"{self.allocation}-{self.publish}{self.suffix}".replace("_", "-")
 
     @property
     def config(self) -> Config:
@@ -142,7 +147,7 @@ class ModesCluster(GenuineApi):
         for name in ("device-classes", "extended-resource"):
             self._apply_classes(yaml.safe_load((MANIFESTS / f"{name}.yaml").read_text()))
         for mode in MODES:
-            self._add_node(mode)
+            self.add_node(mode)
         options = (f"--kubeconfig={self.folder}/admin.conf", "--leader-elect=false")
         self.start(found("kube-scheduler"), *options, "--secure-port=0")
         controllers = f"--controllers={','.join(CONTROLLERS)}"
@@ -155,10 +160,10 @@ class ModesCluster(GenuineApi):
                 self.admin.ask("removing", "DELETE", path)
             self.create(body)
 
-    def _add_node(self, mode: Mode) -> None:
+    def add_node(self, mode: Mode, gpus: Inventory = GPUS) -> None:
         """Create a node with what its device plugin advertises, and with its slices."""
         config = mode.config
-        theirs = owned(GPUS, config.dra, DEVICE_PLUGIN)
+        theirs = owned(gpus, config.dra, DEVICE_PLUGIN)
         devices = enumerate_devices(theirs, config.mig_strategy, config.naming)
         amounts = {**ROOM, **{name: str(len(those)) for name, those in devices.items()}}
         status = {"allocatable": amounts, "capacity": amounts}
@@ -167,7 +172,7 @@ class ModesCluster(GenuineApi):
         self.create({**_object("v1", "Node", mode.node, labels=labels), "status": status})
         path, taints = f"{KINDS['Node']}/{mode.node}", {"spec": {"taints": None}}
         self.admin.ask("readying", "PATCH", path, taints, kind=MERGE)
-        for number, spec in enumerate(build(GPUS, config, {}, {}, node=mode.node)):
+        for number, spec in enumerate(build(gpus, config, {}, {}, node=mode.node)):
             name = f"{mode.node}-{number}"
             self.create({**_object(GROUP, "ResourceSlice", name), "spec": spec})
 
@@ -242,7 +247,9 @@ class ModesCluster(GenuineApi):
             for result in claim["status"]["allocation"]["devices"]["results"]
         ]
 
-    def prepared(self, name: str, mode: Mode, namespace: str = "default") -> PreparedClaim:
+    def prepared(
+        self, name: str, mode: Mode, namespace: str = "default", gpus: Inventory = GPUS
+    ) -> PreparedClaim:
         """Return what the DRA driver of the node makes of the claim that the scheduler has allocated to a pod.
 
         Raises:
@@ -251,8 +258,8 @@ class ModesCluster(GenuineApi):
         (body,) = self.claims(name, namespace)
         claim = parse_claim(body, body["metadata"]["uid"], mode.node)
         dra = mode.config.dra
-        limits = plan.limits((gpu.gpu for gpu in GPUS.gpus), dra)
-        devices = plan.resolve(claim, GPUS, limits)
+        limits = plan.limits((gpu.gpu for gpu in gpus.gpus), dra)
+        devices = plan.resolve(claim, gpus, limits)
         enforcement = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
         return PreparedClaim(*where, PREPARED, devices, claim.pods, enforcement)
