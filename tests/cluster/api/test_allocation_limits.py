@@ -17,7 +17,15 @@ from gpu_plugin._shared._base.dra.names import (
 )
 from gpu_plugin.cluster.errors import ApiError
 
-from tests.fakes.cluster.allocation_modes import MODES, PROFILE, REQUESTS, Mode, ModesCluster, Table
+from tests.fakes.cluster.allocation_modes import (
+    MODES,
+    PROFILE,
+    REQUESTS,
+    Mode,
+    ModesCluster,
+    Table,
+    marks,
+)
 from tests.support.waiting import eventually
 
 TABLE = Table()
@@ -44,7 +52,7 @@ COUNTED = {
 each_working_request = pytest.mark.parametrize(
     ("mode", "request_name"),
     [
-        pytest.param(mode, request, id=f"{mode.node}-{request}")
+        pytest.param(mode, request, id=f"{mode.node}-{request}", marks=marks(mode))
         for mode in MODES
         for request in REQUESTS
         if TABLE.works(request, mode)

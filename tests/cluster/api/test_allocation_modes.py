@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.cluster.allocation_modes import MODES, REQUESTS, Mode, ModesCluster, Table
+from tests.fakes.cluster.allocation_modes import MODES, REQUESTS, Mode, ModesCluster, Table, marks
 
 TABLE = Table()
-each_mode = pytest.mark.parametrize("mode", MODES, ids=[mode.node for mode in MODES])
+each_mode = pytest.mark.parametrize(
+    "mode", [pytest.param(mode, id=mode.node, marks=marks(mode)) for mode in MODES]
+)
 each_request = pytest.mark.parametrize("request_name", REQUESTS)
 
 

@@ -13,15 +13,18 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import pytest
 import yaml
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, PreparedClaim
 from gpu_plugin._shared._base.dra.names import (
     BOTH,
     DEVICE_PLUGIN,
     DRA,
+    GPU,
     GPU_CLASS,
     MIG_CLASS,
     PUBLISHED,
+    SHARE,
     SHARE_CLASS,
 )
 from gpu_plugin.advertise.devices import enumerate_devices, owned
@@ -118,6 +121,14 @@ MODES = (
     Mode(DEVICE_PLUGIN, "all"),
     *(Mode(allocation, publish) for allocation in (DRA, BOTH) for publish in PUBLISHED),
 )
+
+# With both, each GPU is as its owner has it: these show what dra shows with the same publication.
+LONG = (Mode(BOTH, GPU), Mode(BOTH, SHARE))
+
+
+def marks(mode: Mode) -> tuple[pytest.MarkDecorator, ...]:
+    """Return the marks of a test's case in a mode."""
+    return (pytest.mark.long,) if mode in LONG else ()
 
 
 class Table:
