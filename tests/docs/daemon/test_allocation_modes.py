@@ -65,6 +65,9 @@ def test_metrics_of_dcgm_name_no_pod_of_a_claim() -> None:
     """The page of DCGM says so too; no program of NVIDIA's runs here."""
     (cells,) = (cells for cells in rows(DCGM, "Which pod a metric names") if "claim" in cells[0])
     assert cells[1].startswith("nothing")
+    query = next(block for block in pages.blocks(DCGM, "text") if "claim_info" in block)
+    tried = (TESTS / "pure/daemon/report/alerts_test.yml").read_text()
+    assert " ".join(query.split()) in " ".join(tried.split())
 
 
 def test_the_claim_for_monitoring_is_that_of_the_tests() -> None:

@@ -141,3 +141,13 @@ def test_metrics_tell_why_a_gpu_is_not_given_to_claims(
         one.labels["uuid"]: one.labels["reason"] for one in family.samples if not one.value
     } == reasons
     assert len(family.samples) == 3
+
+
+def test_metrics_name_the_claims_of_each_gpu() -> None:
+    (family,) = (one for one in report.Families(state).collect() if one.name.endswith("claim_info"))
+    assert [tuple(sample.labels.values()) for sample in family.samples] == [
+        ("team", "cut", "gpu-1-mig-1g5gb-19-0", "GPU-1", "1"),
+        ("team", "serve", "gpu-0-share", "GPU-0", "0"),
+        ("team", "train", "gpu-0-share", "GPU-0", "0"),
+    ]
+    assert {sample.value for sample in family.samples} == {1}

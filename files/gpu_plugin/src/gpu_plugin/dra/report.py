@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from .._shared._base.dra.checkpoint import STATES, Device, PreparedClaim
 from .._shared._base.dra.names import CORES, GPU, MEMORY
 from ..model.inventory import GpuView, Inventory
-from ..observer import PREFIX, Observer
+from ..observer import MOST_SERIES, PREFIX, Observer
 from ..report.endpoint import Page
 from ..report.pages import served
 from ..report.probes import health
@@ -114,6 +114,8 @@ class Families(Collector):
                 (CORES, "cores_percent", "Cores of a GPU that are given as shares."),
             )
         ]
+        labels = ("namespace", "claim", "device", "uuid", "index")
+        devices = _gauge("claim_info", "1 for each device that a claim has.", *labels)
         text = "1 for a GPU all of whose devices can be given, else 0."
         healthy = _gauge("gpu_health", text, "uuid", "index", "reason")
         text = "1 for a GPU that somebody has set aside, else 0."
@@ -124,6 +126,8 @@ class Families(Collector):
                 count = sum(one["state"] == name for one in state["claims"])
                 by_state.add_metric([name], count)
             registered.add_metric([], state["registered"])
+            for names in _devices(state):
+                devices.add_metric(names, 1)
             for uuid, gpu in state["gpus"].items():
                 for key, family in given:
                     family.add_metric([uuid, str(gpu["index"])], gpu[key])
@@ -134,7 +138,17 @@ class Families(Collector):
             for name, error in state["chores"].items():
                 failed.add_metric([name], error is not None)
         families = (family for _key, family in given)
-        yield from (by_state, registered, *families, healthy, quarantined, failed)
+        yield from (by_state, registered, devices, *families, healthy, quarantined, failed)
+
+
+def _devices(state: State) -> list[list[str]]:
+    """Return namespace and name of each claim, with each of its devices and the device's GPU."""
+    indices = {uuid: str(gpu["index"]) for uuid, gpu in state["gpus"].items()}
+    return [
+        [claim["namespace"], claim["name"], one["device"], one["gpu"], indices.get(one["gpu"], "")]
+        for claim in state["claims"]
+        for one in claim["devices"]
+    ][:MOST_SERIES]
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
