@@ -308,3 +308,11 @@ def test_the_strategy_single_counts_gpus_of_the_device_plugin() -> None:
     ):
         found = of(node, f"{SINGLE}gpuNode: {{allocation: {allocation}}}")
         assert (found["gpu.product"], found["gpu.count"]) == labelled, allocation
+
+
+def test_labels_describe_the_gpus_of_claims_and_not_their_shares() -> None:
+    names = ("gpu.count", "gpu.replicas", "gpu.sharing-strategy", "mps.capable")
+    both = "both, dra: {devices: [0], publish: share}"
+    for allocation in ("device_plugin", "dra, dra: {publish: share}", "dra", both):
+        found = of(TWO, f"gpuNode: {{allocation: {allocation}}}")
+        assert tuple(found[name] for name in names) == ("2", "1", "none", "false"), allocation
