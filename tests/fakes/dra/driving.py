@@ -109,14 +109,16 @@ class DraNode:
         """Make a claim that is allocated, and its pod on this node; shares have ``capacity``."""
         uid = str(uuid.uuid4())
         results = [
-            allocated.result(
-                POOL,
-                device,
-                request=f"r{number}",
-                capacity=capacity,
-                share_id=str(uuid.uuid4()),
+            {
+                **allocated.result(
+                    POOL,
+                    device,
+                    request=f"r{number}",
+                    capacity=capacity,
+                    share_id=str(uuid.uuid4()),
+                ),
                 **more,
-            )
+            }
             for number, device in enumerate(devices)
         ]
         config = allocated.config(parameters)
