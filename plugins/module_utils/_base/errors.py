@@ -87,7 +87,9 @@ class InputError(NodeError):
     def exposed(cls, key: str, path: str, kind: str, writer: str) -> InputError:
         """Refuse a path where not only root may write: the kind of path that it is, and who else may."""
         error = cls.of(key, path, f"{kind} that root alone may write to; {writer}")
-        error.hint = "chown root:root and chmod go-w what is named, or choose another path, then run again"
+        error.hint = (
+            "chown root:root and chmod go-w what is named, or choose another path, then run again"
+        )
         return error
 
 

@@ -375,7 +375,9 @@ def test_what_keeps_the_file_up_to_date_is_written_and_removed(nvml: FakeNvml) -
 def test_a_file_in_a_folder_of_a_user_is_refused_before_anything_is_written(nvml: FakeNvml) -> None:
     host = HostWithDriver()
     host.writers["/home/user"] = "/home/user belongs to user 1000"
-    with pytest.raises(InputError, match=r"path: .*/home/user belongs to user 1000\. Next step: chown root:root"):
+    with pytest.raises(
+        InputError, match=r"path: .*/home/user belongs to user 1000\. Next step: chown root:root"
+    ):
         converge(host, path="/home/user/nvidia.yaml")
     assert "/home/user/nvidia.yaml" not in host.files
     assert converge(host, path="/home/user/nvidia.yaml", state="absent") == []
