@@ -14,7 +14,7 @@ from functools import partial
 
 from .._base import visible_devices
 from .._base.dra.names import UNIT as DRA_UNIT
-from .._base.errors import InputError, NodeError, checked_timeout
+from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import NvmlError
 from .._base.services import mps
 from .._base.steps import Plan, Step
@@ -31,6 +31,7 @@ from .machine import dra, status
 from .machine.python import RECORD, VENV, Packages, find, missing, wheels
 from .machine.release import (
     beside,
+    check_prefix,
     checked,
     clear,
     complete,
@@ -100,12 +101,8 @@ class DevicePluginCapability:
             InputError: if others may write below the prefix, whose programs root runs.
         """
         host, desired, packages = self._host, self._desired, self._packages
-        # The mode of a prefix that our unit starts programs of is given back, as those of all that is ours.
-        is_ours = f"={self._prefix}/" in (host.read(f"{UNITS}/{UNIT}") or "")
-        outside = posixpath.dirname(self._prefix) if is_ours else self._prefix
-        problem = host.who_writes(outside) if desired.digest else ""
-        if problem:
-            raise InputError.exposed("prefix", self._prefix, "a folder", problem)
+        if desired.digest:
+            check_prefix(host, self._prefix, f"{UNITS}/{UNIT}")
         packages.check()
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
         same = bool(current) and current == desired.digest

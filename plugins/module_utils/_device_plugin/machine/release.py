@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import posixpath
 import re
 import secrets
 import typing as t
@@ -56,6 +57,20 @@ sys.exit(main())
 """
 MASK = "****"
 COMMAND = "/usr/local/bin/gpu-plugin"  # where a shell looks for it
+
+
+def check_prefix(host: Host, prefix: str, unit: str) -> None:
+    """Refuse a prefix below which others may write, as root runs its programs.
+
+    Where our ``unit`` starts programs of it, the prefix is ours: its mode is given back, and only those above count.
+
+    Raises:
+        InputError: if others may write there.
+    """
+    is_ours = f"={prefix}/" in (host.read(unit) or "")
+    writer = host.who_writes(posixpath.dirname(prefix) if is_ours else prefix)
+    if writer:
+        raise InputError.exposed("prefix", prefix, "a folder", writer)
 
 
 def publish(host: Host, prefix: str, digest: str) -> None:
