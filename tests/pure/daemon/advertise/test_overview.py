@@ -84,7 +84,7 @@ def test_a_device_that_is_held_though_nobody_offers_it() -> None:
 class Older:
     """A kubelet that does not tell what can be allocated."""
 
-    def holders(self) -> dict[str, list[Holder]]:
+    def holders(self, _claimed: dict[str, str]) -> dict[str, list[Holder]]:
         return {"GPU-a": [HOLDER]}
 
     def allocatable(self) -> dict[str, int]:
@@ -92,6 +92,6 @@ class Older:
 
 
 def test_who_has_what_is_known_also_of_a_kubelet_that_tells_no_more() -> None:
-    holders, allocatable, problem = survey._kubelet(cast("Any", Older()))
+    holders, allocatable, problem = survey._kubelet(cast("Any", Older()), {})
     assert (holders, allocatable) == ({"GPU-a": [HOLDER]}, {})
     assert "unknown method" in str(problem)
