@@ -16,6 +16,8 @@ from tests.docs.tables import examples, pages
 from tests.fakes.kubernetes.administered import KINDS, Administered
 
 EVERY = [one for page in pages.pages() for one in examples.examples(page)]
+# As the page of the allocation modes has them for monitoring.
+MONITORING = {"name": "monitoring", "labels": {"resource.kubernetes.io/admin-access": "true"}}
 # The Prometheus operator's are not Kubernetes' own.
 OBJECTS = [
     pytest.param(each, id=f"{one.page}-{one.number}-{each['kind']}")
@@ -32,6 +34,7 @@ def cluster(
     with api_server(tmp_path_factory.mktemp("api")) as made:
         meta = {"name": "default", "namespace": "default"}
         made.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+        made.create({"apiVersion": "v1", "kind": "Namespace", "metadata": MONITORING})
         yield made
 
 
