@@ -75,9 +75,8 @@ def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Li
             cause=", ".join(sorted(one.parameters)),
             hint="leave the parameters out of this request",
         )
-    limited = (
-        match["share"] and not one.admin
-    )  # an administrator sees the GPU, and takes nothing of it
+    # An administrator sees the GPU, and takes nothing of it.
+    limited = match["share"] and not one.admin
     if limited and (one.consumed.get(MEMORY, 0) < 1 or one.consumed.get(SHARES, 1) < 1):
         raise NodeError(
             f"{one.device} is allocated without memory", cause="consumedCapacity has none"
