@@ -25,9 +25,10 @@ CHECKOUTS = f"gpunode={CHECKOUT}"  # the label of all that this checkout has mad
 LIMIT = 600.0  # seconds; it ends a boot that hangs
 BOOTED = ("running", "degraded")
 # Where the host has the old cgroup hierarchy, podman lays all of it over the node's own part, and the nodes'
-# systemds would remove each other's groups. Of machines with one identity, udev gives all the same MAC address.
+# systemds would remove each other's groups. Of machines with one identity, udev gives all the same MAC address, also
+# where two runs have a node of the same name.
 INIT = """\
-md5sum </proc/sys/kernel/hostname | cut -c 1-32 >/etc/machine-id
+printf %s "$GPUNODE" | md5sum | cut -c 1-32 >/etc/machine-id
 if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
   umount --lazy /sys/fs/cgroup/systemd
 fi
@@ -54,7 +55,7 @@ def boot(name: str, image: str, volumes: Sequence[str] = ()) -> None:
     """Start a container with the node's hardware from an image, and wait until it has booted."""
     limits.check()
     words = ["run", "--detach", "--replace", "--name", container(name), "--hostname", name]
-    words += ["--label", CHECKOUTS, "--label", label()]
+    words += ["--env", f"GPUNODE={container(name)}", "--label", CHECKOUTS, "--label", label()]
     words += ["--label", f"{ssh.LABEL}={ssh.new_control()}"]
     # Pods of the node's containerd need paths of cgroups that begin at the node.
     words += [
