@@ -53,6 +53,7 @@ MOVES = (
     "/.complete",
     "/docker/",
     "/forms.json",
+    "/gpu-device-plugin/health.json",
     "/mig.json",
     "/node-feature-discovery/",
     "/nvidia.yaml",
