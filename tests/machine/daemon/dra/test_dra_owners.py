@@ -59,7 +59,7 @@ def test_a_gpu_that_a_pod_has_does_not_go_to_dra(make_node: MakeNode) -> None:
     node.ask("release", pod="pod-a")
     eventually(lambda: not problem(node))
     node.wait(GPU, 0)
-    assert GPU not in node.status()["resources"]
+    eventually(lambda: GPU not in node.status()["resources"])
 
 
 def test_a_gpu_of_a_claim_does_not_go_to_the_device_plugin(make_node: MakeNode) -> None:

@@ -34,7 +34,8 @@ def test_a_gpu_is_tainted_and_released_while_the_driver_runs(make_dra: MakeDra) 
     set_aside(node.sim.root, node.uuids()[1])
     eventually(lambda: taints(node), {"gpu-1": [TAINT], "gpu-1-share": [TAINT]})
     assert node.file(claim).exists()
-    assert node.status()["quarantine"]["gpus"][node.uuids()[1]]["reason"] == "XID 79 twice"
+    gpus = eventually(lambda: node.status()["quarantine"]["gpus"])
+    assert gpus[node.uuids()[1]]["reason"] == "XID 79 twice"
     set_aside(node.sim.root, node=True)
     eventually(lambda: len(taints(node)), 4)
     set_aside(node.sim.root)

@@ -139,7 +139,7 @@ def test_a_gpu_of_a_claim_stays_and_others_go_back(make_dra: MakeDra) -> None:
     node.end_pod(claim)
     node.config.write_text("gpuNode: {allocation: device_plugin}")
     eventually(lambda: node.api.slices == {})
-    assert node.status()["published"]["problem"] == ""
+    eventually(lambda: node.status()["published"]["problem"], "")
 
 
 def test_an_earlier_releases_pool_stays_while_a_claim_has_a_device_of_it(make_dra: MakeDra) -> None:

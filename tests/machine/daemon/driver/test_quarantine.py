@@ -70,7 +70,7 @@ def test_a_node_is_set_aside_with_all_of_its_gpus(make_node: MakeNode) -> None:
     node.serve(2)
     set_aside(node.sim.root, node=True)
     node.wait(GPU, 0)
-    assert [one["kind"] for one in node.status()["health"]] == ["quarantined"] * 2
+    eventually(lambda: [one["kind"] for one in node.status()["health"]], ["quarantined"] * 2)
     shown = node.cli("status", "--status-file", node.status_file).stdout
     assert "in quarantine since 2027-01-15T08:00:00Z: the node: XID 79 twice" in shown
     set_aside(node.sim.root)

@@ -214,7 +214,7 @@ def test_a_fault_of_the_gpu_is_no_matter_of_mps(make_shared: MakeShared) -> None
     assert {
         one.partition("::")[0] for one, how in node.health(GPU).items() if how == "Healthy"
     } == {second}
-    assert node.status()["mps"][first]["problem"] is None
+    eventually(lambda: node.status()["mps"][first]["problem"] is None)
     assert shared.state(first)["daemon"] == before["daemon"]
 
 
@@ -257,7 +257,7 @@ def test_change_waits_for_clients(make_shared: MakeShared, standin: Path) -> Non
     shared.change(SIZES.format(2, "wait"))
     eventually(lambda: "its limits change when its last client has ended" in node.logged())
     shared.wait(GPU, 0)
-    assert node.status()["mps"][uuid]["waits_for_clients"] is True
+    eventually(lambda: node.status()["mps"][uuid]["waits_for_clients"])
     assert (client.living(), shared.state(uuid)["daemon"]) == (True, before["daemon"])
     client.end()
     shared.wait(GPU, 2)
