@@ -156,10 +156,9 @@ class RuntimeCapability:
         stale = self._records.stale(runtime.unit)
         stale_live = self._records.stale(runtime.unit, live=True)
         found = tuple(filter(None, files))
-        read = runtime.reads(view, path) if self._present and not stale else ()
-        changed = self._records.changed(runtime, read)
         settled = self._present and not (found or stale or stale_live)
         running = runtime.running(path) if settled else None
+        compares = self._present and not stale and not view.is_in_effect(running)
         state = State(
             runtime,
             view,
@@ -167,7 +166,7 @@ class RuntimeCapability:
             found,
             stale,
             stale_live,
-            changed=() if view.is_in_effect(running) else changed,
+            changed=self._records.changed(runtime, runtime.reads(view, path) if compares else ()),
             down=runtime.down() if self._present else "",
             missing=tuple(view.lacking_in_effect(running)),
         )

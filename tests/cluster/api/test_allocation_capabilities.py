@@ -43,36 +43,20 @@ from gpu_plugin.model.inventory import Kind, Problem
 
 from tests.fakes.cluster.allocation_modes import (
     GPUS,
-    MODES,
     MONITORING,
     PROFILE,
     REQUESTS,
+    TABLE,
     Mode,
     ModesCluster,
-    Table,
-    marks,
+    each_dra_mode,
+    each_mode,
+    each_working_request,
 )
 from tests.support.waiting import eventually
 
-TABLE = Table()
 RESOURCES = {"gpu resource": "nvidia.com/gpu", "mig resource": f"nvidia.com/mig-{PROFILE}"}
 CLASSES = {"gpu claim": GPU_CLASS, "mig claim": MIG_CLASS, "share claim": SHARE_CLASS}
-each_mode = pytest.mark.parametrize(
-    "mode", [pytest.param(mode, id=mode.node, marks=marks(mode)) for mode in MODES]
-)
-DRA_MODES = [mode for mode in MODES if mode.allocation != DEVICE_PLUGIN]
-each_dra_mode = pytest.mark.parametrize(
-    "mode", [pytest.param(mode, id=mode.node, marks=marks(mode)) for mode in DRA_MODES]
-)
-each_working_request = pytest.mark.parametrize(
-    ("mode", "request_name"),
-    [
-        pytest.param(mode, request, id=f"{mode.node}-{request}", marks=marks(mode))
-        for mode in MODES
-        for request in REQUESTS
-        if TABLE.works(request, mode)
-    ],
-)
 
 
 def params(spec: Any, cluster: ModesCluster, mode: Mode, **options: Any) -> dict[str, Any]:

@@ -23,12 +23,10 @@ from tests.fakes.cluster.allocation_modes import (
     REQUESTS,
     Mode,
     ModesCluster,
-    Table,
-    marks,
+    each_working_request,
 )
 from tests.support.waiting import eventually
 
-TABLE = Table()
 RESOURCE = "requests.nvidia.com/gpu"
 MIG_RESOURCE = f"requests.nvidia.com/mig-{PROFILE}"
 CLAIMS = "count/resourceclaims.resource.k8s.io"
@@ -49,15 +47,6 @@ COUNTED = {
     "mig claim": {KEYS[MIG_CLASS], CLAIMS},
     "share claim": {KEYS[SHARE_CLASS], CLAIMS},
 }
-each_working_request = pytest.mark.parametrize(
-    ("mode", "request_name"),
-    [
-        pytest.param(mode, request, id=f"{mode.node}-{request}", marks=marks(mode))
-        for mode in MODES
-        for request in REQUESTS
-        if TABLE.works(request, mode)
-    ],
-)
 
 
 def used(cluster: ModesCluster) -> set[str] | None:

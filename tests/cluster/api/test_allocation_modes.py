@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.cluster.allocation_modes import MODES, REQUESTS, Mode, ModesCluster, Table, marks
+from tests.fakes.cluster.allocation_modes import REQUESTS, TABLE, Mode, ModesCluster, each_mode
 
-TABLE = Table()
-each_mode = pytest.mark.parametrize(
-    "mode", [pytest.param(mode, id=mode.node, marks=marks(mode)) for mode in MODES]
-)
 each_request = pytest.mark.parametrize("request_name", REQUESTS)
 
 

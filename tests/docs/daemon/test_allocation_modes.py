@@ -10,12 +10,11 @@ import re
 import pytest
 
 from tests.docs.tables import pages
-from tests.fakes.cluster.allocation_modes import MODES, Table
+from tests.fakes.cluster.allocation_modes import MODES, TABLE
 from tests.support.paths import DOCS, TESTS
 
 PAGE = (DOCS / "fractions/allocation-modes.md").read_text()
 DCGM = (DOCS / "dcgm.md").read_text()
-TABLE = Table()
 
 
 def rows(page: str, heading: str) -> list[list[str]]:

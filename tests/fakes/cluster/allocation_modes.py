@@ -46,7 +46,7 @@ from tests.support.waiting import PAUSE, eventually
 
 Json = dict[str, Any]
 MANIFESTS = REPOSITORY / "files/kubernetes/dra"
-TABLE: Final = TESTS / "fakes/cluster/allocation_modes.yml"
+TABLE_FILE: Final = TESTS / "fakes/cluster/allocation_modes.yml"
 MERGE = "application/merge-patch+json"
 ROOM = {"cpu": "100", "memory": "100Gi", "pods": "200"}
 PROFILE, STARTS = "3g.40gb", (0, 4)  # the MIG layout, which fills a GPU
@@ -126,16 +126,11 @@ MODES = (
 LONG = (Mode(BOTH, GPU), Mode(BOTH, SHARE))
 
 
-def marks(mode: Mode) -> tuple[pytest.MarkDecorator, ...]:
-    """Return the marks of a test's case in a mode."""
-    return (pytest.mark.long,) if mode in LONG else ()
-
-
 class Table:
     """The rows of docs/fractions/allocation-modes.md, by their keys."""
 
     def __init__(self) -> None:
-        self.data: Json = yaml.safe_load(TABLE.read_text())
+        self.data: Json = yaml.safe_load(TABLE_FILE.read_text())
         self.rows: Mapping[str, Json] = {row["key"]: row for row in self.data["rows"]}
 
     def works(self, key: str, mode: Mode) -> bool:
@@ -144,6 +139,25 @@ class Table:
         if mode.allocation == BOTH and BOTH in cells:
             return cells[BOTH] is True
         return any(cells[column] is True for column in mode.columns)
+
+
+TABLE: Final = Table()
+
+
+def _case(mode: Mode, *values: str) -> Any:
+    """Return the case of a test in a mode."""
+    marks = [pytest.mark.long] if mode in LONG else []
+    return pytest.param(mode, *values, id="-".join((mode.node, *values)), marks=marks)
+
+
+each_mode = pytest.mark.parametrize("mode", [_case(mode) for mode in MODES])
+each_dra_mode = pytest.mark.parametrize(
+    "mode", [_case(mode) for mode in MODES if mode.allocation != DEVICE_PLUGIN]
+)
+each_working_request = pytest.mark.parametrize(
+    ("mode", "request_name"),
+    [_case(mode, request) for mode in MODES for request in REQUESTS if TABLE.works(request, mode)],
+)
 
 
 class ModesCluster(GenuineApi):

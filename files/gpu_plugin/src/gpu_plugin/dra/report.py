@@ -144,11 +144,12 @@ class Families(Collector):
 def _devices(state: State) -> list[list[str]]:
     """Return namespace and name of each claim, with each of its devices and the device's GPU."""
     indices = {uuid: str(gpu["index"]) for uuid, gpu in state["gpus"].items()}
+    devices = [(claim, device) for claim in state["claims"] for device in claim["devices"]]
     return [
-        [claim["namespace"], claim["name"], one["device"], one["gpu"], indices.get(one["gpu"], "")]
-        for claim in state["claims"]
-        for one in claim["devices"]
-    ][:MOST_SERIES]
+        [claim["namespace"], claim["name"], device["device"], gpu, indices.get(gpu, "")]
+        for claim, device in devices[:MOST_SERIES]
+        for gpu in [device["gpu"]]
+    ]
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

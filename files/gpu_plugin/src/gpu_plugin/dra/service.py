@@ -267,7 +267,7 @@ class Service(Process):
         inventory, held = self._gpus.inventory, self._checkpoint.claims.values()
         ours, standing = self._ours(), self._publisher.standing
         registered, absent = self._driver.registered, inventory.absent
-        dra, uuids = self._configuration.config.dra, [one.uuid for one in ours]
+        dra, uuids = self._configuration.config.dra, [gpu.uuid for gpu in ours]
         unenforced = self._enforcements.problems(uuids)
         known = self._preparer.snapshot.inventory
         return {

@@ -17,8 +17,8 @@ Json = Mapping[str, Any]
 
 def uuids(dra: Json | None) -> dict[str, str]:
     """Return the UUID of the GPU or MIG device of each device that a claim has, by the device's name."""
-    devices = (one for claim in (dra or {}).get("claims", ()) for one in claim["devices"])
-    return {one["device"]: one["mig"] or one["gpu"] for one in devices}
+    devices = (device for claim in (dra or {}).get("claims", ()) for device in claim["devices"])
+    return {device["device"]: device["mig"] or device["gpu"] for device in devices}
 
 
 def describe(dra: Json) -> str:
