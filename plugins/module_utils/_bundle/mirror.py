@@ -10,9 +10,9 @@ import typing as t
 from .._base.distributions import Distribution
 from .._device_plugin import python
 from .._driver.branches import Version
-from .._driver.components import cuda, dcgm
 from .._driver.known_families import FAMILIES
-from .._driver.names import Offer, Wanted
+from .._driver.packages.components import cuda, dcgm
+from .._driver.packages.names import Offer, Wanted
 from .._runtime.containerd import CONTAINERD
 from .._runtime.state import CRIO, DOCKER, PODMAN
 from .._software.toolkit.plan import ALL as TOOLKIT

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import typing as t
 from dataclasses import replace
@@ -13,7 +12,7 @@ from dataclasses import replace
 from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
 from .._base.gpu import NvmlError
-from .._base.packages.apt import HEADER, unmet
+from .._base.packages.apt import unmet
 from .._base.packages.presets import DRIVER_PRESETS
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import Plan, Step
@@ -28,27 +27,30 @@ from .._node.machine import facts as nodeinfo
 from .._node.machine.quarantine import answering
 from .._node.machine.recorded import Additions, named, package_manager
 from .._node.quarantine import TRUSTED, Seen
-from . import adoption
-from .branches import BY_LISTS, NO_VERSION, Version
-from .family import UNKNOWN
+from .branches import BY_LISTS, NO_VERSION
+from .desired import parse_desired
+from .facts import DriverState
+from .family import UNSUPPORTED
 from .kernel.device_nodes import FILES as DEVICE_NODES
+from .kernel.modprobe import changes_file
+from .kernel.persistence import ACTION as PERSISTENCE_MODE
+from .kernel.persistence import DROP_IN
 from .known_families import FAMILIES
 from .machine import initramfs
+from .machine.facts import history, observe_files, observe_loaded, observe_machine
 from .machine.gate import Gate, blockers
-from .machine.kernel import dkms, modules, signing_key
 from .machine.loading import Loading
 from .machine.packages import Packages
 from .machine.persistence import PersistenceModes
 from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
 from .machine.streams import ModuleStreams
 from .module_options.in_force import MODPROBE_FILE
-from .names import PLACE
-from .persistence import ACTION as PERSISTENCE_MODE
-from .persistence import DROP_IN
-from .plan import changes_file, disrupts, plan, replaces
+from .packages import adoption
+from .packages.names import PLACE
+from .plan import disrupts, plan, replaces
+from .record import Record
 from .report import facts, installed, releases
-from .runfile import UNINSTALLER
-from .state import AUTO, Observed, Record, Source, chosen, has_run, named_source, parse_desired
+from .sources.auto import AUTO, Source, chosen, has_run, named_source
 
 # The steps that decide what the package manager knows.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
@@ -83,8 +85,10 @@ class DriverCapability:
         self._codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), self._codename)
         self._known = known is not None
-        family = FAMILIES[known.family] if known else UNKNOWN
-        manager = package_manager(family.name or "debian", host, timeout, "the driver", self.name)
+        family = FAMILIES[known.family] if known else UNSUPPORTED
+        manager = package_manager(
+            family.traits.name or "debian", host, timeout, "the driver", self.name
+        )
         self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams = Runfile(node), ModuleStreams(node)
         self._packages, self._loading = Packages(node, self._again), Loading(node)
@@ -115,100 +119,71 @@ class DriverCapability:
         self._node.refresh()
         return self.plan(self.observe()).steps
 
-    def observe(self) -> Observed:
+    def observe(self) -> DriverState:
         """Read the node: the machine, and what each part knows."""
-        machine = self._machine()
+        state = self._files()
         if (self._desired.state, self._desired.source) == ("present", AUTO):
-            machine = self._choose_source(machine)
-        wanted, present = self._desired, self._desired.state == "present"
-        self._node.advice = adoption.advice(self._node.family, wanted.adopt, wanted.source)
-        observed = self._runfile.observe(machine, wanted.runfile)
-        if self._known and not (present and wanted.source == "preinstalled"):
-            if present and wanted.update and not (wanted.runfile or self._node.refreshed):
+            state = self._choose_source(state)
+        desired, present = self._desired, self._desired.state == "present"
+        self._node.advice = adoption.advice(state.machine.traits, desired.adopt, desired.source)
+        state = state.with_software(runfile=self._runfile.observe(desired.runfile))
+        if self._known and not (present and desired.source == "preinstalled"):
+            if present and desired.update and not (desired.runfile or self._node.refreshed):
                 # They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
                 self._node.preview_lists() if self._check_mode else self._node.refresh()
-            observed = self._packages.observe(observed, wanted)
-            if not present and observed.record and not observed.unfinished:
-                observed = self._packages.way_back(observed)
-            if observed.family.module:
-                observed = self._streams.observe(observed, wanted)
-            service, fabric = self._loading.services(nvswitch=observed.nvswitch)
-            observed = replace(observed, service=service, fabric=fabric)
-            if present and wanted.persistence and observed.loaded:
-                observed = replace(observed, persistence=self._modes.observe(service))
-        changes = changes_file(observed, wanted)
-        looked = initramfs.looked_into(self._node.host, observed.modules, changes=changes)
-        observed = replace(observed, modules=looked)
-        if not (present and wanted.load and observed.gpus):
-            return observed
-        return replace(observed, device_nodes=self._loading.nodes(loaded=bool(observed.loaded)))
+                state = replace(state, history=history(self._node))
+            state = self._packages.observe(state, desired)
+            if not present and state.history.record and not state.software.unfinished:
+                state = self._packages.way_back(state)
+            if state.machine.traits.module:
+                state = self._streams.observe(state, desired)
+            service, fabric = self._loading.services(nvswitch=state.machine.nvswitch)
+            state = state.with_loaded(service=service, fabric=fabric)
+            if present and desired.persistence and state.loaded.driver:
+                state = state.with_loaded(persistence=self._modes.observe(service))
+        changes = changes_file(state, desired)
+        looked = initramfs.looked_into(self._node.host, state.loaded.modules, changes=changes)
+        state = state.with_loaded(modules=looked)
+        if not (present and desired.load and state.machine.gpus):
+            return state
+        nodes = self._loading.nodes(loaded=bool(state.loaded.driver))
+        return state.with_loaded(device_nodes=nodes)
 
-    def _choose_source(self, machine: Observed) -> Observed:
-        """Take the source that fits the node; the packages are asked for where there are any and no run has begun."""
-        asked = machine
-        if self._known and not has_run(machine):
-            asked = replace(machine, packages=self._node.manager.packages())
-        found = chosen(asked, self._desired, functools.partial(nvidias, self._node))
-        if found.fresh and found.repository:
-            reach(found.repository, found.why)
-        self._source = found
+    def _files(self) -> DriverState:
+        """Return what is known before the package manager is asked."""
+        node, desired = self._node, self._desired
+        loaded = observe_loaded(node, desired.module_options)
+        users = self._gate.services.users() if loaded.driver else ()
+        return DriverState(
+            machine=observe_machine(node, self._codename),
+            software=observe_files(node, desired.repository),
+            loaded=replace(loaded, users=users),
+            history=history(node),
+        )
+
+    def _choose_source(self, state: DriverState) -> DriverState:
+        """Choose the source that fits the node, by its packages unless a run has begun."""
+        known = state
+        if self._known and not has_run(state):
+            known = state.with_software(packages=self._node.manager.packages())
+        source = chosen(known, self._desired, functools.partial(nvidias, self._node))
+        if source.fresh and source.repository:
+            reach(source.repository, source.why)
+        self._source = source
         self._desired = replace(
-            self._desired, source=found.name, version=found.version, repository=found.repository
+            self._desired, source=source.name, version=source.version, repository=source.repository
         )
-        return replace(machine, repository=known_repository(self._node, found.repository))
+        return state.with_software(repository=known_repository(self._node, source.repository))
 
-    def _machine(self) -> Observed:
-        node, host, kernel = self._node, self._node.host, self._node.kernel
-        driver, devices = nodeinfo.loaded_driver(host), nodeinfo.pci_devices(host)
-        record, distribution = node.added.record, self._release.get("ID", "unknown")
-        gpus = tuple((one.address, one.architecture) for one in devices if one.kind == "gpu")
-        bridged = bool(gpus) and bool(nodeinfo.bridges(host))
-        sources = host.read(OWN_SOURCES)
-        foreign_sources = not record.sources and not (sources or HEADER).startswith(HEADER)
-        return Observed(
-            family=node.family,
-            distribution=distribution,
-            codename=self._codename,
-            title=self._release.get("PRETTY_NAME", distribution),
-            kernel=kernel,
-            # A link that leads nowhere: in the RHEL family it comes with the kernel, not with its headers.
-            headers=host.status(f"/lib/modules/{kernel}/build") is not None,
-            own_kernel=host.exists(f"/lib/modules/{kernel}"),
-            gpus=gpus,
-            nvswitch=bridged or any(one.kind == "nvswitch" for one in devices),
-            bridged=bridged,
-            libraries=tuple(map(Version, nodeinfo.library_versions(host))),
-            firmware=nodeinfo.firmware_versions(host, kernel),
-            loaded=(Version(driver.version), driver.module_type) if driver else None,
-            nouveau=host.exists("/sys/module/nouveau"),
-            signing_key=signing_key(host),
-            own_sources=None if foreign_sources else sources,
-            foreign_sources=OWN_SOURCES if foreign_sources else "",
-            record=record,
-            nvidia_installer=host.exists(UNINSTALLER),
-            refreshed=node.refreshed,
-            refresh_note=node.refresh_note,
-            users=self._gate.services.users() if driver else (),
-            reload_note=node.reload_note,
-            undone=node.undone,
-            modules=modules(
-                host,
-                self._desired.module_options,
-                added=record.modprobe,
-                spared=record.initramfs,
-            ),
-            dkms=dkms(host),
-            repository=known_repository(node, self._desired.repository),
-            today=datetime.date.today(),
-            load=nodeinfo.driver_load(host),
-        )
-
-    def own(self, state: Observed) -> OwnFiles:
+    def own(self, state: DriverState) -> OwnFiles:
         """Return what is root's alone."""
-        foreign = {state.foreign_sources, MODPROBE_FILE if state.modules.foreign else ""}
+        foreign = {
+            state.software.foreign_sources,
+            MODPROBE_FILE if state.loaded.modules.foreign else "",
+        }
         shared = tuple(path for path in (OWN_SOURCES, MODPROBE_FILE) if path not in foreign)
         paths = (RECORD, RECORDS, GPU_RECORD, *shared, *PLACE.paths, *DEVICE_NODES)
-        paths += (DROP_IN,) if state.record.persistence_mode else ()
+        paths += (DROP_IN,) if state.history.record.persistence_mode else ()
         there = paths if self._desired.state == "present" else ()
         return OwnFiles(
             self._node.host,
@@ -219,7 +194,7 @@ class DriverCapability:
             ", or run with adopt: true, which takes the packages that are installed into a new one",
         )
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: DriverState) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
             spared = self._spared(state)
@@ -238,11 +213,11 @@ class DriverCapability:
         self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
         return replace(found, steps=self._source.told(found.steps), warnings=self._warnings)
 
-    def _spared(self, state: Observed) -> Plan:
+    def _spared(self, state: DriverState) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
-        found = self._possible(replace(state, users=()))
+        found = self._possible(state.with_loaded(users=()))
         whole = self._whole(found, state)
-        if state.loaded is None or not (disrupts(whole) or whole.reboot_required):
+        if state.loaded.driver is None or not (disrupts(whole) or whole.reboot_required):
             return found
         if disrupts(whole):
             self._gate.services.check()
@@ -255,34 +230,41 @@ class DriverCapability:
         refused = self._gate.refuse(whole, busy)
         return refused or self._gate.about(self._possible(busy), busy, notes)
 
-    def _whole(self, found: Plan, state: Observed) -> Plan:
+    def _whole(self, found: Plan, state: DriverState) -> Plan:
         """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
-        if not found.more or self._check_mode or state.loaded is None:
+        if not found.more or self._check_mode or state.loaded.driver is None:
             return found
         try:
-            return plan(replace(state, users=()), self._desired, check_mode=True)
+            return plan(
+                self._node.family,
+                state.with_loaded(users=()),
+                self._desired,
+                check_mode=True,
+            )
         except NodeError:
             return found  # it is known once the lists are there
 
-    def _possible(self, state: Observed) -> Plan:
+    def _possible(self, state: DriverState) -> Plan:
         """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
-        found = plan(state, self._desired, check_mode=self._check_mode)
+        family = self._node.family
+        found = plan(family, state, self._desired, check_mode=self._check_mode)
         try:
-            return self._asked(found, holds=not state.lacks_locking)
+            return self._asked(found, holds=not state.history.lacks_locking)
         except NoHold:
-            offered = state.candidate(state.family.locking)
+            offered = state.software.candidate(state.machine.traits.locking)
             if self._desired.prerequisites != "install" or not offered:
                 raise
-            return self._possible(replace(state, lacks_locking=True))
+            return self._possible(state.with_history(lacks_locking=True))
         except NoWay as error:
-            refused = state.family.unusable(state, found.steps, str(error))
+            refused = family.unusable(state, found.steps, str(error))
             if not refused:
                 raise
             return self._without(state, refused, unmet(error.cause))
 
-    def _without(self, state: Observed, refused: t.Sequence[str], words: str) -> Plan:
+    def _without(self, state: DriverState, refused: t.Sequence[str], words: str) -> Plan:
+        refused_before = state.history.refused
         try:
-            found = self._possible(replace(state, refused=state.refused.union(refused)))
+            found = self._possible(state.with_history(refused=refused_before.union(refused)))
         except NodeError as second:
             second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
             raise
@@ -328,13 +310,13 @@ class DriverCapability:
             self._packages.fetch(params["fetch"])
         self._runfile.uninstall(params)
 
-    def _gpu_record(self, state: Observed, found: t.Sequence[Step]) -> t.List[Step]:
+    def _gpu_record(self, state: DriverState, found: t.Sequence[Step]) -> t.List[Step]:
         """Return the step that brings the record of GPUs up to date, or removes it where none removes all."""
         host = self._node.host
         if self._desired.state == "absent":
             stays = host.exists(GPU_RECORD) and "remove" not in [one.action for one in found]
             return [Step(GPUS, "forget which GPUs the node had")] if stays else []
-        there = (address for address, _architecture in state.gpus)
+        there = (address for address, _architecture in state.machine.gpus)
         return nodeinfo.recorded_gpus(host, there, self._gpu_count).steps()
 
     def _record_gpus(self, params: Params) -> None:
@@ -380,18 +362,22 @@ class DriverCapability:
         self._record_gpus({})
         self._gate.services.forget()
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: DriverState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
-        known = {*state.names.relevant, *self._desired.components, *state.record.before}
+        known = {
+            *state.software.names.relevant,
+            *self._desired.components,
+            *state.history.record.before,
+        }
         return {
             "refused": plan.refused,
             "source": self._source.name,
             "source_reason": self._source.why,
             "installed_version": installed(state) or None,
-            **releases(state, self._desired, plan.after["packages"]),
-            "loaded_version": state.loaded[0] if state.loaded else None,
-            "loaded_module_type": state.loaded[1] if state.loaded else None,
-            "dkms": [one.describe() for one in state.dkms],
+            **releases(self._node.family, state, self._desired, plan.after["packages"]),
+            "loaded_version": state.loaded.driver.version if state.loaded.driver else None,
+            "loaded_module_type": state.loaded.driver.module_type if state.loaded.driver else None,
+            "dkms": [one.describe() for one in state.loaded.dkms],
             "node": facts(state),
-            "packages": state.there(sorted(known)),
+            "packages": state.software.there(sorted(known)),
         }

@@ -13,4 +13,4 @@ from .families.suse import SUSE
 from .families.ubuntu import UBUNTU
 from .family import Family
 
-FAMILIES: t.Mapping[str, Family] = {one.name: one for one in (DEBIAN, UBUNTU, RHEL, SUSE)}
+FAMILIES: t.Mapping[str, Family] = {one.traits.name: one for one in (DEBIAN, UBUNTU, RHEL, SUSE)}

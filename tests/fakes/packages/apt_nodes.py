@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
 

@@ -24,15 +24,18 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.package im
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import NO_VERSION, Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
-    Desired,
-    Observed,
-    Record,
+from ansible_collections.gpu.node.plugins.module_utils._driver.desired import Desired
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import (
+    Driver,
+    DriverState,
+    Machine,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import UNSUPPORTED, Family
+from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
 BY_TITLE = {one.title: FAMILIES[one.family] for one in SUPPORTED}
 DEBIAN = debian.DEBIAN.names(Offer(), Wanted())
@@ -71,8 +74,11 @@ def package(
     return Package(version, "nvidia-graphics-drivers", state, held, torn)
 
 
-def node(**changes: Any) -> Observed:
-    """Return a node with an H100 and nothing installed, whose sources have the driver; of its names' family."""
+def node(**changes: Any) -> DriverState:
+    """Return a node with an H100 and nothing installed, whose sources have the driver; of its names' family.
+
+    ``changes`` are fields of the four parts of its state.
+    """
     values: dict[str, Any] = {
         "distribution": "debian",
         "codename": "trixie",
@@ -80,35 +86,57 @@ def node(**changes: Any) -> Observed:
         "kernel": "6.12.1",
         "headers": True,
         "gpus": (("0000:18:00.0", "hopper"),),
-        "packages": {},
         "policies": OFFERED,
-        "interrupted": False,
-        "loaded": None,
-        "nouveau": False,
-        "service": {},
         "sources": (FULL,),
-        "own_sources": None,
-        "record": Record(),
         "names": DEBIAN,
+        **changes,
     }
-    values.update(changes)
-    if values["loaded"]:
-        version, kind = values["loaded"]
-        values["loaded"] = Version(version), kind
-    values["libraries"] = tuple(map(Version, values.get("libraries", ())))
-    return Observed(**{"family": BY_TITLE[values["names"].title], **values})
+    values.setdefault("traits", BY_TITLE[values["names"].title].traits)
+    machine = {name: values.pop(name) for name in fields(Machine) & values.keys()}
+    return changed(DriverState(Machine(**machine)), **values)
 
 
-def fresh(**changes: Any) -> Observed:
+def fields(part: type) -> set[str]:
+    """Return the names of the fields of a part of the state."""
+    return {field.name for field in dataclasses.fields(part)}
+
+
+def changed(state: DriverState, **changes: Any) -> DriverState:
+    """Return the state with fields of its parts changed, whichever part has them."""
+    if changes.get("driver"):
+        version, kind = changes["driver"]
+        changes["driver"] = Driver(Version(version), kind)
+    if "libraries" in changes:
+        changes["libraries"] = tuple(map(Version, changes["libraries"]))
+    parts = {}
+    for name in ("machine", "software", "loaded", "history"):
+        part = getattr(state, name)
+        own = {key: changes.pop(key) for key in fields(type(part)) & changes.keys()}
+        parts[name] = dataclasses.replace(part, **own)
+    assert not changes, f"no part of the state has {', '.join(changes)}"
+    return DriverState(**parts)
+
+
+def family_of(state: DriverState) -> Family:
+    """Return the family of a node."""
+    return FAMILIES.get(state.machine.traits.name, UNSUPPORTED)
+
+
+def plan_of(state: DriverState, desired: Desired, *, check_mode: bool = False) -> Plan:
+    """Return the plan of a node."""
+    return plan(family_of(state), state, desired, check_mode=check_mode)
+
+
+def fresh(**changes: Any) -> DriverState:
     """Return a node that knows the component main only."""
     return node(**{"policies": {}, "sources": (MAIN,), **changes})
 
 
-def converged(**changes: Any) -> Observed:
+def converged(**changes: Any) -> DriverState:
     """Return a node with all that DESIRED asks for, brought there by the module."""
     values: dict[str, Any] = {
         "packages": dict.fromkeys(WANTED, package(held=True)),
-        "loaded": (upstream(NEW), "open"),
+        "driver": (upstream(NEW), "open"),
         "firmware": (upstream(NEW),),
         "service": RUNNING,
         "record": Record(
@@ -118,120 +146,121 @@ def converged(**changes: Any) -> Observed:
     return node(**{**values, **changes})
 
 
-def after(observed: Observed, step: Step) -> Observed:
+def after(state: DriverState, step: Step) -> DriverState:
     """Return the node after a step, as apt, systemd and the kernel would leave it."""
-    return getattr(_Effects, step.action)(observed, step.params)
+    return getattr(_Effects, step.action)(state, step.params)
 
 
 class _Effects:
     @staticmethod
-    def repair(one: Observed, _params: Any) -> Observed:
+    def repair(state: DriverState, _params: Any) -> DriverState:
         packages = {
             name: found._replace(state=State.INSTALLED, torn=False)
-            for name, found in one.packages.items()
+            for name, found in state.software.packages.items()
         }
-        return dataclasses.replace(one, packages=packages, interrupted=False)
+        return changed(state, packages=packages, interrupted=False)
 
     @staticmethod
-    def sources(one: Observed, params: Any) -> Observed:
-        record = dataclasses.replace(one.record, sources=True)
-        return dataclasses.replace(one, own_sources=params["text"], record=record)
+    def sources(state: DriverState, params: Any) -> DriverState:
+        record = dataclasses.replace(state.history.record, sources=True)
+        return changed(state, own_sources=params["text"], record=record)
 
     @staticmethod
-    def refresh(one: Observed, _params: Any) -> Observed:
+    def refresh(state: DriverState, _params: Any) -> DriverState:
         additions = [dataclasses.replace(MAIN, components=COMPONENTS)]
-        found = FULL in one.sources or one.own_sources == render(additions)
-        return dataclasses.replace(one, refreshed=True, policies=OFFERED if found else {})
+        software = state.software
+        has_components = FULL in software.sources or software.own_sources == render(additions)
+        return changed(state, refreshed=True, policies=OFFERED if has_components else {})
 
     @staticmethod
-    def install(one: Observed, params: Any) -> Observed:
+    def install(state: DriverState, params: Any) -> DriverState:
         # apt also configures what waits for it, whoever left it so.
         packages = {
             k: v._replace(state=State.INSTALLED) if v.state in (State.UNPACKED, *WAITING) else v
-            for k, v in one.packages.items()
+            for k, v in state.software.packages.items()
             if k not in params["remove"]
         }
-        new = {name for name in params["packages"] if one.installed(name) is None}
+        new = {name for name in params["packages"] if state.software.installed(name) is None}
         packages.update({name: package(version) for name, version in params["packages"].items()})
+        record = state.history.record
         record = dataclasses.replace(
-            one.record,
-            packages=one.record.packages | new,
-            requested=one.record.requested | new,
+            record, packages=record.packages | new, requested=record.requested | new
         )
-        return dataclasses.replace(one, packages=packages, record=record)
+        return changed(state, packages=packages, record=record)
 
     @staticmethod
-    def hold(one: Observed, params: Any) -> Observed:
-        packages = dict(one.packages)
+    def hold(state: DriverState, params: Any) -> DriverState:
+        packages, record = dict(state.software.packages), state.history.record
         release = [name for name in params["release"] if name in packages]
         for held, names in ((False, release), (True, params["hold"])):
             packages.update({name: packages[name]._replace(held=held) for name in names})
-        holds = (one.record.holds - set(params["release"])) | set(params["hold"])
-        record = dataclasses.replace(one.record, holds=holds)
-        return dataclasses.replace(one, packages=packages, record=record)
+        holds = (record.holds - set(params["release"])) | set(params["hold"])
+        return changed(state, packages=packages, record=dataclasses.replace(record, holds=holds))
 
     @staticmethod
-    def modprobe(one: Observed, params: Any) -> Observed:
-        stale = tuple(name for name in one.modules.stale if name not in params["kernels"])
-        found = dataclasses.replace(one.modules, own=params["text"] or None, stale=stale)
-        record = dataclasses.replace(one.record, modprobe=bool(params["text"]))
-        return dataclasses.replace(one, modules=found, record=record)
+    def modprobe(state: DriverState, params: Any) -> DriverState:
+        modules = state.loaded.modules
+        stale = tuple(name for name in modules.stale if name not in params["kernels"])
+        modules = dataclasses.replace(modules, own=params["text"] or None, stale=stale)
+        record = dataclasses.replace(state.history.record, modprobe=bool(params["text"]))
+        return changed(state, modules=modules, record=record)
 
     @staticmethod
-    def load(one: Observed, _params: Any) -> Observed:
-        kind = next(kind for kind, name in KERNEL.items() if one.installed(name))
-        version = upstream(str(one.installed(KERNEL[kind])))
-        text = one.modules.own or ""
-        options = dict.fromkeys(one.modules.options, "0")
+    def load(state: DriverState, _params: Any) -> DriverState:
+        kind = next(kind for kind, name in KERNEL.items() if state.software.installed(name))
+        version = upstream(str(state.software.installed(KERNEL[kind])))
+        modules = state.loaded.modules
+        text = modules.own or ""
+        options = dict.fromkeys(modules.options, "0")
         options.update({key: value for key, value in OPTIONS if f"={value}\n" in text})
-        found = dataclasses.replace(one.modules, options=options)
-        return dataclasses.replace(one, loaded=(version, kind), modules=found)
+        modules = dataclasses.replace(modules, options=options)
+        return changed(state, driver=(version, kind), modules=modules)
 
     @staticmethod
-    def reload(one: Observed, params: Any) -> Observed:
-        return _Effects.load(one, params)
+    def reload(state: DriverState, params: Any) -> DriverState:
+        return _Effects.load(state, params)
 
     @staticmethod
-    def persistence(one: Observed, params: Any) -> Observed:
-        service = {**one.service, "UnitFileState": "enabled"}
+    def persistence(state: DriverState, params: Any) -> DriverState:
+        service = {**state.loaded.service, "UnitFileState": "enabled"}
         service["ActiveState"] = "active" if params["start"] else service.get("ActiveState", "")
-        record = dataclasses.replace(
-            one.record, service=one.record.service or not params["was_enabled"]
-        )
-        return dataclasses.replace(one, service=service, record=record)
+        record = state.history.record
+        record = dataclasses.replace(record, service=record.service or not params["was_enabled"])
+        return changed(state, service=service, record=record)
 
     @staticmethod
-    def remove(one: Observed, params: Any) -> Observed:
-        packages = {k: v for k, v in one.packages.items() if k not in params["packages"]}
+    def remove(state: DriverState, params: Any) -> DriverState:
+        software, record, modules = state.software, state.history.record, state.loaded.modules
+        packages = {k: v for k, v in software.packages.items() if k not in params["packages"]}
         gone = params["service"] or PERSISTENCED in params["packages"]
-        return dataclasses.replace(
-            one,
+        if record.modprobe:
+            modules = dataclasses.replace(modules, own=None, stale=())
+        return changed(
+            state,
             packages=packages,
-            own_sources=None if one.record.sources else one.own_sources,
-            service={} if gone else one.service,
+            own_sources=None if record.sources else software.own_sources,
+            service={} if gone else state.loaded.service,
             record=Record(),
             removal=None,
-            modules=dataclasses.replace(one.modules, own=None, stale=())
-            if one.record.modprobe
-            else one.modules,
-            undone=one.record,
+            modules=modules,
+            undone=record,
         )
 
 
-def with_removal(one: Observed, **changes: Any) -> Observed:
+def with_removal(state: DriverState, **changes: Any) -> DriverState:
     """Return the node with what a simulated purge of the additions comes to."""
-    packages = tuple(sorted(one.record.packages & set(one.packages)))
-    return dataclasses.replace(one, removal=Removal(packages, (), ())._replace(**changes))
+    packages = tuple(sorted(state.history.record.packages & set(state.software.packages)))
+    return changed(state, removal=Removal(packages, (), ())._replace(**changes))
 
 
 def asked(version: str = "", **desired: Any) -> Desired:
     return dataclasses.replace(DESIRED, version=Version(version), **desired)
 
 
-def planned(observed: Observed, *, check_mode: bool = False, **desired: Any) -> Plan:
-    return plan(observed, asked(**desired), check_mode=check_mode)
+def planned(state: DriverState, /, *, check_mode: bool = False, **desired: Any) -> Plan:
+    return plan_of(state, asked(**desired), check_mode=check_mode)
 
 
-def actions(observed: Observed, *, check_mode: bool = False, **desired: Any) -> list[str]:
-    found = planned(observed, check_mode=check_mode, **desired)
+def actions(state: DriverState, /, *, check_mode: bool = False, **desired: Any) -> list[str]:
+    found = planned(state, check_mode=check_mode, **desired)
     return [step.action for step in found.steps]

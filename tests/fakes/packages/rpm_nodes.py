@@ -14,7 +14,7 @@ from pathlib import Path
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
     MODULE_FILE as STREAM_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import DNF_LOCKS
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.zypper import (

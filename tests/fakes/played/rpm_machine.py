@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._node.machine.recorded import package_manager
 

@@ -220,12 +220,11 @@ def _read(value: t.Any, kind: type) -> t.Any:
 class Packages:
     """A node's packages as a capability has observed them, by their names, with what the sources have of them.
 
-    ``record`` is what earlier runs wrote down of their additions, ``interrupted`` says that a transaction was killed.
+    ``interrupted`` says that a transaction was killed.
     """
 
     packages: t.Mapping[str, Package]
     policies: t.Mapping[str, Policy]
-    record: Record
     interrupted: bool
 
     def installed(self, name: str) -> t.Optional[str]:
@@ -262,12 +261,14 @@ class Packages:
         """Tell whether a transaction was stopped in the middle of any package."""
         return self.interrupted or any(one.broken for one in self.packages.values())
 
-    def holds(self, wanted: t.Collection[str], changed: t.Collection[str]) -> t.List[Step]:
-        """Return the step that holds what is wanted, and of what is held by us nothing else.
+    def holds(
+        self, wanted: t.Collection[str], changed: t.Collection[str], ours: t.Iterable[str]
+    ) -> t.List[Step]:
+        """Return the step that holds what is wanted, and nothing else of ``ours``, which we have held.
 
         A hold is set anew on what is ``changed``: apt drops that of what it brings to another version.
         """
-        ours = {name for name in self.record.holds if self.held(name)}
+        ours = {name for name in ours if self.held(name)}
         hold = sorted(name for name in wanted if name in changed or not self.held(name))
         release = sorted(ours.difference(wanted))
         parts = [f"hold {', '.join(hold)} at their version"] if hold else []

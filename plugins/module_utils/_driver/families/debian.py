@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..family import Family, fabric
-from ..names import PREFERRED, Names, Offer, Wanted
+from ..family import Family
+from ..packages.names import PREFERRED, Names, Offer, Wanted, fabric
+from ..traits import Traits
 
 COMMON: t.Dict[str, t.Any] = {
     "title": "Debian",
@@ -44,10 +45,12 @@ REPOSITORY: t.Dict[str, t.Any] = {
 class Debian(Family):
     """Debian, whose kernel modules are built by DKMS."""
 
-    name = "debian"
-    apt = True
-    pattern = r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms"
-    archive = "Debian's component non-free"
+    traits = Traits(
+        name="debian",
+        apt=True,
+        pattern=r"nvidia(?:-open-kernel|-kernel(?:-open)?)-dkms",
+        archive="Debian's component non-free",
+    )
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
         """Return the packages; only the fabric manager's name depends on what is offered."""

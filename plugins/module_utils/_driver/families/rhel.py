@@ -21,10 +21,13 @@ from ..._base.packages.rpm import ordered
 from ..._base.steps import Step
 from .. import branches
 from ..branches import NO_VERSION, Version
-from ..family import Choice, Family, fabric
+from ..desired import Desired
+from ..facts import DriverState, Streams
+from ..family import Family
 from ..kernel.modules import SigningKey
-from ..names import Names, Offer, Wanted
-from ..state import Desired, Observed, Streams
+from ..packages.names import Names, Offer, Wanted, fabric
+from ..packages.versions import Choice
+from ..traits import Traits
 
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
@@ -137,14 +140,14 @@ def with_stream(
     return {**others, **ordered(found)}
 
 
-def wanted_stream(observed: Observed, desired: Desired) -> t.Tuple[Version, str]:
+def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]:
     """Return the version or branch that a stream must have, empty where all will do, and the type of modules.
 
     The type is empty where the modules are in no stream.
     """
-    kind = observed.wanted_type(desired.kernel_modules)
-    package = observed.names.kernel.get(kind, "")
-    version = version_of(package) or desired.version or branches.last(observed.gpus)
+    kind = state.wanted_type(desired.kernel_modules)
+    package = state.software.names.kernel.get(kind, "")
+    version = version_of(package) or desired.version or branches.last(state.machine.gpus)
     if is_precompiled(package):
         kind = PRECOMPILED if kind == "proprietary" else ""
     return version, kind
@@ -216,12 +219,15 @@ def headers(kernel: str) -> t.Tuple[str, str]:
 class Rhel(Family):
     """RHEL, its rebuilds, Fedora and Amazon Linux."""
 
-    name = "rhel"
-    pattern = f"{'|'.join(DKMS.values())}|{PATTERN}"
-    has_precompiled = True
-    module = MODULE
-    locking = LOCKING
-    unhold, purge = "dnf versionlock delete", "dnf remove"
+    traits = Traits(
+        name="rhel",
+        pattern=f"{'|'.join(DKMS.values())}|{PATTERN}",
+        has_precompiled=True,
+        module=MODULE,
+        locking=LOCKING,
+        unhold="dnf versionlock delete",
+        purge="dnf remove",
+    )
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
         """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
@@ -255,18 +261,18 @@ class Rhel(Family):
         self, asked: str, installed: t.Iterable[str], key: t.Optional[SigningKey]
     ) -> bool:
         """Tell whether precompiled kernel modules are asked for, there, or wanted for Secure Boot's sake."""
-        there = [name for name in installed if self.type_of(name)]
+        there = [name for name in installed if self.traits.type_of(name)]
         ready = any(map(is_precompiled, there)) or (not there and key is not None)
         return asked == "require" or (asked != "never" and ready)
 
-    def choose(self, observed: Observed, desired: Desired, kind: str) -> Choice:
+    def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose as elsewhere, and refuse what is not precompiled where that is required."""
-        found = super().choose(observed, desired, kind)
+        found = super().choose(state, desired, kind)
         required = desired.precompiled == "require" and found.version
         if required and not is_precompiled(found.kernel):
-            kernels = ", ".join(_kernels(observed.names.precompiled))
+            kernels = ", ".join(_kernels(state.software.names.precompiled))
             raise NodeError(
-                f"the sources have no precompiled kernel modules that fit the running kernel {observed.kernel}",
+                f"the sources have no precompiled kernel modules that fit the running kernel {state.machine.kernel}",
                 cause=f"they have some for the kernels {kernels}"
                 if kernels
                 else "they have none at all",
@@ -275,26 +281,26 @@ class Rhel(Family):
             )
         return found
 
-    def newest(self, observed: Observed, desired: Desired, kind: str) -> Version:
+    def newest(self, state: DriverState, desired: Desired, kind: str) -> Version:
         """Return the newest version of a branch, which precompiled kernel modules have in their packages' names."""
-        names = observed.names
+        names = state.software.names
         if not is_precompiled(names.kernel.get(kind, "")):
-            return super().choose(observed, desired, kind).version or NO_VERSION
-        ready = of_kernel(names.precompiled, observed.kernel, kind)
-        there = observed.drivers(names.user_space[0])
+            return super().choose(state, desired, kind).version or NO_VERSION
+        ready = of_kernel(names.precompiled, state.machine.kernel, kind)
+        there = state.software.drivers(names.user_space[0])
         fitting = (one for one in ready if one in there and one.fits(desired.version))
         return next(fitting, NO_VERSION)
 
-    def streams(self, observed: Observed, desired: Desired) -> t.List[Step]:
-        version, of = wanted_stream(observed, desired)
-        return stream_steps(observed.streams, version, of) if of else []
+    def streams(self, state: DriverState, desired: Desired) -> t.List[Step]:
+        version, of = wanted_stream(state, desired)
+        return stream_steps(state.software.streams, version, of) if of else []
 
-    def prerequisites(self, observed: Observed, desired: Desired, choice: Choice) -> t.List[Step]:
+    def prerequisites(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
         """Return the step that installs EPEL, which has dkms, and dnf's plugin that locks versions."""
-        new = choice.version is not None and not observed.installed(choice.kernel)
-        there = observed.installed("dkms") or observed.candidate("dkms")
-        epel = [_epel(observed, desired)] if new and choice.dkms and not there else []
-        found = [*epel, *([LOCKING] if observed.lacks_locking else [])]
+        new = choice.version is not None and not state.software.installed(choice.kernel)
+        there = state.software.installed("dkms") or state.software.candidate("dkms")
+        epel = [_epel(state, desired)] if new and choice.dkms and not there else []
+        found = [*epel, *([LOCKING] if state.history.lacks_locking else [])]
         if not found:
             return []
         # What EPEL has is not known before.
@@ -311,29 +317,31 @@ class Rhel(Family):
                 hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(found)}",
             )
 
-    def refuse_unsigned(self, observed: Observed, desired: Desired, package: str) -> None:
+    def refuse_unsigned(
+        self, key: SigningKey, state: DriverState, desired: Desired, package: str
+    ) -> None:
         """Refuse kernel modules of NVIDIA's key by that, and name those that are signed already beside DKMS's."""
-        if is_precompiled(package) and observed.signing_key:
+        if is_precompiled(package):
             raise NodeError(
-                observed.signing_key.enforcement.reason,
+                key.enforcement.reason,
                 cause=f"{package} is signed with NVIDIA's key, which is not enrolled, so the kernel rejects it",
                 hint="get NVIDIA2019-public_key.der from the folder of NVIDIA's repository, mokutil --import it, "
                 "reboot and confirm it on the console. Set secure_boot to ignore if it is enrolled under another name",
             )
         try:
-            super().refuse_unsigned(observed, desired, package)
+            super().refuse_unsigned(key, state, desired, package)
         except NodeError as error:
-            error.hint += instead(observed.names, desired.precompiled)
+            error.hint += instead(state.software.names, desired.precompiled)
             raise
 
 
-def _epel(observed: Observed, desired: Desired) -> str:
-    names = [one for one in observed.names.needs if "epel-release" in one]
-    offered = next((one for one in names if observed.candidate(one)), "")
-    there = next((one for one in names if observed.installed(one)), "")
+def _epel(state: DriverState, desired: Desired) -> str:
+    names = [one for one in state.software.names.needs if "epel-release" in one]
+    offered = next((one for one in names if state.software.candidate(one)), "")
+    there = next((one for one in names if state.software.installed(one)), "")
     if offered and not there and desired.prerequisites == "install":
         return offered
-    cause, hint = _words(observed, offered, there)
+    cause, hint = _words(state, offered, there)
     raise NodeError(
         "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
         cause=cause,
@@ -341,9 +349,9 @@ def _epel(observed: Observed, desired: Desired) -> str:
     )
 
 
-def _words(observed: Observed, offered: str, there: str) -> t.Tuple[str, str]:
+def _words(state: DriverState, offered: str, there: str) -> t.Tuple[str, str]:
     """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
-    if observed.distribution in OWN:
+    if state.machine.distribution in OWN:
         words = "the distribution's own repositories have it, and are off or exclude it"
         return words, "enable them, and see to excludepkgs in dnf's configuration"
     if there:

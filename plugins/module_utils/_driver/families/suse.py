@@ -18,9 +18,12 @@ import typing as t
 from ..._base.packages.package import Policy
 from .. import branches
 from ..branches import NoCommonVersion, Version
-from ..family import Choice, Family, built, fabric
-from ..names import Names, Offer, Wanted, order
-from ..state import Desired, Observed
+from ..desired import Desired
+from ..facts import DriverState
+from ..family import Family
+from ..packages.names import Names, Offer, Wanted, fabric, order
+from ..packages.versions import Choice, built
+from ..traits import Traits
 
 GENERATIONS = ("G07", "G06")
 NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation
@@ -69,40 +72,44 @@ def _nearest(versions: t.Iterable[str], kernel: str) -> t.List[str]:
     return sorted(found, key=lambda one: order(built_for(one)), reverse=True)
 
 
-def _builds(observed: Observed, package: str, driver: t.Optional[str]) -> t.List[str]:
-    builds = filter(built_for, observed.versions(package))
+def _builds(state: DriverState, package: str, driver: t.Optional[str]) -> t.List[str]:
+    builds = filter(built_for, state.software.versions(package))
     return [one for one in builds if Version.of(one) == driver]
 
 
-def build(observed: Observed, package: str, driver: str) -> t.Optional[str]:
+def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
     """Return the build of a version of the driver for the running kernel, None where there is none.
 
     What is installed stays where it has modules for that, and where an update has brought it for a newer kernel while
     the driver of before is loaded.
     """
-    found, have = _builds(observed, package, driver), observed.installed(package)
-    updated = observed.loaded is not None and bool(_served(observed))
-    if have in found and (updated or observed.kernel not in observed.modules.bare):
+    found, have = _builds(state, package, driver), state.software.installed(package)
+    updated = state.loaded.driver is not None and bool(_served(state))
+    if have in found and (updated or state.machine.kernel not in state.loaded.modules.bare):
         return have
-    return next((one for one in _nearest(found, observed.kernel) if one != have), None)
+    return next((one for one in _nearest(found, state.machine.kernel) if one != have), None)
 
 
-def helping(observed: Observed, package: str, driver: t.Optional[str], kernel: str) -> str:
+def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: str) -> str:
     """Return the build of a version of the driver that a kernel without modules would get, empty without one."""
-    have = observed.installed(package) or ""
-    found = _nearest(_builds(observed, package, driver), kernel)
+    have = state.software.installed(package) or ""
+    found = _nearest(_builds(state, package, driver), kernel)
     return next((one for one in found if order(built_for(one)) > order(built_for(have))), "")
 
 
-def _bare(observed: Observed, package: str, version: t.Optional[str]) -> bool:
+def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
     """Tell whether a build is installed and the running kernel cannot use it."""
-    there = version is not None and version == observed.installed(package)
-    return there and bool(built_for(version or "")) and observed.kernel in observed.modules.bare
+    there = version is not None and version == state.software.installed(package)
+    return (
+        there
+        and bool(built_for(version or ""))
+        and state.machine.kernel in state.loaded.modules.bare
+    )
 
 
-def _served(observed: Observed) -> t.List[str]:
+def _served(state: DriverState) -> t.List[str]:
     """Return the newer kernels that have modules, newest first."""
-    return [one for one in observed.newer if one not in observed.modules.bare]
+    return [one for one in state.newer if one not in state.loaded.modules.bare]
 
 
 def generation(package: str) -> str:
@@ -111,25 +118,28 @@ def generation(package: str) -> str:
     return found[1] if found else ""
 
 
-def usable(observed: Observed, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
+def usable(state: DriverState, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
     """Return those of the driver's versions that the running kernel has a build of, all where there is none."""
-    return [one for one in drivers if build(observed, package, one)] or drivers
+    return [one for one in drivers if build(state, package, one)] or drivers
 
 
-def useless(observed: Observed, package: str, version: t.Optional[str]) -> bool:
+def useless(state: DriverState, package: str, version: t.Optional[str]) -> bool:
     """Tell whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
-    bare = observed.loaded is None and _bare(observed, package, version)
-    return bare and not _served(observed)
+    bare = state.loaded.driver is None and _bare(state, package, version)
+    return bare and not _served(state)
 
 
 class Suse(Family):
     """SUSE: two generations of the driver's packages, and kernel modules that are built for one kernel each."""
 
-    name = "suse"
-    pattern = r"nvidia-(?:open-)?driver-G\d+(?:-(?:signed-)?(?:cuda-)?kmp-\w+)?"
-    builds = True
-    unhold, purge = "zypper removelock", "zypper remove"
-    kernels = r"kernel-(?:default|azure|64kb|rt)"
+    traits = Traits(
+        name="suse",
+        pattern=r"nvidia-(?:open-)?driver-G\d+(?:-(?:signed-)?(?:cuda-)?kmp-\w+)?",
+        builds=True,
+        unhold="zypper removelock",
+        purge="zypper remove",
+        kernels=r"kernel-(?:default|azure|64kb|rt)",
+    )
 
     def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
         flavour = kernel_flavour(wanted.kernel)
@@ -192,20 +202,22 @@ class Suse(Family):
             **fabric(offered, wanted),
         )
 
-    def choose(self, observed: Observed, desired: Desired, kind: str) -> Choice:
+    def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose of the driver's versions one that the running kernel has a build of, where there is any."""
-        kernel = observed.names.kernel[kind]
-        found = built(observed, desired, kind, functools.partial(usable, observed, kernel))
+        kernel = state.software.names.kernel[kind]
+        found = built(state, desired, kind, functools.partial(usable, state, kernel))
         if found.version is None:
             return found
         chosen = found.targets[kernel] or ""
         if chosen != desired.version:
-            chosen = build(observed, kernel, found.version) or chosen
-        if desired.load and observed.gpus and useless(observed, kernel, chosen):
-            able = [one for one in observed.modules.kernels if one not in observed.modules.bare]
+            chosen = build(state, kernel, found.version) or chosen
+        if desired.load and state.machine.gpus and useless(state, kernel, chosen):
+            able = [
+                one for one in state.loaded.modules.kernels if one not in state.loaded.modules.bare
+            ]
             boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
             raise NoModules(
-                f"{kernel} {chosen} has no modules for the running kernel {observed.kernel}",
+                f"{kernel} {chosen} has no modules for the running kernel {state.machine.kernel}",
                 cause="the kernel's symbols are others than those it was built with, and the package sources have no "
                 "build for them",
                 hint=f"{boot}wait for one, or set load to false",
@@ -217,16 +229,17 @@ class Suse(Family):
         wanted = {generation(one) for one in targets} - {""}
         return {one for one in names if wanted and generation(one) not in {"", *wanted}}
 
-    def waits(self, observed: Observed, choice: Choice) -> str:
-        kernels = _served(observed)
-        if not kernels or not _bare(observed, choice.kernel, choice.targets.get(choice.kernel)):
+    def waits(self, state: DriverState, choice: Choice) -> str:
+        kernels = _served(state)
+        if not kernels or not _bare(state, choice.kernel, choice.targets.get(choice.kernel)):
             return ""
-        return f"the running kernel {observed.kernel} has no modules of the driver: boot {kernels[0]}, which has them"
+        running = state.machine.kernel
+        return f"the running kernel {running} has no modules of the driver: boot {kernels[0]}, which has them"
 
-    def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
-        found = helping(observed, choice.kernel, choice.version, kernel)
+    def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
+        found = helping(state, choice.kernel, choice.version, kernel)
         if not found:
-            return super().remedy(observed, choice, kernel)
+            return super().remedy(state, choice, kernel)
         return (
             f"; {choice.kernel} {found} is built for it. Next step: boot it and run again, which takes "
             "that build, or remove that kernel"

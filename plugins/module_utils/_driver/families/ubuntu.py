@@ -18,11 +18,24 @@ import typing as t
 
 from ..._base.steps import Step
 from .. import branches as driver_branches
-from .. import family
 from ..branches import NO_VERSION, UnknownVersion, Version
-from ..family import Choice, Family, fabric, otherwise
-from ..names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, mark, order, part
-from ..state import Desired, Observed, Record
+from ..desired import Desired
+from ..facts import DriverState
+from ..family import Family
+from ..packages.names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, order, part
+from ..packages.versions import (
+    Choice,
+    assigned,
+    awaited,
+    built,
+    common,
+    not_offered,
+    otherwise,
+    package_names,
+    unknown_version,
+)
+from ..record import Record
+from ..traits import Traits
 
 EXACT = re.compile(r"(\S+) \(= (\S+)\)")
 OBJECTS = "linux-objects-nvidia-"
@@ -72,7 +85,7 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
     user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
     return Names(
         **COMMON,
-        **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", of=branch),
+        **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", branch=branch),
         kernel={key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
         prebuilt=prebuilt,
         signed=frozenset(prebuilt.values()),
@@ -112,7 +125,7 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
     others = (utilities,) if utilities in offered.names else ()
     return Names(
         **COMMON,
-        **fabric(offered, wanted, of=branch),
+        **fabric(offered, wanted, branch=branch),
         kernel={"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"},
         user_space=(f"libnvidia-compute{suffix}", persistenced, *others),
         persistenced=persistenced,
@@ -130,125 +143,137 @@ def built_for(needs: t.Iterable[str], anchor: str) -> Version:
     return Version.of(f"{found[0]}-") if found else NO_VERSION
 
 
-def builds(observed: Observed, package: str) -> t.Dict[str, Version]:
+def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
     """Return the driver's version of each version of a package, newest first, empty where it is not known."""
-    needs, anchor = observed.relations.get(package, {}), observed.names.anchor
-    return {one: built_for(needs.get(one, ()), anchor) for one in observed.versions(package)}
+    needs, anchor = state.software.relations.get(package, {}), state.software.names.anchor
+    return {one: built_for(needs.get(one, ()), anchor) for one in state.software.versions(package)}
 
 
-def build(observed: Observed, package: str, version: str) -> t.Optional[str]:
+def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
     """Return the package's version to have for a version of the driver: what is there, else apt's choice."""
-    if package in observed.refused:
+    if package in state.history.refused:
         return None
-    found = [one for one, driver in builds(observed, package).items() if driver in ("", version)]
-    preferred = [observed.installed(package), observed.candidate(package), *found]
+    found = [one for one, driver in builds(state, package).items() if driver in ("", version)]
+    preferred = [state.software.installed(package), state.software.candidate(package), *found]
     return next((one for one in preferred if one in found), None)
 
 
-def of_kernel(observed: Observed, kind: str, kernel: str) -> str:
+def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
     """Return the package that has the modules of a kernel, empty where there are none of the kind."""
-    name = observed.names.prebuilt.get(kind, "")
-    return name[: -len(observed.kernel)] + kernel if name.endswith(observed.kernel) else ""
+    name = state.software.names.prebuilt.get(kind, "")
+    return (
+        name[: -len(state.machine.kernel)] + kernel if name.endswith(state.machine.kernel) else ""
+    )
 
 
-def waiting(observed: Observed, kind: str) -> t.Tuple[Version, str]:
+def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
     """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
-    version = observed.driver(observed.names.anchor)
-    for kernel in observed.newer:
-        package = of_kernel(observed, kind, kernel)
-        if builds(observed, package).get(observed.installed(package) or "") == version:
+    version = state.software.driver(state.software.names.anchor)
+    for kernel in state.newer:
+        package = of_kernel(state, kind, kernel)
+        if builds(state, package).get(state.software.installed(package) or "") == version:
             return version, kernel
     return NO_VERSION, ""
 
 
-def targets(observed: Observed, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
+def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
     """Return the packages for a version, each with its own: of the running kernel, newer ones, and the one before.
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
-    names = [of_kernel(observed, kind, one) for one in (observed.kernel, *observed.newer)]
-    names += _before(observed, kind)
-    found = {name: build(observed, name, version) for name in names}
+    names = [of_kernel(state, kind, one) for one in (state.machine.kernel, *state.newer)]
+    names += _before(state, kind)
+    found = {name: build(state, name, version) for name in names}
     chosen = {name: one for name, one in found.items() if one is not None}
-    return {**chosen, **_tracking(observed, kind, chosen, follow=follow)}
+    return {**chosen, **_tracking(state, kind, chosen, follow=follow)}
 
 
-def _before(observed: Observed, kind: str) -> t.List[str]:
+def _before(state: DriverState, kind: str) -> t.List[str]:
     """Return the package that this module has added for the kernel before the running one.
 
     Those of older kernels would keep them on the node for ever, and fill /boot.
     """
-    start, running = of_kernel(observed, kind, ""), order(observed.kernel)
-    kernels = [name[len(start) :] for name in observed.record.packages if name.startswith(start)]
+    start, running = of_kernel(state, kind, ""), order(state.machine.kernel)
+    kernels = [
+        name[len(start) :] for name in state.history.record.packages if name.startswith(start)
+    ]
     older = [one for one in kernels if one[:1].isdigit() and order(one) < running]
-    there = [one for one in older if observed.installed(f"{start}{one}")]
+    there = [one for one in older if state.software.installed(f"{start}{one}")]
     return [f"{start}{one}" for one in sorted(there, key=order)[-1:]]
 
 
-def tracking(observed: Observed, kind: str) -> t.List[str]:
+def tracking(state: DriverState, kind: str) -> t.List[str]:
     """Return the names that tracking packages of the driver would have, and those that are installed."""
-    start = of_kernel(observed, kind, "")
+    start = of_kernel(state, kind, "")
     pattern = re.compile(re.escape(start) + TRACKED)
-    there = (one for one in filter(pattern.fullmatch, observed.packages) if observed.installed(one))
-    named = (f"{start}{one}" for one in observed.flavours)
+    there = (
+        one
+        for one in filter(pattern.fullmatch, state.software.packages)
+        if state.software.installed(one)
+    )
+    named = (f"{start}{one}" for one in state.flavours)
     return [*dict.fromkeys((*named, *there))] if start else []
 
 
 def _tracking(
-    observed: Observed, kind: str, chosen: t.Mapping[str, str], *, follow: bool
+    state: DriverState, kind: str, chosen: t.Mapping[str, str], *, follow: bool
 ) -> t.Dict[str, str]:
     """Return the tracking packages at a version that needs what was chosen, and nothing else."""
     exact = {f"{name} (= {version})" for name, version in chosen.items()}
     found = {}
-    for name in tracking(observed, kind):
-        needs = observed.relations.get(name, {})
-        fitting = [one for one in observed.versions(name) if exact & set(needs.get(one, ()))]
-        if fitting and name not in observed.refused and (follow or observed.installed(name)):
-            installed = observed.installed(name)
+    for name in tracking(state, kind):
+        needs = state.software.relations.get(name, {})
+        fitting = [one for one in state.software.versions(name) if exact & set(needs.get(one, ()))]
+        if (
+            fitting
+            and name not in state.history.refused
+            and (follow or state.software.installed(name))
+        ):
+            installed = state.software.installed(name)
             found[name] = installed if installed in fitting else fitting[0]
     return found
 
 
-def _choose(observed: Observed, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
+def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
     """Choose with prebuilt modules of the running kernel, None where they are built for none of the versions."""
-    known = observed.names
-    names = family.package_names(observed, desired, kind, kernel)
-    there, boot = waiting(observed, kind)
-    unknown = family.not_offered(observed, names)
+    known = state.software.names
+    names = package_names(state, desired, kind, kernel)
+    there, boot = waiting(state, kind)
+    unknown = not_offered(state, names)
     if unknown and (unknown != (kernel,) or not boot):
-        return family.awaited(observed, desired, kind, kernel, unknown)
+        return awaited(state, desired, kind, kernel, unknown)
     names = tuple(one for one in names if one != kernel)
-    matched, versions = family.common(observed, desired, names, known.anchor)
-    fits = [one for one in versions if build(observed, kernel, one) is not None]
+    matched, versions = common(state, desired, names, known.anchor)
+    fits = [one for one in versions if build(state, kernel, one) is not None]
     boot = "" if there in fits else boot
     versions = [one for one in versions if one in fits or (boot and one == there)]
     if not versions:
         return None
     version = versions[0]
-    if version not in {*map(observed.driver, matched)}:
-        newer = [of_kernel(observed, kind, one) for one in observed.newer]
+    if version not in {*map(state.software.driver, matched)}:
+        newer = [of_kernel(state, kind, one) for one in state.newer]
         # The first of those with modules for most of the newer kernels.
         version = max(
             versions,
-            key=lambda driver: sum(build(observed, one, driver) is not None for one in newer),
+            key=lambda driver: sum(build(state, one, driver) is not None for one in newer),
         )
-    chosen = family.assigned(observed, desired, kind, names, matched, version)
-    tracked = any(TRACKING.fullmatch(one) for one in observed.taken(desired.adopt))
-    chosen.update(targets(observed, kind, version, follow=not desired.hold or tracked))
-    tracks = any(one in chosen or observed.installed(one) for one in tracking(observed, kind))
+    chosen = assigned(state, desired, kind, names, matched, version)
+    tracked = any(TRACKING.fullmatch(one) for one in state.taken(desired.adopt))
+    chosen.update(targets(state, kind, version, follow=not desired.hold or tracked))
+    tracks = any(one in chosen or state.software.installed(one) for one in tracking(state, kind))
     # apt would bring DKMS's modules as well, for a metapackage that knows no others.
     if not tracks and any(map(WHOLE.fullmatch, chosen)):
         return None
     boot = boot if version == there else ""
-    have = observed.installed(kernel)
+    have = state.software.installed(kernel)
     chosen.update({kernel: have} if boot and have else {})
-    needs = _exactly(observed, chosen)
+    needs = _exactly(state, chosen)
     return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, needs)
 
 
-def _exactly(observed: Observed, chosen: t.Mapping[str, str]) -> t.Dict[str, str]:
+def _exactly(state: DriverState, chosen: t.Mapping[str, str]) -> t.Dict[str, str]:
     """Return the versions of what chosen modules need in one version only: their signatures and objects."""
-    needs = (observed.relations.get(name, {}).get(one, ()) for name, one in chosen.items())
+    needs = (state.software.relations.get(name, {}).get(one, ()) for name, one in chosen.items())
     found = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
     return {match[1]: match[2] for match in found if match[1] not in chosen}
 
@@ -256,10 +281,12 @@ def _exactly(observed: Observed, chosen: t.Mapping[str, str]) -> t.Dict[str, str
 class Ubuntu(Family):
     """Ubuntu: branches with names of their own, and prebuilt kernel modules."""
 
-    name = "ubuntu"
-    apt = True
-    pattern = rf"nvidia-dkms(?:-open)?|(?:nvidia-dkms|linux-modules-nvidia)-(?:\d+|{NO_BRANCH}).*"
-    archive = "Ubuntu's component restricted"
+    traits = Traits(
+        name="ubuntu",
+        apt=True,
+        pattern=rf"nvidia-dkms(?:-open)?|(?:nvidia-dkms|linux-modules-nvidia)-(?:\d+|{NO_BRANCH}).*",
+        archive="Ubuntu's component restricted",
+    )
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
         """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
@@ -286,68 +313,68 @@ class Ubuntu(Family):
                 return "-server" if "-server" in found else ""
         return "-server"
 
-    def asked(self, observed: Observed) -> t.Set[str]:
+    def asked(self, state: DriverState) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
-        names, kernels = observed.names, (observed.kernel, *observed.newer)
-        found = {of_kernel(observed, kind, one) for kind in names.prebuilt for one in kernels}
-        found |= {one for kind in names.prebuilt for one in tracking(observed, kind)}
-        found |= {one for one in observed.record.packages if one.startswith(PREBUILT)}
+        names, kernels = state.software.names, (state.machine.kernel, *state.newer)
+        found = {of_kernel(state, kind, one) for kind in names.prebuilt for one in kernels}
+        found |= {one for kind in names.prebuilt for one in tracking(state, kind)}
+        found |= {one for one in state.history.record.packages if one.startswith(PREBUILT)}
         return {one for one in found if one and NO_BRANCH not in one} if names.prebuilt else set()
 
-    def choose(self, observed: Observed, desired: Desired, kind: str) -> Choice:
+    def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose prebuilt modules, in a version that they are built for, before those that DKMS builds.
 
         Where these have no fitting version, it is said what prebuilt ones are built for.
         """
-        known = observed.names
+        known = state.software.names
         if known.branches and known.branch not in known.branches:
             expected = f"a branch that the sources have with {kind} kernel modules: "
-            raise family.unknown_version(desired, f"{expected}{', '.join(known.branches)}")
+            raise unknown_version(desired, f"{expected}{', '.join(known.branches)}")
         ready = known.prebuilt.get(kind, "")
-        there = observed.versions(ready) and ready not in observed.refused
-        offered = there or waiting(observed, kind)[1]
-        use = ready and offered and not observed.installed(known.kernel[kind])
-        found = _choose(observed, desired, kind, ready) if use else None
+        there = state.software.versions(ready) and ready not in state.history.refused
+        offered = there or waiting(state, kind)[1]
+        use = ready and offered and not state.software.installed(known.kernel[kind])
+        found = _choose(state, desired, kind, ready) if use else None
         try:
-            return found or family.built(observed, desired, kind)
+            return found or built(state, desired, kind)
         except UnknownVersion as error:
-            versions = sorted({one for one in builds(observed, ready).values() if one})
+            versions = sorted({one for one in builds(state, ready).values() if one})
             if versions:
                 error.cause += f"; {ready} is built for {', '.join(versions)}"
             raise
 
-    def unusable(self, observed: Observed, steps: t.Iterable[Step], words: str) -> t.List[str]:
+    def unusable(self, state: DriverState, steps: t.Iterable[Step], words: str) -> t.List[str]:
         """Return the prebuilt modules among what is to be installed that a refusal names, all where it names none."""
-        start = tuple({of_kernel(observed, kind, "") for kind in observed.names.prebuilt} - {""})
+        start = tuple({of_kernel(state, kind, "") for kind in state.software.names.prebuilt} - {""})
         names = [name for step in steps for name in step.params.get("packages", ())]
         ready = [name for name in names if start and name.startswith(start)]
-        ready = [name for name in ready if name not in observed.refused]
+        ready = [name for name in ready if name not in state.history.refused]
         return [name for name in ready if name in words] or ready
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         parts = {part(name) for name in targets}
         return {one for one in names if part(one) in parts}
 
-    def alike(self, observed: Observed, kind: str, package: str) -> bool:
-        start = of_kernel(observed, kind, "")
-        return bool(start) and package.startswith(start) and self.type_of(package) == kind
+    def alike(self, state: DriverState, kind: str, package: str) -> bool:
+        start = of_kernel(state, kind, "")
+        return bool(start) and package.startswith(start) and self.traits.type_of(package) == kind
 
-    def tracks(self, observed: Observed, kind: str) -> bool:
-        return any(map(observed.installed, tracking(observed, kind)))
+    def tracks(self, state: DriverState, kind: str) -> bool:
+        return any(map(state.software.installed, tracking(state, kind)))
 
     def objects(
-        self, observed: Observed, drop: t.Iterable[str], taken: t.Collection[str]
+        self, state: DriverState, drop: t.Iterable[str], taken: t.Collection[str]
     ) -> t.List[str]:
         """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
         names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
-        ours = {*filter(observed.installed, (*observed.record.packages, *taken))}
+        ours = {*filter(state.software.installed, (*state.history.record.packages, *taken))}
         return [one for one in names if one.startswith(OBJECTS) and one in ours]
 
-    def remedy(self, observed: Observed, choice: Choice, kernel: str) -> str:
+    def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
         if not choice.prebuilt:
-            return super().remedy(observed, choice, kernel)
-        missing = of_kernel(observed, choice.kind, kernel)
-        found = builds(observed, missing)
+            return super().remedy(state, choice, kernel)
+        missing = of_kernel(state, choice.kind, kernel)
+        found = builds(state, missing)
         versions = sorted({one for one in found.values() if one})
         if versions:
             words = f"its modules are built for {', '.join(versions)}"

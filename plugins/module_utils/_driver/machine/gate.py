@@ -17,8 +17,8 @@ from ..._node.users.allocated import names
 from ..._node.users.busy import FAIL, PROCEED, WAIT, refuse_if_busy
 from ..._node.users.machine import allocated, services
 from ..._node.users.machine.users import gpu_users
+from ..facts import DriverState
 from ..plan import disrupts, replaces
-from ..state import Observed
 
 LOOK_SECONDS = 2.0
 UNTOUCHED = "GPUs are in use, and the driver was not touched"
@@ -38,14 +38,14 @@ class Gate:
         self._timeout = checked_timeout(options["wait_timeout"], "wait_timeout")
         self._asks_kubelet = options["on_allocated"] != "ignore"
         self.services = services.Services(host, options["stop_services"])
-        self._seen: t.Optional[Observed] = None
+        self._seen: t.Optional[DriverState] = None
         self._deadline = time.monotonic() + self._timeout
 
-    def look(self, state: Observed) -> t.Tuple[Observed, t.Tuple[str, ...]]:
+    def look(self, state: DriverState) -> t.Tuple[DriverState, t.Tuple[str, ...]]:
         """Return the state with the pods that were given GPUs, and a warning where that is not known."""
         self._seen = state
         try:
-            return dataclasses.replace(state, allocated=self._given()), ()
+            return state.with_loaded(allocated=self._given()), ()
         except NodeError as error:
             if self._on_busy != PROCEED:
                 raise
@@ -54,17 +54,17 @@ class Gate:
     def _given(self) -> t.Tuple[str, ...]:
         return names(allocated.observe(self._host)) if self._asks_kubelet else ()
 
-    def wait(self, found: Plan, busy: Observed) -> Observed:
+    def wait(self, found: Plan, busy: DriverState) -> DriverState:
         """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
         waits = self._on_busy == WAIT and not self._check_mode and disrupts(found)
         while waits and blockers(busy) and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
-            busy = dataclasses.replace(busy, users=self.services.users())
-            if not busy.users:
-                busy = dataclasses.replace(busy, allocated=self._given())
+            busy = busy.with_loaded(users=self.services.users())
+            if not busy.loaded.users:
+                busy = busy.with_loaded(allocated=self._given())
         return busy
 
-    def refuse(self, found: Plan, busy: Observed) -> t.Optional[Plan]:
+    def refuse(self, found: Plan, busy: DriverState) -> t.Optional[Plan]:
         """Refuse a plan that takes the driver from those who have a GPU; in check mode return it with them.
 
         Busy: it is refused. None: it takes nothing, or the user lets it.
@@ -85,10 +85,10 @@ class Gate:
     def last_look(self) -> None:
         """Refuse a change, whose services are stopped, where a process has a GPU all the same, or came meanwhile."""
         if self._on_busy != PROCEED and self._seen is not None:
-            found = dataclasses.replace(self._seen, users=gpu_users(self._host), allocated=())
+            found = self._seen.with_loaded(users=gpu_users(self._host), allocated=())
             refuse(found, absent=self._absent)
 
-    def about(self, found: Plan, busy: Observed, notes: t.Sequence[str]) -> Plan:
+    def about(self, found: Plan, busy: DriverState, notes: t.Sequence[str]) -> Plan:
         """Return what is done though GPUs are in use, with who has them."""
         who = blockers(busy)
         words = [PROCEEDS.format(", ".join(who))] if replaces(found) else []
@@ -96,17 +96,17 @@ class Gate:
         return dataclasses.replace(found, blocked_by=who, warnings=warnings)
 
 
-def blockers(observed: Observed) -> t.Tuple[str, ...]:
+def blockers(state: DriverState) -> t.Tuple[str, ...]:
     """Return who has a GPU, in words: processes, then pods."""
-    return (*(f"process {one}" for one in observed.users), *observed.allocated)
+    return (*(f"process {one}" for one in state.loaded.users), *state.loaded.allocated)
 
 
-def refuse(observed: Observed, *, absent: bool, waited: t.Optional[int] = None) -> None:
+def refuse(state: DriverState, *, absent: bool, waited: t.Optional[int] = None) -> None:
     """Raise Busy where anybody has a GPU; it names them, and how that ends."""
-    ways = holders.advice(observed.users, observed.allocated)
+    ways = holders.advice(state.loaded.users, state.loaded.allocated)
     plays = "drain the node"
     if not absent:
         plays = "run the playbook gpu.node.upgrade_driver, which drains the node"
     hint = f"{plays}, or set nvidia_driver_on_busy (on_busy) to wait or proceed"
     what = UNTOUCHED if waited is None else f"after {waited} s {UNTOUCHED}"
-    refuse_if_busy(what, blockers(observed), hint=f"{ways}; {hint}" if ways else hint)
+    refuse_if_busy(what, blockers(state), hint=f"{ways}; {hint}" if ways else hint)

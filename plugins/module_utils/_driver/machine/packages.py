@@ -23,11 +23,14 @@ from ..._base.packages.package import (
 from ..._base.steps import Step
 from ..._machine.packages.api import NoWay
 from ..._machine.packages.apt import OWN_SOURCES
-from .. import adoption, branches, components
-from ..family import siblings
-from ..names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, is_driver, part
-from ..packages import would_remove
-from ..state import Desired, Observed, versions
+from .. import branches
+from ..desired import Desired
+from ..facts import DriverState
+from ..packages import adoption, components
+from ..packages.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, is_driver, part
+from ..packages.versions import siblings
+from ..record import versions
+from ..sources.packages import would_remove
 from .kernel import building, knows_nvidias_key
 from .sources import Node, Params, Part
 
@@ -47,73 +50,80 @@ class Packages(Part):
 
     # --- observe ---
 
-    def observe(self, observed: Observed, wanted: Desired) -> Observed:
+    def observe(self, state: DriverState, wanted: Desired) -> DriverState:
         """Add what the package manager knows."""
         manager, present = self._node.manager, wanted.state == "present"
         asks = present and not wanted.runfile
-        observed = dataclasses.replace(observed, packages=manager.packages())
-        names = components.extend(self._names(observed, wanted, asks=asks), wanted.components)
-        observed = dataclasses.replace(observed, names=names)
+        state = state.with_software(packages=manager.packages())
+        names = components.extend(self._names(state, wanted, asks=asks), wanted.components)
+        state = state.with_software(names=names)
         if present and wanted.components:
-            components.check(observed, wanted.components, persistence=wanted.persistence)
-        modules = self._node.family.asked(observed) if asks else set()
-        taken = observed.taken(wanted.adopt) if asks else ()
-        kind = observed.wanted_type(wanted.kernel_modules) if taken else ""
-        counterparts = adoption.counterparts(observed, taken, kind) if taken else ()
-        headers = map(names.headers_of, (observed.kernel, *observed.newer))
+            components.check(state, wanted.components, persistence=wanted.persistence)
+        modules = self._node.family.asked(state) if asks else set()
+        taken = state.taken(wanted.adopt) if asks else ()
+        kind = state.wanted_type(wanted.kernel_modules) if taken else ""
+        counterparts = adoption.counterparts(state, taken, kind) if taken else ()
+        headers = map(names.headers_of, (state.machine.kernel, *state.newer))
         asked = {*names.relevant, *wanted.components, *names.needs, *modules, *headers}
-        asked |= {names.tie.format(observed.kernel), *siblings(observed, ()), *counterparts}
+        asked |= {names.tie.format(state.machine.kernel), *siblings(state, ()), *counterparts}
         asked |= {*components.ALL_DCGM} if "dcgm" in wanted.components else set()
         asked = {name for name in asked if name and NO_BRANCH not in name}
-        observed = dataclasses.replace(
-            observed,
+        state = state.with_software(
             policies=manager.policies(sorted(asked)) if asks else {},
             relations=manager.relations(sorted(modules)) if modules else {},
             interrupted=manager.interrupted(),
             sources=manager.sources(),
         )
-        return self._components(observed, wanted) if asks else observed
+        return self._components(state, wanted) if asks else state
 
-    def _components(self, observed: Observed, wanted: Desired) -> Observed:
+    def _components(self, state: DriverState, wanted: Desired) -> DriverState:
         """Add what depends on the driver's version, and what components have left that are no longer wanted."""
-        names, record = observed.names, observed.record
+        names, record = state.software.names, state.history.record
         if "dcgm" in wanted.components:
             base = names.user_space[0]
-            known = [observed.installed(base), branches.last(observed.gpus), names.branch]
-            version = next(filter(None, [wanted.version, *known, observed.candidate(base)]), "")
+            known = [
+                state.software.installed(base),
+                branches.last(state.machine.gpus),
+                names.branch,
+            ]
+            version = next(
+                filter(None, [wanted.version, *known, state.software.candidate(base)]), ""
+            )
             names = components.extend(names, wanted.components, version)
         left = components.dropped(names, wanted.components, record.requested)
         adopted = {part(name) for name in record.before}
-        left = [name for name in filter(observed.installed, left) if part(name) not in adopted]
+        left = [
+            name for name in filter(state.software.installed, left) if part(name) not in adopted
+        ]
         surplus: t.Tuple[str, ...] = ()
-        if left and not observed.unfinished:
+        if left and not state.software.unfinished:
             along = record.packages - record.requested - {*names.relevant, *wanted.components}
-            there = still_there(sorted(along), observed.packages)
+            there = still_there(sorted(along), state.software.packages)
             surplus = self._node.manager.leftover(left, there)
-        return dataclasses.replace(observed, names=names, surplus=surplus)
+        return state.with_software(names=names, surplus=surplus)
 
-    def _names(self, observed: Observed, wanted: Desired, *, asks: bool) -> Names:
-        family, kernel, key = self._node.family, observed.kernel, observed.signing_key
-        packages = observed.packages.items()
+    def _names(self, state: DriverState, wanted: Desired, *, asks: bool) -> Names:
+        family, kernel, key = self._node.family, state.machine.kernel, state.machine.signing_key
+        packages = state.software.packages.items()
         there = {name: one.version for name, one in packages if one.installed or not asks}
-        ending = family.ending(there, observed.record, wanted)
+        ending = family.ending(there, state.history.record, wanted)
         if not asks:
             return family.names(Offer(installed=there), Wanted(kernel=kernel, ending=ending))
         ready = family.wants_precompiled(wanted.precompiled, there, key)
         fits = Wanted(
             wanted.version,
-            observed.wanted_type(wanted.kernel_modules),
+            state.wanted_type(wanted.kernel_modules),
             kernel,
             wanted.source == "repository",
-            observed.gpus,
-            nvswitch=observed.nvswitch,
-            bridged=observed.bridged,
+            state.machine.gpus,
+            nvswitch=state.machine.nvswitch,
+            bridged=state.machine.bridged,
             ending=ending,
             precompiled=ready,
             newest=wanted.update,
             trusted=ready and knows_nvidias_key(self._node.host, key),
             signs=wanted.precompiled == "auto" and key is not None and key.state == "enrolled",
-            kernels=observed.modules.kernels,
+            kernels=state.loaded.modules.kernels,
         )
         return family.names(self._offer(fits, there), fits)
 
@@ -126,26 +136,26 @@ class Packages(Part):
         candidates = family.candidates(offered, wanted)
         return offered._replace(policies=manager.policies(candidates) if candidates else {})
 
-    def way_back(self, observed: Observed) -> Observed:
+    def way_back(self, state: DriverState) -> DriverState:
         """Add what the removal of our additions comes to, and what is put back in their place, None without a way."""
-        manager, record = self._node.manager, observed.record
-        ours = still_there(record.packages, observed.packages)
+        manager, record = self._node.manager, state.history.record
+        ours = still_there(record.packages, state.software.packages)
         known = {*ours, *record.others}
         others = {
             name
-            for name, one in observed.packages.items()
+            for name, one in state.software.packages.items()
             if one.installed and name not in known and is_driver(name, one)
         }
         if ours and others:
             # Upgrades have brought modules of newer kernels since, as a dependency of ours.
             ours += sorted(others & manager.automatic() & manager.dependencies(ours))
-        back: t.Optional[t.Mapping[str, str]] = adoption.exchanged(observed)
+        back: t.Optional[t.Mapping[str, str]] = adoption.exchanged(state)
         try:
             gone = manager.simulate(self._back(back, ours)).removed if back else ()
             back = None if set(gone) - set(ours) else back
         except NoWay:
             back = None
-        return dataclasses.replace(observed, removal=manager.removal(ours), back=back)
+        return state.with_software(removal=manager.removal(ours), back=back)
 
     # --- apply ---
 
@@ -195,7 +205,7 @@ class Packages(Part):
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
         packages = manager.packages()
         done = self._simulate(change, packages, step.params.get("taken", ()))
-        kernels = [one for one in done.new if re.fullmatch(self._node.family.kernels, one)]
+        kernels = [one for one in done.new if re.fullmatch(self._node.family.traits.kernels, one)]
         notes = tuple(f"{one} is installed along with the driver: {ALONG}" for one in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
@@ -213,7 +223,7 @@ class Packages(Part):
         return Change(params["packages"], params["remove"], params["pins"], holds, stream)
 
     def _stream(self, name: str) -> str:
-        return f"{self._node.family.module}:{name}" if name else ""
+        return f"{self._node.family.traits.module}:{name}" if name else ""
 
     def _install(self, params: Params) -> None:
         manager, added = self._node.manager, self._node.added

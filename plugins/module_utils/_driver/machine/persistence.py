@@ -17,7 +17,7 @@ from ..._base.text.shown import shown
 from ..._machine.host import Host, properties
 from ..._node.machine.quarantine import QuarantineFile
 from ..._node.users.services import command, persistence
-from ..persistence import DROP_IN, NOT_ASKED, OPTION, TEXT, Persistence
+from ..kernel.persistence import DROP_IN, NOT_ASKED, OPTION, TEXT, Persistence
 from .sources import Node, Params, Part
 
 QUERY = ("nvidia-smi", "--query-gpu=uuid,index,persistence_mode", "--format=csv,noheader")

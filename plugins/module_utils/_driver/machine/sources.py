@@ -17,13 +17,15 @@ from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
 from ..._node.machine.recorded import Additions, existing, named
 from ..branches import NO_VERSION, Version
+from ..desired import Runfile as File
+from ..desired import parse_repository
+from ..facts import Installed
 from ..family import Family
 from ..kernel.modules import tail
-from ..names import PLACE
 from ..options import SPEC
-from ..runfile import TRACES, UNINSTALLER, parse_traces
-from ..state import Installed, Observed, Record, parse_repository
-from ..state import Runfile as File
+from ..packages.names import PLACE
+from ..record import Record
+from ..sources.runfile import TRACES, UNINSTALLER, parse_traces
 from .kernel import building
 
 LOG = "/var/log/nvidia-installer.log"
@@ -107,8 +109,8 @@ def reach(repository: Repository, why: str) -> None:
 class Runfile(Part):
     """The driver from a .run file."""
 
-    def observe(self, observed: Observed, runfile: t.Optional[File]) -> Observed:
-        """Add what the installer has left, and what the next one, from a file, would lack."""
+    def observe(self, runfile: t.Optional[File]) -> Installed:
+        """Return what the installer has left, and what the next one, from a file, would lack."""
         host = self._node.host
         found = Installed(self._version())
         if runfile is not None:
@@ -116,7 +118,7 @@ class Runfile(Part):
             missing += [] if host.which("make") else ["make"]
             there = not runfile.location.startswith("/") or host.exists(runfile.location)
             found = Installed(found.version, bool(host.which("dkms")), tuple(missing), there)
-        return dataclasses.replace(observed, runfile=found)
+        return found
 
     def _version(self) -> Version:
         host = self._node.host

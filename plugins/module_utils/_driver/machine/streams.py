@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 from ..._machine.packages.rpm import Dnf
 from ..branches import Version
+from ..desired import Desired
+from ..facts import DriverState, Streams
 from ..families.rhel import (
     MODULE,
     MODULE_FILE,
@@ -21,33 +22,35 @@ from ..families.rhel import (
     wanted_stream,
     with_stream,
 )
-from ..state import Desired, Observed, Record, Streams
+from ..record import Record
 from .sources import Params, Part
 
 
 class ModuleStreams(Part):
     """The streams of the module that has the driver."""
 
-    def observe(self, observed: Observed, desired: Desired) -> Observed:
+    def observe(self, state: DriverState, desired: Desired) -> DriverState:
         """Add the streams; dnf is asked only where the one that is enabled does not fit."""
         manager = self._node.manager
-        if not isinstance(manager, Dnf) or observed.codename not in RELEASES:
-            return observed
+        if not isinstance(manager, Dnf) or state.machine.codename not in RELEASES:
+            return state
         enabled, info = self._enabled(), ""
-        version, of = wanted_stream(observed, desired)
+        version, of = wanted_stream(state, desired)
         if not of:
-            return dataclasses.replace(observed, streams=Streams(enabled))
-        kind = observed.wanted_type(desired.kernel_modules)
-        there = observed.drivers(observed.names.kernel[kind])
+            return state.with_software(streams=Streams(enabled))
+        kind = state.wanted_type(desired.kernel_modules)
+        there = state.software.drivers(state.software.names.kernel[kind])
         has = any(one.fits(Version.of(version)) for one in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])
         streams = Streams(enabled, parse_info(info))
         chosen = choose_stream(streams, version, of)
-        policies = observed.policies
+        policies = state.software.policies
         if chosen:
-            policies = with_stream(policies, streams, chosen, observed.kernel.rpartition(".")[2])
-        return dataclasses.replace(observed, streams=streams, policies=policies)
+            policies = with_stream(
+                policies, streams, chosen, state.machine.kernel.rpartition(".")[2]
+            )
+        return state.with_software(streams=streams, policies=policies)
 
     def enable(self, params: Params) -> None:
         """Enable a stream; the one that was enabled before the first is remembered."""

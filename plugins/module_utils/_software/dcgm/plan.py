@@ -10,7 +10,7 @@ import typing as t
 from ..._base.errors import InputError, NodeError, refuse_masked
 from ..._base.packages.apt import upstream
 from ..._base.steps import Plan, Step
-from ..._driver.components import ALL_DCGM, DCGM
+from ..._driver.packages.components import ALL_DCGM, DCGM
 from ..plan import Diff, Planner, Targets, Way, common
 from .exporter import DCGM_UNIT, PROGRAM, UNIT, UNIT_FILE, VENDOR_UNIT, digest_of, files
 from .state import Desired, Observed
@@ -71,7 +71,8 @@ class _Planner(Planner[Observed, Desired]):
     def known(self, targets: Targets) -> Way:
         install, exporter = self._install(targets), self.desired.exporter
         serving = serve(self.observed, self.desired, changed=bool(install))
-        holds = self.observed.holds(targets if self.desired.hold else (), self.missing(targets))
+        held = targets if self.desired.hold else ()
+        holds = self.observed.holds(held, self.missing(targets), self.observed.record.holds)
         address = exporter.address if exporter else None
         after = {"packages": targets, "service": "active", "exporter": address}
         return [*install, *holds, *serving], {**self.describe(), **after}

@@ -11,8 +11,8 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..._base.packages import package
-from ..._driver.components import cuda, dcgm
-from ..._driver.state import LOCATION, SHA256
+from ..._driver.desired import LOCATION, SHA256
+from ..._driver.packages.components import cuda, dcgm
 from .. import plan
 
 ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):\d{1,5}")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpu.node.plugins.module_utils._driver.persistence import DROP_IN
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.persistence import DROP_IN
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.packages.debian import GPUS, Debian, capability, converge, converged

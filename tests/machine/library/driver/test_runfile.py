@@ -21,7 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.machine.sources i
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
     MODPROBE_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.runfile import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.sources.runfile import (
     TRACES,
     UNINSTALLER,
     parse_traces,

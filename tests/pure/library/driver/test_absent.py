@@ -9,8 +9,12 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Package
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import rhel, suse
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
 from tests.fakes.packages.driver_nodes import (
     DEBIAN,
@@ -49,7 +53,7 @@ def test_driver_that_was_only_kept_at_its_version_needs_no_reboot_when_it_is_rel
 
 def test_removal_of_this_run_says_that_the_driver_is_still_loaded() -> None:
     removed = Record(packages=frozenset(WANTED))
-    observed = node(loaded=("550.163.01", "open"), undone=removed)
+    observed = node(driver=("550.163.01", "open"), undone=removed)
     assert planned(observed, state="absent").reboot_required == (LOADED,)
 
 

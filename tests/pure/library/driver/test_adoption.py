@@ -10,12 +10,13 @@ import dataclasses
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
-from ansible_collections.gpu.node.plugins.module_utils._driver import adoption
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Installed
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import rhel, ubuntu
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Installed, Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages import adoption
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
 from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned
 
@@ -50,9 +51,9 @@ def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     wanted = dataclasses.replace(DESIRED, adopt=True)
     assert node(packages=there).taken(wanted.adopt) == {"cuda-drivers"}
     assert node(packages=there, names=RHEL).taken(wanted.adopt) == frozenset()
-    assert "adopt" in adoption.advice(DEBIAN, DESIRED.adopt, DESIRED.source)
-    assert "source: repository" in adoption.advice(DEBIAN, wanted.adopt, wanted.source)
-    assert adoption.advice(rhel.RHEL, DESIRED.adopt, DESIRED.source) == ""
+    assert "adopt" in adoption.advice(DEBIAN.traits, DESIRED.adopt, DESIRED.source)
+    assert "source: repository" in adoption.advice(DEBIAN.traits, wanted.adopt, wanted.source)
+    assert adoption.advice(rhel.RHEL.traits, DESIRED.adopt, DESIRED.source) == ""
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,21 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
     able,
     unsupported,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.desired import Runfile
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Streams
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import RHEL
-from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Runfile, Streams
 
-from tests.fakes.packages.driver_nodes import DESIRED, KERNEL, OFFERED, asked, node, package
+from tests.fakes.packages.driver_nodes import (
+    DESIRED,
+    KERNEL,
+    OFFERED,
+    asked,
+    changed,
+    family_of,
+    node,
+    package,
+    plan_of,
+)
 
 NEWER, LAST, OLD = "595.71.05-1", "580.159.03-1", "550.163.01-2"
 ALL = {name: Policy(NEWER, (NEWER, LAST, OLD)) for name in OFFERED}
@@ -33,7 +43,7 @@ def gpus(*architectures: str) -> tuple[tuple[str, str], ...]:
 
 def version(*architectures: str, kind: str = "proprietary", **desired: Any) -> str | None:
     observed = node(policies=ALL, gpus=gpus(*architectures))
-    return observed.family.choose(observed, asked(**desired), kind).version
+    return family_of(observed).choose(observed, asked(**desired), kind).version
 
 
 @pytest.mark.parametrize(
@@ -64,7 +74,7 @@ def test_branch_that_is_asked_for_and_runs_no_gpu_names_gpu_and_rule() -> None:
 def test_branch_that_runs_some_of_the_gpus_is_taken_with_a_warning() -> None:
     observed = node(policies=ALL, gpus=gpus("volta", "ampere"))
     wanted = dataclasses.replace(DESIRED, version=Version("595"))
-    found = plan(observed, wanted, check_mode=True)
+    found = plan_of(observed, wanted, check_mode=True)
     assert [one for one in found.warnings if "volta GPU 0000:10:00.0 does not run" in one]
     assert not [one for one in found.warnings if "0000:11:00.0" in one]
 
@@ -76,15 +86,15 @@ def test_installed_version_goes_where_it_runs_no_gpu_and_stays_where_it_runs_one
         (("volta", "ampere"), "595.71.05"),
     ):
         observed = node(policies=ALL, packages=there, gpus=gpus(*architectures))
-        assert observed.family.choose(observed, DESIRED, "proprietary").version == found
+        assert family_of(observed).choose(observed, DESIRED, "proprietary").version == found
 
 
 def test_lists_are_read_anew_before_a_node_is_given_up() -> None:
     offered = {name: Policy(OLD, (OLD,)) for name in OFFERED}
     observed = node(policies=offered, gpus=gpus("blackwell"))
-    assert [one.action for one in plan(observed, DESIRED, check_mode=False).steps] == ["refresh"]
+    assert [one.action for one in plan_of(observed, DESIRED).steps] == ["refresh"]
     with pytest.raises(NoSupport, match=r"550\.163\.01.* as with version 570"):
-        plan(dataclasses.replace(observed, refreshed=True), DESIRED, check_mode=False)
+        plan_of(changed(observed, refreshed=True), DESIRED)
 
 
 def test_installer_of_nvidia_is_held_to_the_same_rule() -> None:
@@ -92,7 +102,7 @@ def test_installer_of_nvidia_is_held_to_the_same_rule() -> None:
         DESIRED, source="runfile", runfile=Runfile("/n.run", "0" * 64), version=Version("595.71.05")
     )
     with pytest.raises(NoSupport, match="580 is the last branch for pascal GPUs"):
-        plan(node(gpus=gpus("pascal")), wanted, check_mode=True)
+        plan_of(node(gpus=gpus("pascal")), wanted, check_mode=True)
 
 
 def test_versions_that_cannot_be_read_are_not_judged() -> None:
@@ -114,7 +124,9 @@ def test_module_stream_is_of_the_last_branch_that_runs_the_gpus(
     offered = {f"{one}-dkms": one for one in ("470", "580", "595")}
     offered.update({"latest-dkms": "595", "open-dkms": "595"})
     rows = {name: (("kmod", "noarch", f"3:{one}.1-1"),) for name, one in offered.items()}
-    observed = node(policies=ALL, gpus=gpus(*architectures), streams=Streams("", rows), family=RHEL)
-    observed = dataclasses.replace(observed, packages={"dkms": package("3.0-1")})
-    first, *_rest = plan(observed, DESIRED, check_mode=False).steps
+    observed = node(
+        policies=ALL, gpus=gpus(*architectures), streams=Streams("", rows), traits=RHEL.traits
+    )
+    observed = changed(observed, packages={"dkms": package("3.0-1")})
+    first, *_rest = plan_of(observed, DESIRED).steps
     assert first.params["stream"] == stream

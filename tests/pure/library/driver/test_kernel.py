@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import (
     HEADER,
     NO_SOURCES,
@@ -28,8 +29,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules im
     tail,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.declared import parse
-from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed, Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
 from tests.fakes.packages.driver_nodes import (
     DEBIAN,
@@ -38,6 +38,7 @@ from tests.fakes.packages.driver_nodes import (
     OFFERED,
     converged,
     node,
+    plan_of,
     with_removal,
 )
 
@@ -45,8 +46,8 @@ FOUND = Modules(nouveau=True, images=("6.12.1", "6.12.9"))
 OPTION = (("nvidia.NVreg_EnableGpuFirmware", "0"),)
 
 
-def planned(observed: Observed, **desired: Any) -> Plan:
-    return plan(observed, dataclasses.replace(DESIRED, **desired), check_mode=False)
+def planned(observed: DriverState, **desired: Any) -> Plan:
+    return plan_of(observed, dataclasses.replace(DESIRED, **desired))
 
 
 def test_file_has_both_names_that_debian_gives_the_modules() -> None:
@@ -143,7 +144,7 @@ def test_nouveau_that_nothing_loads_is_left_alone(changes: dict[str, Any]) -> No
 def test_nouveau_that_came_in_spite_of_a_blacklist_is_kept_away_by_ours_too() -> None:
     """It came from the initramfs, which is older than the blacklist of another."""
     blacklisted = dataclasses.replace(FOUND, blacklisted=True)
-    found = planned(converged(modules=blacklisted, loaded=None, nouveau=True))
+    found = planned(converged(modules=blacklisted, driver=None, nouveau=True))
     (step,) = found.steps
     assert step.params == {"text": HEADER + NOUVEAU, "kernels": FOUND.images}
     assert found.reboot_required == ("the nouveau driver holds the GPUs",)
@@ -165,7 +166,7 @@ def test_interrupted_rebuild_is_done_again() -> None:
 def test_options_are_written_and_taken_back() -> None:
     (step,) = planned(converged(), module_options=OPTION).steps
     assert "options nvidia NVreg_EnableGpuFirmware=0\n" in step.params["text"]
-    record = dataclasses.replace(converged().record, modprobe=True)
+    record = dataclasses.replace(converged().history.record, modprobe=True)
     there = converged(modules=Modules(own=step.params["text"]), record=record)
     assert planned(there, module_options=OPTION).steps == ()
     (back,) = planned(there).steps
@@ -201,7 +202,7 @@ def since_load(
 
 
 def test_options_that_the_loaded_modules_do_not_show_are_remembered_until_the_next_load() -> None:
-    record = converged().record
+    record = converged().history.record
     fresh = converged(modules=Modules(present=("nvidia",)), load="boot/7")
     found = planned(fresh, module_options=UNSEEN)
     words = "the modules were loaded with other options: NVreg_EnableNonblockingOpen must be 0"
@@ -220,7 +221,9 @@ def test_options_that_the_loaded_modules_do_not_show_are_remembered_until_the_ne
 
 def test_an_option_that_nothing_sets_any_more_is_in_force_until_the_next_load() -> None:
     name = "nvidia.NVreg_RestrictProfilingToAdminUsers"
-    there = dataclasses.replace(converged().record, modprobe=True, options=frozenset([f"{name}=0"]))
+    there = dataclasses.replace(
+        converged().history.record, modprobe=True, options=frozenset([f"{name}=0"])
+    )
     (words,) = since_load((), there, **{name: "0"})
     assert words.endswith(
         "NVreg_RestrictProfilingToAdminUsers is still 0, which nothing sets any more"
@@ -231,7 +234,7 @@ def test_an_option_that_nothing_sets_any_more_is_in_force_until_the_next_load() 
 def test_a_file_of_ours_that_somebody_has_removed_or_edited_asks_for_no_load() -> None:
     """The modules were loaded with what the file had before."""
     options = frozenset(["nvidia.NVreg_EnableNonblockingOpen=0"])
-    record = dataclasses.replace(converged().record, modprobe=True, options=options)
+    record = dataclasses.replace(converged().history.record, modprobe=True, options=options)
     for own in (None, "options nvidia NVreg_EnableNonblockingOpen=1\n"):
         have = Modules(own=own, present=("nvidia",))
         found = planned(converged(modules=have, load="b/1", record=record), module_options=UNSEEN)

@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.machine.kernel im
 from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in_force import (
     MODPROBE_FILE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.clock import Clock

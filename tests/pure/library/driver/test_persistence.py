@@ -17,20 +17,19 @@ from ansible_collections.gpu.node.plugins.module_utils._base.knowledge import (
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.services import settings
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.persistence import (
+    ACTION,
+    DROP_IN,
+    TEXT,
+    Persistence,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.persistence import (
     QUERY,
     PersistenceModes,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.sources import Node
-from ansible_collections.gpu.node.plugins.module_utils._driver.persistence import (
-    ACTION,
-    DROP_IN,
-    TEXT,
-    Persistence,
-)
-from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._node.machine.recorded import Additions
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import PATH as QUARANTINE
@@ -38,7 +37,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Q
 
 from tests.fakes.daemon.quarantined import ENTRY
 from tests.fakes.library.fakes import FakeHost
-from tests.fakes.packages.driver_nodes import DESIRED, RUNNING, converged
+from tests.fakes.packages.driver_nodes import DESIRED, RUNNING, changed, converged, plan_of
 
 FIRST, SECOND = (f"GPU-{at}0000000-0000-0000-0000-000000000000" for at in "12")
 OFF = Known({SECOND: f"GPU 1 ({SECOND})"})
@@ -51,24 +50,24 @@ ACTIVE = {"ActiveState": "active", "ExecStart": STARTED}
 def steps(modes: Persistence, **changes: Any) -> list[str]:
     desired = dataclasses.replace(DESIRED, **changes)
     node = converged(persistence=modes)
-    return [one.summary for one in plan(node, desired, check_mode=False).steps]
+    return [one.summary for one in plan_of(node, desired).steps]
 
 
 def test_a_gpu_whose_mode_is_off_is_named_though_the_daemon_runs() -> None:
     assert steps(Persistence(OFF)) == [f"turn persistence mode on of GPU 1 ({SECOND})"]
-    found = plan(converged(persistence=Persistence(OFF)), DESIRED, check_mode=False)
+    found = plan_of(converged(persistence=Persistence(OFF)), DESIRED)
     assert (found.before["persistence"], found.after["persistence"]) == (False, True)
 
 
 @pytest.mark.parametrize("off", [Known({}), Absent()], ids=["on", "not asked"])
 def test_modes_that_are_on_and_those_of_other_rules_need_no_step(off: Any) -> None:
-    found = plan(converged(persistence=Persistence(off)), DESIRED, check_mode=False)
+    found = plan_of(converged(persistence=Persistence(off)), DESIRED)
     assert (found.steps, found.warnings) == ((), ())
 
 
 def test_modes_that_are_not_known_are_told_and_change_nothing() -> None:
     node = converged(persistence=Persistence(Unknown("nvidia-smi ended with status 9: no")))
-    found = plan(node, DESIRED, check_mode=False)
+    found = plan_of(node, DESIRED)
     assert found.steps == ()
     assert "is not known: nvidia-smi ended with status 9: no. Next step: " in found.warnings[0]
 
@@ -81,25 +80,23 @@ def test_a_unit_that_keeps_modes_off_gets_a_drop_in() -> None:
 
 def test_a_daemon_that_is_to_be_started_is_asked_for_nothing_more() -> None:
     node = converged(service={**RUNNING, "ActiveState": "inactive"}, persistence=Persistence(OFF))
-    assert [one.action for one in plan(node, DESIRED, check_mode=False).steps] == ["persistence"]
+    assert [one.action for one in plan_of(node, DESIRED).steps] == ["persistence"]
 
 
 def test_without_persistence_a_drop_in_of_ours_goes_and_nothing_else_changes() -> None:
     assert steps(Persistence(OFF), persistence=False) == []
     node = converged()
-    ours = dataclasses.replace(node, record=dataclasses.replace(node.record, persistence_mode=True))
+    ours = changed(node, record=dataclasses.replace(node.history.record, persistence_mode=True))
     desired = dataclasses.replace(DESIRED, persistence=False)
-    (step,) = plan(ours, desired, check_mode=False).steps
+    (step,) = plan_of(ours, desired).steps
     assert (step.action, step.summary) == (ACTION, f"remove {DROP_IN}")
 
 
 def test_a_drop_in_of_ours_goes_where_rules_decide() -> None:
     node = converged(persistence=Persistence(by_rules=True))
-    assert plan(node, DESIRED, check_mode=False).steps == ()
-    ours = dataclasses.replace(node, record=dataclasses.replace(node.record, persistence_mode=True))
-    assert [one.summary for one in plan(ours, DESIRED, check_mode=False).steps] == [
-        f"remove {DROP_IN}"
-    ]
+    assert plan_of(node, DESIRED).steps == ()
+    ours = changed(node, record=dataclasses.replace(node.history.record, persistence_mode=True))
+    assert [one.summary for one in plan_of(ours, DESIRED).steps] == [f"remove {DROP_IN}"]
 
 
 def modes(host: FakeHost, gpus: Any = None) -> PersistenceModes:
@@ -212,7 +209,7 @@ def test_a_daemon_whose_user_is_gone_is_told_of(passwd: str, status: int, lost: 
     host.commands["getent",] = Completed(status, "", "")
     found = modes(host).observe(ACTIVE)
     assert found.lost_user == lost
-    warnings = plan(converged(persistence=found), DESIRED, check_mode=False).warnings
+    warnings = plan_of(converged(persistence=found), DESIRED).warnings
     assert [one for one in warnings if "the user nvpd, which does not exist any more" in one] == (
         list(warnings) if lost else []
     )

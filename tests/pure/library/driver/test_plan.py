@@ -22,8 +22,12 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse imp
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import (
     SigningKey,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._node.users.users import User
 
 from tests.fakes.packages.driver_nodes import (
@@ -37,6 +41,7 @@ from tests.fakes.packages.driver_nodes import (
     RELEVANT,
     WANTED,
     actions,
+    changed,
     converged,
     fresh,
     node,
@@ -139,10 +144,12 @@ def test_interrupted_dpkg_is_mended_only_where_it_concerns_us() -> None:
     assert actions(node(packages=other)) == ["repair"]
     assert actions(node(interrupted=True)) == ["repair"]
     have = converged()
-    assert actions(dataclasses.replace(have, packages={**have.packages, **other})) == []
+    assert actions(changed(have, packages={**have.software.packages, **other})) == []
     dependency = {"dkms": Package("3", "dkms", State.UNPACKED)}
-    record = dataclasses.replace(have.record, packages=have.record.packages | {"dkms"})
-    ours = dataclasses.replace(have, packages={**have.packages, **dependency}, record=record)
+    record = dataclasses.replace(
+        have.history.record, packages=have.history.record.packages | {"dkms"}
+    )
+    ours = changed(have, packages={**have.software.packages, **dependency}, record=record)
     assert actions(ours) == ["repair"]
 
 
@@ -150,17 +157,17 @@ def test_broken_version_is_replaced_by_the_one_asked_for_without_a_repair() -> N
     have = converged()
     kernel = KERNEL["open"]
     broken = {
-        **have.packages,
+        **have.software.packages,
         kernel: package(state=State.HALF_CONFIGURED, held=True),
         "dkms": Package("3", "dkms", State.UNPACKED),
     }
-    stuck = dataclasses.replace(have, packages=broken)
+    stuck = changed(have, packages=broken)
     assert actions(stuck) == ["repair"]
     assert actions(stuck, version=OLD)[0] == "install"
-    torn = dataclasses.replace(stuck, interrupted=True)
+    torn = changed(stuck, interrupted=True)
     assert actions(torn, version=OLD) == ["repair"]
     other = {**broken, "dkms": Package("3", "dkms", State.HALF_CONFIGURED)}
-    assert actions(dataclasses.replace(have, packages=other), version=OLD) == ["repair"]
+    assert actions(changed(have, packages=other), version=OLD) == ["repair"]
 
 
 def test_installed_version_is_kept_unless_another_is_asked_for() -> None:
@@ -263,7 +270,7 @@ def test_nouveau_is_not_fought() -> None:
 def test_loaded_driver_of_another_kind_asks_for_a_reboot(
     loaded: tuple[str, str], words: str
 ) -> None:
-    found = planned(converged(loaded=loaded))
+    found = planned(converged(driver=loaded))
     assert found.steps == ()
     assert words in found.reboot_required[0]
 
@@ -290,7 +297,7 @@ def test_idle_driver_is_reloaded_where_that_is_asked_for() -> None:
 def test_driver_that_cannot_be_reloaded_asks_for_a_reboot(
     changes: dict[str, Any], words: str
 ) -> None:
-    observed = converged(loaded=("535.261.03", "open"), **changes)
+    observed = converged(driver=("535.261.03", "open"), **changes)
     found = planned(observed, reload="when_idle")
     assert found.steps == ()
     assert words in found.reboot_required[0]
@@ -300,7 +307,7 @@ def test_open_modules_without_their_firmware_are_told() -> None:
     assert planned(converged()).warnings == ()
     (warning,) = planned(converged(firmware=("535.261.03",))).warnings
     assert "no GSP firmware of version 550.163.01" in warning
-    assert planned(converged(firmware=(), loaded=(upstream(NEW), "proprietary"))).warnings == ()
+    assert planned(converged(firmware=(), driver=(upstream(NEW), "proprietary"))).warnings == ()
 
 
 @pytest.mark.parametrize("names", [RHEL.names, SUSE.names])
@@ -378,13 +385,13 @@ def test_version_that_only_more_components_can_offer() -> None:
     assert actions(have, version="535") == ["sources", "refresh"]
     assert actions(have, version="535", check_mode=True) == ["sources", "refresh"]
     with pytest.raises(InputError, match="535"):
-        actions(dataclasses.replace(have, refreshed=True), version="535", manage_sources=False)
+        actions(changed(have, refreshed=True), version="535", manage_sources=False)
 
 
 # --- absent ---
 
 
 def test_kernel_can_be_held_with_apt_only() -> None:
-    one = node(names=DEBIAN, family=RHEL)
+    one = node(names=DEBIAN, traits=RHEL.traits)
     with pytest.raises(InputError, match=r"hold_kernel: True .*apt"):
         planned(one, hold_kernel=True)

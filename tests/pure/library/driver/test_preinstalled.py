@@ -12,16 +12,15 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
-from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 
-from tests.fakes.packages.driver_nodes import DESIRED, node
+from tests.fakes.packages.driver_nodes import DESIRED, node, plan_of
 
-THERE: dict[str, Any] = {"loaded": ("580.95.05", "open"), "libraries": ("580.95.05",)}
+THERE: dict[str, Any] = {"driver": ("580.95.05", "open"), "libraries": ("580.95.05",)}
 
 
 def checked(changes: dict[str, Any], **desired: Any) -> Plan:
     wanted = dataclasses.replace(DESIRED, source="preinstalled", **desired)
-    return plan(node(**{**THERE, **changes}), wanted, check_mode=False)
+    return plan_of(node(**{**THERE, **changes}), wanted)
 
 
 @pytest.mark.parametrize("version", ["", "580", "580.95", "580.95.05"])
@@ -35,7 +34,7 @@ def test_driver_that_will_do(version: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "desired", "words"),
     [
-        ({"loaded": None}, {}, "^no NVIDIA driver is loaded: .*Next step: install and load"),
+        ({"driver": None}, {}, "^no NVIDIA driver is loaded: .*Next step: install and load"),
         ({}, {"version": "58"}, "version: '58' is not valid: expected the version that is loaded"),
         ({}, {"kernel_modules": "proprietary"}, "expected the loaded kernel module type, open"),
         (

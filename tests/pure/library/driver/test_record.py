@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Record
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def test_damaged_record_is_refused_by_name(text: str) -> None:
 
 def test_a_file_of_sources_that_somebody_has_removed_comes_back() -> None:
     """Though the lists that were fetched by it still have everything."""
-    record = dataclasses.replace(converged().record, sources=True)
+    record = dataclasses.replace(converged().history.record, sources=True)
     gone = converged(sources=(MAIN,), own_sources=None, record=record)
     assert actions(gone) == ["sources", "refresh"]
     assert actions(gone, manage_sources=False) == []

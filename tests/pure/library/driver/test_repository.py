@@ -20,16 +20,16 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository
     step,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.desired import (
+    parse_repository as parse,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.ubuntu import UBUNTU
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     PLACE,
     Names,
     Offer,
     Wanted,
-)
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
-    parse_repository as parse,
 )
 
 from tests.fakes.packages.pgp_keys import EXAMPLE

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.runfile import parse_traces
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Installed, Runfile
+from ansible_collections.gpu.node.plugins.module_utils._driver.desired import Runfile
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Installed
+from ansible_collections.gpu.node.plugins.module_utils._driver.sources.runfile import parse_traces
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.packages.driver_nodes import actions, converged, node

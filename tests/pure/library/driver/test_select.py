@@ -18,11 +18,11 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
     UnknownVersion,
     module_type,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.components import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.components import (
     check as check_components,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.family import Choice
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.versions import Choice
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +35,7 @@ from tests.fakes.packages.driver_nodes import (
     USER_SPACE,
     WANTED,
     asked,
+    family_of,
     node,
     package,
     recording,
@@ -44,8 +45,8 @@ BOOKWORM = node(codename="bookworm", policies=parse_policy(recording("policy-boo
 TRIXIE = node(policies=parse_policy(recording("policy-trixie")))
 
 
-def choice(observed: Observed, kind: str = "open", **desired: Any) -> Choice:
-    return observed.family.choose(observed, asked(**desired), kind)
+def choice(observed: DriverState, kind: str = "open", **desired: Any) -> Choice:
+    return family_of(observed).choose(observed, asked(**desired), kind)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +214,9 @@ def test_all_packages_get_one_version_that_is_offered(
     }
     packages = {name: package(version) for name, version in installed.items()}
     observed = node(policies=policies, packages=packages)
-    unknown = tuple(sorted(name for name in WANTED if not observed.versions(name)))
+    unknown = tuple(sorted(name for name in WANTED if not observed.software.versions(name)))
     common = set.intersection(
-        *({upstream(one) for one in observed.versions(n)} for n in MATCHED & set(WANTED))
+        *({upstream(one) for one in observed.software.versions(n)} for n in MATCHED & set(WANTED))
     )
     fitting = {one for one in common if one.startswith(wanted.split("-")[0])}
     if not unknown and not fitting:
@@ -227,5 +228,5 @@ def test_all_packages_get_one_version_that_is_offered(
     if not unknown:
         assert found.version in fitting
         for name, version in found.targets.items():
-            assert version in observed.versions(name)
+            assert version in observed.software.versions(name)
             assert name not in MATCHED or upstream(str(version)) == found.version

@@ -12,13 +12,10 @@ from typing import Any
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import upstream
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._driver.desired import Desired
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
-from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
-    Desired,
-    Observed,
-    Record,
-)
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,9 +32,11 @@ from tests.fakes.packages.driver_nodes import (
     USER_SPACE,
     WANTED,
     after,
+    changed,
     fresh,
     node,
     package,
+    plan_of,
     with_removal,
 )
 
@@ -57,7 +56,7 @@ NODES = st.builds(
     policies=st.sampled_from([OFFERED, {}]),
     sources=st.sampled_from([(FULL,), (MAIN,)]),
     interrupted=st.booleans(),
-    loaded=st.sampled_from([None, (upstream(NEW), "open"), (upstream(OLD), "proprietary")]),
+    driver=st.sampled_from([None, (upstream(NEW), "open"), (upstream(OLD), "proprietary")]),
     nouveau=st.booleans(),
     modules=st.builds(
         Modules,
@@ -95,12 +94,12 @@ WISHES = st.builds(
 )
 
 
-def converge(observed: Observed, desired: Desired) -> tuple[Observed, list[str], str]:
+def converge(observed: DriverState, desired: Desired) -> tuple[DriverState, list[str], str]:
     """Do what the module does; return the node, what was done to it, and why it was refused."""
     done: list[str] = []
     for _round in range(5):
         try:
-            found = plan(observed, desired, check_mode=False)
+            found = plan_of(observed, desired)
         except NodeError as error:
             return observed, done, str(error)
         for step in found.steps:
@@ -108,27 +107,29 @@ def converge(observed: Observed, desired: Desired) -> tuple[Observed, list[str],
             done.append(step.action)
         if not found.more:
             return observed, done, ""
-        if desired.state == "absent" and not observed.unfinished:
+        if desired.state == "absent" and not observed.software.unfinished:
             observed = with_removal(observed)
     raise AssertionError(f"there is always more to do: {done}")
 
 
 @given(NODES, WISHES)
 def test_plan_that_was_carried_out_leaves_nothing_to_do(
-    observed: Observed, desired: Desired
+    observed: DriverState, desired: Desired
 ) -> None:
     reached, done, refusal = converge(observed, desired)
     if refusal:
         assert re.search(REFUSALS, refusal)
         assert set(done) <= {"repair", "sources", "refresh"}
         return
-    left = plan(reached, desired, check_mode=False)
+    left = plan_of(reached, desired)
     assert left.steps == ()
-    if desired.reload == "when_idle" and not reached.nouveau:
+    if desired.reload == "when_idle" and not reached.loaded.nouveau:
         assert left.reboot_required == ()
-    for name, package_ in observed.packages.items():
-        if package_.held and name not in observed.record.holds:
-            assert reached.packages[name] == package_._replace(state=State.INSTALLED, held=True)
+    for name, package_ in observed.software.packages.items():
+        if package_.held and name not in observed.history.record.holds:
+            assert reached.software.packages[name] == package_._replace(
+                state=State.INSTALLED, held=True
+            )
 
 
 @given(
@@ -141,17 +142,17 @@ def test_absent_after_present_is_the_node_that_was(
 ) -> None:
     service = service if "nvidia-persistenced" in have else {}
     start = fresh(packages={name: package() for name in have}, sources=sources, service=service)
-    start = dataclasses.replace(start, modules=Modules(nouveau=True, images=("6.12.1",)))
+    start = changed(start, modules=Modules(nouveau=True, images=("6.12.1",)))
     there, done, _refusal = converge(start, DESIRED)
     assert {"load", "modprobe"} <= set(done)
     gone, _done, _refusal = converge(
         with_removal(there), dataclasses.replace(DESIRED, state="absent")
     )
-    before = dataclasses.replace(
+    before = changed(
         start,
-        policies=gone.policies,
-        refreshed=gone.refreshed,
-        loaded=gone.loaded,
-        undone=gone.undone,
+        policies=gone.software.policies,
+        refreshed=gone.history.refreshed,
+        driver=gone.loaded.driver,
+        undone=gone.history.undone,
     )
     assert gone == before

@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_b
 from ansible_collections.gpu.node.plugins.module_utils._cdi import generated as cdi_generated
 from ansible_collections.gpu.node.plugins.module_utils._cdi import specification as cdi
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import rollback
-from ansible_collections.gpu.node.plugins.module_utils._driver import state as driver_record
+from ansible_collections.gpu.node.plugins.module_utils._driver import record as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._mig import label
 from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared, select, wanted

@@ -21,7 +21,7 @@ from ...._device_plugin.state import SETTINGS
 from ...._driver.capability import RECORD as DRIVER
 from ...._driver.machine.kernel import modules
 from ...._driver.machine.loading import differing, missing
-from ...._driver.state import Record as DriverRecord
+from ...._driver.record import Record as DriverRecord
 from ...._machine.host import Host, properties
 from ...._machine.units import properties_of
 from ...._mig import boot as mig_boot

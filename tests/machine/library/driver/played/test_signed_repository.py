@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 
 from tests.fakes.packages.apt_nodes import missing
 from tests.fakes.packages.driver_runs import converge, planned

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._driver import components
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import RHEL
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.ubuntu import UBUNTU
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages import components
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
+)
 
 KERNEL = "6.4.0-150700.53.40-default"
 SERVER = frozenset({"nvidia-dkms-580-server", "nvidia-dkms-580-server-open"})

@@ -17,12 +17,12 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository
     Repository,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
 from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
-    Observed,
-    Record,
+from ansible_collections.gpu.node.plugins.module_utils._driver.sources.auto import (
     Source,
     chosen,
     named_source,
@@ -30,7 +30,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.state import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.packages.driver_nodes import DESIRED, converged, node, package
+from tests.fakes.packages.driver_nodes import DESIRED, changed, converged, node, package
 from tests.support.paths import REPOSITORY as TREE
 
 NVIDIAS = Repository("https://developer.example.com/debian13/x86_64", "key")
@@ -52,11 +52,11 @@ def known() -> Repository:
     return NVIDIAS
 
 
-def source(observed: Observed, version: str = "", **wanted: Any) -> Source:
+def source(observed: DriverState, version: str = "", **wanted: Any) -> Source:
     return chosen(observed, dataclasses.replace(AUTO, version=Version(version), **wanted), known)
 
 
-def bare(codename: str = "trixie", day: datetime.date = DAY, **changes: Any) -> Observed:
+def bare(codename: str = "trixie", day: datetime.date = DAY, **changes: Any) -> DriverState:
     return node(**{"codename": codename, "today": day, **changes})
 
 
@@ -69,18 +69,18 @@ def with_files(url: str) -> Known:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, there: st.SearchStrategy[dict[str, Any]]) -> Observed:
+def nodes(draw: st.DrawFn, there: st.SearchStrategy[dict[str, Any]]) -> DriverState:
     distribution, codename = draw(SYSTEMS)
     known = distributions.supported(distribution, codename)
     assert known
     system = {"distribution": distribution, "codename": codename, "today": draw(DAYS)}
-    return node(**system, family=FAMILIES[known.family], **draw(there))
+    return node(**system, traits=FAMILIES[known.family].traits, **draw(there))
 
 
 OURS = st.builds(
     lambda repository, loaded, libraries: {
         "record": recorded(repository=repository),
-        "loaded": loaded,
+        "driver": loaded,
         "libraries": libraries,
     },
     st.booleans(),
@@ -90,7 +90,7 @@ OURS = st.builds(
 OTHERS = STATES.map(lambda state: {"packages": dict.fromkeys(PACKAGES, package(state=state))})
 UNPACKAGED = st.builds(
     lambda installer: {
-        "loaded": ("570.86.15", "open"),
+        "driver": ("570.86.15", "open"),
         "libraries": ("570.86.15",),
         "nvidia_installer": installer,
     },
@@ -100,36 +100,36 @@ UNPACKAGED = st.builds(
 
 @given(nodes(OURS), VERSIONS)
 def test_a_driver_of_ours_stays_with_its_source_whatever_the_day_and_the_version(
-    one: Observed, version: str
+    one: DriverState, version: str
 ) -> None:
-    expected = "repository" if one.record.repository else "distribution"
+    expected = "repository" if one.history.record.repository else "distribution"
     assert source(one, version).name == expected
 
 
 @given(nodes(OTHERS), VERSIONS)
 def test_packages_of_others_stay_with_the_sources_that_the_node_knows(
-    one: Observed, version: str
+    one: DriverState, version: str
 ) -> None:
     found = source(one, version)
     assert (found.name, found.version, found.repository) == ("distribution", version, None)
 
 
 @given(nodes(UNPACKAGED))
-def test_a_driver_of_no_package_is_left_alone_unless_it_is_to_be_adopted(one: Observed) -> None:
+def test_a_driver_of_no_package_is_left_alone_unless_it_is_to_be_adopted(one: DriverState) -> None:
     assert source(one).name == "preinstalled"
     assert source(one, adopt=True).name == "distribution"
-    gone = dataclasses.replace(one, loaded=None, libraries=(), nvidia_installer=True)
+    gone = changed(one, driver=None, libraries=(), nvidia_installer=True)
     assert source(gone).name == "distribution"  # which refuses it by its name
 
 
 @given(nodes(st.just({})), VERSIONS, DAYS)
 def test_a_second_run_chooses_what_the_first_has_chosen_on_whatever_day(
-    one: Observed, version: str, later: datetime.date
+    one: DriverState, version: str, later: datetime.date
 ) -> None:
     first = source(one, version)
     files = with_files(NVIDIAS.url) if first.name == "repository" else Known()
     brought = f"{first.version or '550'}.1"
-    second = dataclasses.replace(
+    second = changed(
         one,
         today=later,
         record=recorded(repository=first.name == "repository"),
@@ -164,7 +164,7 @@ def test_an_unsupported_branch_of_the_distribution_gives_way_to_the_branch_that_
     ],
 )
 def test_where_nothing_better_is_known_it_is_the_distribution(
-    observed: Observed, wanted: dict[str, Any]
+    observed: DriverState, wanted: dict[str, Any]
 ) -> None:
     assert source(observed, **wanted)[:3] == ("distribution", "", None)
 
@@ -193,11 +193,11 @@ def test_a_driver_from_a_repository_stays_in_its_branch_and_at_its_address() -> 
     )
     assert source(there)[:3] == ("repository", "595", None)  # a mirror's files stay as they are
     assert source(there, "580")[:3] == ("repository", "580", None)
-    ours = dataclasses.replace(there, repository=with_files(NVIDIAS.url))
+    ours = changed(there, repository=with_files(NVIDIAS.url))
     assert source(ours).repository == NVIDIAS  # so that what has changed in them is put right
-    gone = dataclasses.replace(there, repository=Known())
+    gone = changed(there, repository=Known())
     assert source(gone).repository == NVIDIAS
-    moved = dataclasses.replace(ours, libraries=(Version("550.163.01"),), gpus=B200)
+    moved = changed(ours, libraries=(Version("550.163.01"),), gpus=B200)
     assert source(moved).version == "580"
 
 

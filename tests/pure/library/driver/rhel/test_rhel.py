@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base import distributions
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
@@ -17,9 +15,9 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel imp
     of_kernel,
     version_of,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
 
-from tests.fakes.packages.driver_nodes import actions, node, package
+from tests.fakes.packages.driver_nodes import actions, changed, node, package
 from tests.fakes.played import recorded_packages as recorded
 
 EL9 = "5.14.0-570.el9.x86_64"
@@ -69,8 +67,8 @@ def test_precompiled_modules_are_found_by_kernel_and_type(
 def test_precompiled_modules_are_known_by_their_names() -> None:
     assert [one for one in (*KMODS, *OTHERS) if is_precompiled(one)] == [*KMODS]
     assert [version_of(one) for one in KMODS[2:4]] == ["595.58.03", "580.178.04"]
-    assert {RHEL.type_of(one) for one in KMODS[:4]} == {"open"}
-    assert RHEL.type_of(KMODS[4]) == "proprietary"
+    assert {RHEL.traits.type_of(one) for one in KMODS[:4]} == {"open"}
+    assert RHEL.traits.type_of(KMODS[4]) == "proprietary"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_driver_of_rpm_fusion_or_elrepo_is_not_replaced(theirs: str) -> None:
     offered = dict.fromkeys(family.relevant, Policy(version, (version,)))
     bare = node(names=family, kernel=EL9, policies=offered, packages={"dkms": package("3.0-1")})
     assert "install" in actions(bare, components=family.user_space)
-    taken = dataclasses.replace(bare, packages={**bare.packages, theirs: package(version)})
+    taken = changed(bare, packages={**bare.software.packages, theirs: package(version)})
     words = rf"^{theirs} of another packager.*keep that driver.*dnf remove {theirs}$"
     with pytest.raises(NodeError, match=words):
         actions(taken, components=family.user_space)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Streams
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
     parse_enabled,
     stream_fits,
     stream_steps,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Streams
 
 
 def streams(enabled: str = "") -> Streams:

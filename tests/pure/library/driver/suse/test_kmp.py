@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
     Package,
     Policy,
     State,
 )
+from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import suse
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import SUSE
-from ansible_collections.gpu.node.plugins.module_utils._driver.family import Choice
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
-from ansible_collections.gpu.node.plugins.module_utils._driver.state import Observed
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.versions import Choice
 
+from tests.fakes.packages.driver_nodes import changed
 from tests.fakes.packages.driver_nodes import node as debian
 
 NAME = "nvidia-open-driver-G06-signed-cuda-kmp-default"
@@ -36,16 +35,16 @@ def node(
     kernel: str = OLD,
     bare: tuple[str, ...] = (),
     kernels: tuple[str, ...] = (OLD,),
-) -> Observed:
+) -> DriverState:
     there = {NAME: Package(installed, "", State.INSTALLED)} if installed else {}
-    return dataclasses.replace(
+    return changed(
         debian(),
-        family=SUSE,
+        traits=SUSE.traits,
         kernel=kernel,
         packages=there,
         policies={NAME: Policy(None, offered)},
         modules=Modules(bare=bare, kernels=kernels),
-        loaded=None,
+        driver=None,
     )
 
 
@@ -87,8 +86,10 @@ def test_versions_with_a_build_for_the_running_kernel_come_first_and_else_all() 
     assert suse.usable(node("580.95.05-1"), NAME, [DRIVER]) == [DRIVER]
 
 
-def waits(observed: Observed, version: str) -> str:
-    return SUSE.waits(observed, Choice("open", DRIVER, {NAME: version}, (), observed.names, NAME))
+def waits(observed: DriverState, version: str) -> str:
+    return SUSE.waits(
+        observed, Choice("open", DRIVER, {NAME: version}, (), observed.software.names, NAME)
+    )
 
 
 def test_modules_of_a_newer_kernel_only_wait_for_its_boot() -> None:
@@ -98,7 +99,7 @@ def test_modules_of_a_newer_kernel_only_wait_for_its_boot() -> None:
     assert not suse.useless(there, NAME, version)
     none = node(version, installed=version, bare=(OLD, NEW), kernels=(OLD, NEW))
     assert (waits(none, version), suse.useless(none, NAME, version)) == ("", True)
-    loaded = dataclasses.replace(none, loaded=(DRIVER, "open"))
+    loaded = changed(none, driver=(DRIVER, "open"))
     assert not suse.useless(loaded, NAME, version)
 
 

@@ -14,7 +14,11 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse imp
     SUSE,
     kernel_flavour,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
+)
 
 CUDA06 = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 CUDA07 = "nvidia-open-driver-G07-signed-cuda-kmp-default"
@@ -118,5 +122,5 @@ def test_modules_are_those_of_the_running_kernels_flavour() -> None:
 def test_every_candidate_with_modules_is_known_as_such() -> None:
     modules = [one for one in SUSE.candidates(Offer(), Wanted(kernel=KERNEL)) if "driver" in one]
     assert len(modules) == 12
-    assert all(map(SUSE.type_of, modules))
-    assert not SUSE.type_of(UTILS06)
+    assert all(map(SUSE.traits.type_of, modules))
+    assert not SUSE.traits.type_of(UTILS06)

@@ -8,14 +8,18 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
-from ansible_collections.gpu.node.plugins.module_utils._driver.components import (
-    check as check_components,
-)
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.ubuntu import (
     UBUNTU,
     branches,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import Names, Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.components import (
+    check as check_components,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Names,
+    Offer,
+    Wanted,
+)
 
 from tests.fakes.packages.driver_nodes import actions, node
 from tests.fakes.played import recorded_packages as recorded

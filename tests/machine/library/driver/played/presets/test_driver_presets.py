@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages import presets
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.apt_nodes import missing as missing_apt

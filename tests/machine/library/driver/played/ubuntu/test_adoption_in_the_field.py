@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.runfile import UNINSTALLER
+from ansible_collections.gpu.node.plugins.module_utils._driver.sources.runfile import UNINSTALLER
 
 from tests.fakes.packages.driver_runs import converge, planned
 from tests.fakes.played.debs import Deb

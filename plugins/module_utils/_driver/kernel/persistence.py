@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._base.knowledge import Absent, Knowledge, Known, Unknown
-from .._base.services.driver import SERVICE
-from .._base.steps import Step
+from ..._base.knowledge import Absent, Knowledge, Known, Unknown
+from ..._base.services.driver import SERVICE
+from ..._base.steps import Step
 
 ACTION = "persistence_mode"
 OPTION = "--no-persistence-mode"  # with which the units of some packages start the daemon, such as Ubuntu's

@@ -8,33 +8,31 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._base.steps import Step
+from ..._base.steps import Step
+from ..facts import DriverState
+from ..traits import Traits
 from .names import mark, part
-from .state import Observed
-
-if t.TYPE_CHECKING:
-    from .family import Family
 
 # Packages that are there for each type of kernel modules.
 TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.*")
 OPEN = "-open"
 
 
-def advice(family: Family, adopt: bool, source: str) -> str:
+def advice(traits: Traits, adopt: bool, source: str) -> str:
     """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
     if adopt and source == "distribution":
         return "let it come from the repository that it is of by source: repository, "
-    fits = family.apt and not adopt
+    fits = traits.apt and not adopt
     return "take it over with its packages by adopt: true, " if fits else ""
 
 
-def steps(observed: Observed, install: t.Sequence[Step]) -> t.List[Step]:
+def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
-    before = observed.record.before
-    fresh = {name: one for name, one in observed.others.items() if name not in before}
+    before = state.history.record.before
+    fresh = {name: one for name, one in state.others.items() if name not in before}
     words = [f"{name} ({version})" for name, version in sorted(fresh.items())]
-    gone = observed.nvidia_installer and not observed.types
-    version = observed.runfile.version or "of unknown version"
+    gone = state.software.nvidia_installer and not state.types
+    version = state.software.runfile.version or "of unknown version"
     words += [f"the driver {version} from NVIDIA's installer"] if gone else []
     found = []
     if words:
@@ -47,22 +45,22 @@ def steps(observed: Observed, install: t.Sequence[Step]) -> t.List[Step]:
     return found
 
 
-def counterparts(observed: Observed, known: t.Collection[str], kind: str) -> t.List[str]:
+def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.List[str]:
     """Return what stands in the wanted branch and type for each package that is ``known``, kernel modules aside.
 
     What its owner has removed since does not come back.
     """
-    branch = mark(observed.names.user_space[0]) if observed.names.user_space else ""
-    types = {OPEN in one for one in known if observed.type_of(one)}
+    branch = mark(state.software.names.user_space[0]) if state.software.names.user_space else ""
+    types = {OPEN in one for one in known if state.type_of(one)}
     swaps = types == {kind != "open"}
     found = []
     for name in sorted(known):
-        if observed.type_of(name) or name.startswith("linux-"):
+        if state.type_of(name) or name.startswith("linux-"):
             continue
         one = _translated(name, branch, kind if swaps else "")
-        there = observed.packages.get(one)
-        asked = one in observed.record.requested or (there is not None and not there.gone)
-        if asked or observed.installed(name):
+        there = state.software.packages.get(one)
+        asked = one in state.history.record.requested or (there is not None and not there.gone)
+        if asked or state.software.installed(name):
             found.append(one)
     return found
 
@@ -78,30 +76,30 @@ def _translated(name: str, branch: str, kind: str) -> str:
     return f"{base}{OPEN}" if is_open else base
 
 
-def exchanged(observed: Observed) -> t.Dict[str, str]:
+def exchanged(state: DriverState) -> t.Dict[str, str]:
     """Return the earlier versions of what is others' and that we have changed or removed since."""
-    record = observed.record
+    record = state.history.record
     return {
         name: version
         for name, version in sorted(record.others.items())
-        if name in record.exchanged and observed.installed(name) != version
+        if name in record.exchanged and state.software.installed(name) != version
     }
 
 
-def why_left(observed: Observed) -> str:
+def why_left(state: DriverState) -> str:
     """Return why the driver that was there cannot be put back, empty where it can, or never went."""
-    if observed.record.replaced:
-        return f"the driver {observed.record.replaced} was from NVIDIA's installer"
-    if observed.back is None:
-        words = (f"{name} {version}" for name, version in exchanged(observed).items())
+    if state.history.record.replaced:
+        return f"the driver {state.history.record.replaced} was from NVIDIA's installer"
+    if state.software.back is None:
+        words = (f"{name} {version}" for name, version in exchanged(state).items())
         return f"not all of {', '.join(words)} can be had any more"
     return ""
 
 
-def in_words(observed: Observed, removal: str) -> str:
+def in_words(state: DriverState, removal: str) -> str:
     """Return what the removal comes to, in words."""
-    why = why_left(observed)
+    why = why_left(state)
     if why:
         return f"leave the driver as it is, since {why}; forget the record of additions"
-    words = [f"{name} ({version})" for name, version in (observed.back or {}).items()]
+    words = [f"{name} ({version})" for name, version in (state.software.back or {}).items()]
     return f"put back {', '.join(words)}; {removal}" if words else removal

@@ -13,10 +13,10 @@ import difflib
 import re
 import typing as t
 
-from .._base.errors import InputError
-from .branches import UnknownVersion, Version
+from ..._base.errors import InputError
+from ..branches import UnknownVersion, Version
+from ..facts import DriverState
 from .names import Names, part
-from .state import Observed
 
 NAMED = ("compute", "video", "graphics", "dcgm")
 DCGM = "datacenter-gpu-manager-4"
@@ -74,14 +74,14 @@ def check_name(name: str) -> None:
         raise InputError.of("components", name, f"{near[0]}, or the name of a package")
 
 
-def check(observed: Observed, wanted: t.Sequence[str], *, persistence: bool) -> None:
+def check(state: DriverState, wanted: t.Sequence[str], *, persistence: bool) -> None:
     """Refuse names of components and packages that cannot be meant."""
-    names = observed.names
+    names = state.software.names
     for name in wanted:
         check_name(name)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
             raise InputError.of("components", name, f"names of {names.title} packages")
-        if observed.type_of(name):
+        if state.type_of(name):
             expected = "no kernel modules: kernel_modules chooses them"
             raise InputError.of("components", name, expected)
     if persistence and names.persistenced not in chosen(names, wanted):
@@ -109,23 +109,23 @@ class NotOffered(UnknownVersion):
     """A component that the sources have no package of."""
 
 
-def missing(observed: Observed, wanted: t.Iterable[str]) -> t.Optional[NotOffered]:
+def missing(state: DriverState, wanted: t.Iterable[str]) -> t.Optional[NotOffered]:
     """Return the error for the first component whose packages are not offered, None where there is none.
 
     Where the sources do not even have the rest of the driver yet, only DCGM is known to be missing: no
     distribution has it.
     """
-    names = observed.names
-    offered = bool(names.user_space) and bool(observed.versions(names.user_space[0]))
+    names = state.software.names
+    offered = bool(names.user_space) and bool(state.software.versions(names.user_space[0]))
     for component in named(wanted):
         dcgm, parts = component == "dcgm", names.parts.get(component, ())
         if component == "compute" or not (offered or dcgm):
             continue
         needed = [one for one in names.user_space if one.startswith(DCGM)] if dcgm else parts
-        lacking = [name for name in needed if not observed.versions(name)]
+        lacking = [name for name in needed if not state.software.versions(name)]
         if lacking:
             nvidia = f"NVIDIA's repository for {names.title}"
-            where = (not dcgm and observed.family.archive) or nvidia
+            where = (not dcgm and state.machine.traits.archive) or nvidia
             expected = (
                 f"a component that the node's sources have: no source has {', '.join(lacking)}"
             )

@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._base.errors import InputError, NodeError
-from .._base.steps import Step
-from .branches import Version, module_type
-from .family import Choice, Draft
-from .kernel.modules import refuse_key
-from .names import Names
-from .state import Desired, Observed, Runfile
+from ..._base.errors import InputError, NodeError
+from ..._base.steps import Step
+from ..branches import Version, able, module_type, no_version
+from ..desired import Desired, Runfile
+from ..facts import DriverState
+from ..family import Family
+from ..kernel.modules import refuse_key
+from ..packages.names import Names
+from ..packages.versions import Choice, Draft
 
 UNINSTALLER = "/usr/bin/nvidia-uninstall"
 # Where the installer writes what it has put where; its first line is "1.0-5809505 (580.95.05)".
@@ -28,22 +30,24 @@ def parse_traces(text: str) -> Version:
     return Version((match[1] or match[2]) if match else "")
 
 
-def plan(observed: Observed, desired: Desired, check_mode: bool) -> Draft:
+def plan(_family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
     """Plan where NVIDIA's own installer brings the driver."""
-    kind = module_type(desired.kernel_modules, observed.gpus)
-    steps = _steps(observed, desired, kind)
+    if not able([desired.version], state.machine.gpus):
+        raise no_version([desired.version], state.machine.gpus)
+    kind = module_type(desired.kernel_modules, state.machine.gpus)
+    steps = _steps(state, desired, kind)
     if steps and not check_mode:
         return steps, None
     return steps, Choice(kind, desired.version, {}, (), Names(title="NVIDIA's installer"))
 
 
-def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...]:
+def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...]:
     """Return the step that installs, none where the version is there or nouveau must go first."""
     runfile, version = desired.runfile, desired.version
     if runfile is None:
         raise AssertionError("this is planned only where the user names a file")
-    have, ours = observed.runfile.version, observed.record.runfile
-    packages = [one for one in observed.names.relevant if observed.installed(one)]
+    have, ours = state.software.runfile.version, state.history.record.runfile
+    packages = [one for one in state.software.names.relevant if state.software.installed(one)]
     if packages:
         raise NodeError(
             f"the driver is installed from packages: {', '.join(packages)}",
@@ -58,10 +62,10 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
         )
     # The installer refuses while nouveau holds the GPUs; the blacklist and a boot come first.
     there = have == version and ours in ("", f"{version} {kind}")
-    if there or observed.nouveau:
+    if there or state.loaded.nouveau:
         return ()
-    _check(observed, runfile, refuse_unsigned=desired.secure_boot == "refuse")
-    dkms = observed.runfile.dkms
+    _check(state, runfile, refuse_unsigned=desired.secure_boot == "refuse")
+    dkms = state.software.runfile.dkms
     # Silent, no part of a desktop, nothing unloaded.
     options = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]
     if int(version.branch) >= TYPED:
@@ -69,7 +73,7 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
     elif kind == "open":
         options.append("--kernel-module-build-directory=kernel-open")
     options += ["--dkms"] if dkms else []
-    options += ["--allow-installation-with-running-driver"] if observed.loaded else []
+    options += ["--allow-installation-with-running-driver"] if state.loaded.driver else []
     how = "DKMS builds" if dkms else "the installer builds, for the running kernel only"
     text = f"install {version} from {runfile.location}, with {kind} kernel modules that {how}"
     params = {**runfile._asdict(), "version": version, "kind": kind, "options": options}
@@ -78,28 +82,28 @@ def _steps(observed: Observed, desired: Desired, kind: str) -> t.Tuple[Step, ...
     return (*([over] if have and not ours else []), Step("runfile", text, params))
 
 
-def _check(observed: Observed, runfile: Runfile, *, refuse_unsigned: bool) -> None:
+def _check(state: DriverState, runfile: Runfile, *, refuse_unsigned: bool) -> None:
     """Refuse what the installer would fail at after it has begun."""
-    if not observed.runfile.present:
+    if not state.software.runfile.present:
         expected = "a file that is there on the node"
         raise InputError.of("runfile.location", runfile.location, expected)
-    if not observed.headers:
+    if not state.machine.headers:
         raise NodeError(
-            f"the headers of the running kernel {observed.kernel} are not installed",
+            f"the headers of the running kernel {state.machine.kernel} are not installed",
             cause="NVIDIA's installer builds the kernel modules on the node",
             hint="install the distribution's package with them, then run again",
         )
-    if observed.runfile.missing:
+    if state.software.runfile.missing:
         raise NodeError(
-            f"the node has no {', '.join(observed.runfile.missing)}",
+            f"the node has no {', '.join(state.software.runfile.missing)}",
             cause="NVIDIA's installer builds the kernel modules on the node",
             hint="install a compiler and make, then run again",
         )
-    if observed.signing_key and refuse_unsigned:
-        if not observed.runfile.dkms:
+    if state.machine.signing_key and refuse_unsigned:
+        if not state.software.runfile.dkms:
             raise NodeError(
-                observed.signing_key.enforcement.reason,
+                state.machine.signing_key.enforcement.reason,
                 cause="without DKMS the installer has no key to sign the modules with",
-                hint=f"install dkms and enrol its key, or {observed.signing_key.enforcement.way_out}",
+                hint=f"install dkms and enrol its key, or {state.machine.signing_key.enforcement.way_out}",
             )
-        refuse_key(observed.signing_key)
+        refuse_key(state.machine.signing_key)

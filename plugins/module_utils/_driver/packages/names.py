@@ -9,14 +9,15 @@ import dataclasses
 import re
 import typing as t
 
-from .._base.packages.package import Package, Policy
-from .._base.packages.repository import Place
-from .branches import NO_VERSION, Version
+from ..._base.packages.package import Package, Policy
+from ..._base.packages.repository import Place
+from ..branches import NO_VERSION, Version
 
 NO_BRANCH = "<branch>"
 # What SUSE's kernels end with.
 FLAVOUR = re.compile(r"-(?:[a-z][a-z0-9]*|64kb)$")
 SUBNET = "nvlsm"
+FABRICS = ("nvidia-fabricmanager", "nvidia-fabric-manager")
 FABRIC_PREFIX = "nvidia-fabric"
 PREFERRED = "nvidia-* libnvidia-* libcuda* libnvcuvid* libnvoptix* libxnvctrl* firmware-nvidia-* cuda-drivers*"
 PLACE = Place.of(
@@ -209,3 +210,17 @@ class Wanted(t.NamedTuple):
     trusted: bool = False
     signs: bool = False
     kernels: t.Tuple[str, ...] = ()
+
+
+def fabric(
+    offered: Offer, wanted: Wanted, default: str = "", branch: str = ""
+) -> t.Dict[str, t.Any]:
+    """Return the fabric manager that is offered, and its subnet manager, as fields of Names.
+
+    Its name has changed over the years. ``branch`` counts if no version is asked for.
+    """
+    branch = wanted.version.branch or branch
+    names = (*(f"{name}-{branch}" for name in FABRICS if branch), *FABRICS)
+    offered_names = (name for name in names if wanted.nvswitch and name in offered.names)
+    subnet = (SUBNET,) if wanted.bridged and SUBNET in offered.names else ()
+    return {"fabric": next(offered_names, default), "subnet": subnet}

@@ -1,0 +1,249 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which packages of the driver to install, in versions that go together."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import InputError
+from ..._base.steps import Step
+from .. import branches as driver_branches
+from ..branches import PROPRIETARY_ONLY, NoCommonVersion, UnknownVersion, Version
+from ..desired import Desired
+from ..facts import DriverState
+from . import components
+from .adoption import counterparts
+from .names import Names
+
+# Where a version is to be had that the sources of a kind do not offer.
+ELSEWHERE = {
+    "distribution": "choose one of these, or let the driver come from NVIDIA's repository, which has more:"
+    " nvidia_driver_source: repository with nvidia_driver_repository: nvidia",
+    "repository": "choose one of these, or a repository that has it",
+}
+
+
+class Choice(t.NamedTuple):
+    """The packages of the wanted driver, each with its version, None where that is not known yet.
+
+    ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for, ``boot``
+    the kernel that has the modules where the running one has none, ``exactly`` what they need in one version only.
+    """
+
+    kind: str
+    version: t.Optional[Version]
+    targets: t.Mapping[str, t.Optional[str]]
+    unknown: t.Tuple[str, ...]
+    names: Names
+    kernel: str = ""
+    asked: str = ""
+    boot: str = ""
+    exactly: t.Mapping[str, str] = {}
+
+    @property
+    def awaited(self) -> str:
+        """What stands for a version that is known only once the sources are."""
+        return f"the newest {self.asked} that the sources offer".replace("  ", " ")
+
+    @property
+    def prebuilt(self) -> bool:
+        """Tell whether the kernel modules are made for one kernel each, and need no compiler."""
+        return self.kernel in self.names.prebuilt.values()
+
+    @property
+    def dkms(self) -> bool:
+        """Tell whether the kernel modules are built on the node, from the kernel's headers."""
+        return bool(self.names.headers) and self.kernel in self.names.kernel.values()
+
+    @property
+    def pins(self) -> t.Dict[str, str]:
+        """Return the version of packages, as apt's preferences name them, for what is depended on."""
+        if self.names.alike and self.version:
+            return {self.names.alike: f"{self.version}-*"}
+        pins = {**self.exactly}
+        for name, version in self.targets.items():
+            source = self.names.source(name) if name in self.names.matched else ""
+            if source and version:
+                pins.setdefault(f"src:{source}", version)
+        return pins
+
+
+# What a source comes to: its steps and its choice, None where nothing else can be planned yet.
+Draft = t.Tuple[t.Tuple[Step, ...], t.Optional[Choice]]
+
+
+def package_names(
+    state: DriverState, desired: Desired, kind: str, kernel: str
+) -> t.Tuple[str, ...]:
+    """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
+    known = state.software.names
+    names = {*components.chosen(known, desired.components), kernel, known.anchor}
+    names.update(known.beside if kernel == known.kernel[kind] else ())
+    if state.machine.nvswitch and known.fabric:
+        names.update([known.fabric, *known.subnet])
+    if known.persistenced in names:
+        names.update(known.companion)
+    if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in state.machine.gpus):
+        names.add(known.firmware)
+    return tuple(sorted(names - {""}))
+
+
+def built(
+    state: DriverState,
+    desired: Desired,
+    kind: str,
+    usable: t.Callable[[t.Sequence[Version]], t.Sequence[Version]] = tuple,
+) -> Choice:
+    """Choose with kernel modules in the driver's version; ``usable`` returns those of the versions that will do."""
+    kernel = state.software.names.kernel[kind]
+    names = package_names(state, desired, kind, kernel)
+    unknown = not_offered(state, names)
+    if unknown:
+        return awaited(state, desired, kind, kernel, unknown)
+    matched, versions = common(state, desired, names, kernel)
+    version = usable(versions)[0]
+    chosen = assigned(state, desired, kind, names, matched, version)
+    return Choice(kind, version, chosen, (), state.software.names, kernel, desired.version)
+
+
+def not_offered(state: DriverState, names: t.Iterable[str]) -> t.Tuple[str, ...]:
+    """Return the packages that no source has."""
+    return tuple(one for one in names if not state.software.versions(one))
+
+
+def awaited(
+    state: DriverState, desired: Desired, kind: str, kernel: str, unknown: t.Tuple[str, ...]
+) -> Choice:
+    """Return the choice whose versions are known only once the sources have what is unknown."""
+    names = package_names(state, desired, kind, kernel)
+    targets = {name: state.software.installed(name) for name in names}
+    return Choice(kind, None, targets, unknown, state.software.names, kernel, desired.version)
+
+
+def common(
+    state: DriverState, desired: Desired, names: t.Sequence[str], anchor: str
+) -> t.Tuple[t.List[str], t.List[Version]]:
+    """Return those of the packages that go at one version, and these versions, the best first.
+
+    The ``anchor`` is the package that has the driver's version.
+    """
+    known = state.software.names
+    offered, apart = set(state.software.drivers(anchor)), {*known.loose, *known.prebuilt.values()}
+    matched = [
+        name
+        for name in names
+        if name in known.matched
+        or (name not in apart and not offered.isdisjoint(state.software.drivers(name)))
+    ]
+    return matched, _common(state, desired, anchor, matched)
+
+
+def assigned(
+    state: DriverState,
+    desired: Desired,
+    kind: str,
+    names: t.Sequence[str],
+    matched: t.Collection[str],
+    version: Version,
+) -> t.Dict[str, str]:
+    """Return the package's versions that belong to a version of the driver, with others' parts of it."""
+    chosen = {
+        name: _full(state, desired.version, name, version if name in matched else None)
+        for name in names
+    }
+    # Packages of DCGM fit each other at the same version only.
+    dcgm = [one for one in names if one.startswith(components.DCGM)]
+    if not all(map(state.software.installed, dcgm)):
+        candidates = {name: state.software.candidate(name) for name in dcgm}
+        chosen.update({name: one for name, one in candidates.items() if one})
+    taken = state.taken(desired.adopt)
+    others = siblings(state, {*names, *taken})
+    for name in (*others, *(counterparts(state, taken, kind) if taken else ())):
+        if version in state.software.drivers(name):
+            chosen[name] = _full(state, desired.version, name, version)
+    return chosen
+
+
+def siblings(state: DriverState, wanted: t.Collection[str]) -> t.List[str]:
+    """Return what else somebody has installed of the driver's sources, and must stay at its version.
+
+    Only Ubuntu's branches have sources of their own.
+    """
+    source = state.software.names.sources.get("", "") if state.software.names.branch else ""
+    return [
+        name
+        for name, one in state.software.packages.items()
+        if source and one.installed and one.source == source
+        if name not in wanted
+        and name not in state.history.record.packages
+        and not state.type_of(name)
+    ]
+
+
+def _common(
+    state: DriverState, desired: Desired, kernel: str, matched: t.Sequence[str]
+) -> t.List[Version]:
+    """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
+    wanted = desired.version
+    offered = {name: state.software.drivers(name) for name in matched}
+    common = [one for one in offered[kernel] if all(one in found for found in offered.values())]
+    if not common:
+        words = "; ".join(f"{name}: {', '.join(found)}" for name, found in offered.items())
+        raise NoCommonVersion(
+            f"the package sources have no version of the driver in common for {kernel} and the rest",
+            cause=words,
+            hint="enable the same components in the release, its updates and its security suite",
+        )
+    is_full = any(wanted in state.software.versions(name) for name in matched)
+    exact = Version.of(wanted) if is_full else wanted
+    fitting = [one for one in common if one.fits(exact)]
+    if not fitting:
+        expected = f"a version that the sources have for {', '.join(matched)}: {', '.join(common)}"
+        branches, branch = sorted({one.branch for one in common}), state.software.names.branch
+        if branch and branch not in branches:
+            expected += f"; {branch} has become {', '.join(branches)}"
+        raise unknown_version(desired, expected)
+    supporting = driver_branches.able(fitting, state.machine.gpus)
+    if not supporting:
+        raise driver_branches.no_version(fitting, state.machine.gpus)
+    installed = [] if desired.update else map(state.software.driver, (kernel, *matched))
+    there = [
+        one
+        for one in installed
+        if one in fitting and driver_branches.able([one], state.machine.gpus)
+    ]
+    order, candidate = state.software.drivers(kernel), state.software.candidate(kernel)
+    # Those that are not newer than apt would choose by itself come first.
+    first = (
+        order.index(Version.of(candidate)) if candidate in state.software.versions(kernel) else 0
+    )
+    newer = () if wanted else order[:first]
+    return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
+
+
+def unknown_version(desired: Desired, expected: str) -> InputError:
+    """Return the error for a version that no source of the wanted kind has, with where there is more."""
+    error = UnknownVersion.of("version", desired.version, expected)
+    error.hint = ELSEWHERE.get(desired.source, "")
+    return error
+
+
+def _full(state: DriverState, wanted: str, name: str, version: t.Optional[Version]) -> str:
+    """Return a package's full version; ``version`` is None where it need not match."""
+    versions = state.software.versions(name)
+    if wanted in versions:
+        return wanted
+    preferred = [state.software.installed(name), state.software.candidate(name), *versions]
+    return next(
+        one
+        for one in preferred
+        if one is not None and (version is None or Version.of(one) == version)
+    )
+
+
+def otherwise(missing: str) -> str:
+    """Return the advice to install what a kernel lacks, or to do without the kernel."""
+    advice = f"install {missing}" if missing else "install its modules"
+    return f". Next step: {advice}, or remove that kernel"

@@ -1,0 +1,328 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The driver from packages: sources, the transaction and holds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._base.errors import OLD_LISTS, NodeError, not_ours
+from ..._base.packages import repository
+from ..._base.packages.apt import Source, additions, render
+from ..._base.packages.package import WAITING, State
+from ..._base.steps import Step
+from ..branches import BY_LISTS
+from ..desired import Desired
+from ..facts import DriverState
+from ..family import Family
+from ..packages import adoption, components
+from ..packages.names import PLACE, kernel_packages, mark, part
+from ..packages.versions import Choice, Draft
+
+REPAIR = Step("repair", "finish what a transaction that was killed has left")
+REFRESH = Step("refresh", "refresh the package lists")
+
+
+def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
+    """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
+    kind = state.wanted_type(desired.kernel_modules)
+    named = _named(state, desired)
+    if named and not check_mode:
+        return tuple(named), None
+    asked = () if named else desired.components
+    if asked:
+        missing = components.missing(state, asked)
+        if missing and (state.history.refreshed or check_mode):
+            raise missing
+        if missing:
+            return (REFRESH,), None
+    streams = family.streams(state, desired)
+    try:
+        choice = family.choose(state, desired, kind)
+    except BY_LISTS:
+        enable = named or (_enable(state) if desired.manage_sources else [])
+        if not enable and (state.history.refreshed or check_mode):
+            raise
+        return tuple(enable) or (REFRESH,), None
+    sources = named or _sources(state, desired, choice.unknown)
+    sources = sources or family.prerequisites(state, desired, choice)
+    install = _install(family, state, desired, choice)
+    first = [REPAIR] if _needs_repair(state, choice, [*sources, *install]) else []
+    if (first or sources) and not check_mode:
+        return tuple(first or sources), None
+    changed = {name for step in install for name in step.params["packages"]}
+    # They bring new kernels and their headers.
+    forms = ("linux-{}", "linux-image-{}", "linux-headers-{}") if desired.hold_kernel else ()
+    kernels = [form.format(one) for one in state.flavours for form in forms]
+    kernels += kernel_packages(state.machine.kernel) if desired.hold_kernel else ()
+    held = {*choice.targets, *filter(state.software.installed, kernels)} if desired.hold else ()
+    taken = adoption.steps(state, install) if desired.adopt else []
+    holds = state.software.holds(held, changed, state.history.record.holds)
+    if choice.version is not None and not state.software.installed(choice.kernel):
+        family.check_signature(state, desired, choice.kernel)
+    return (*first, *sources, *streams, *taken, *install, *holds), choice
+
+
+def headers_package(state: DriverState) -> str:
+    """Return the package with the headers of the running kernel."""
+    return state.software.names.headers_of(state.machine.kernel)
+
+
+def offered_headers(state: DriverState) -> t.List[str]:
+    """Return the packages of the running kernel's headers that are missing and can be had."""
+    name = headers_package(state)
+    missing = not state.machine.headers and state.software.installed(name) is None
+    names = [name] if missing else []
+    if state.software.names.tie and not state.software.installed("dkms"):
+        names.append(state.software.names.tie.format(state.machine.kernel))
+    return [one for one in names if state.software.candidate(one)]
+
+
+def newer_headers(state: DriverState) -> t.List[str]:
+    """Return the packages of the headers that newer kernels without the driver lack and that can be had.
+
+    rpm's names do not tell whether they are there.
+    """
+    bare = [one for one in state.newer if one in state.loaded.modules.bare]
+    names = [state.software.names.headers_of(one) for one in bare]
+    known = not state.software.names.headers_first
+    missing = (one for one in names if known and not state.software.installed(one))
+    return [one for one in missing if state.software.candidate(one)]
+
+
+def _needs_repair(state: DriverState, choice: Choice, others: t.Sequence[Step]) -> bool:
+    """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us.
+
+    A package that is to have another version is not repaired but replaced: it may well be that its
+    own version cannot be finished.
+    """
+    broken = {name for name, one in state.software.packages.items() if one.broken}
+    if any(state.software.packages[name].state is State.TWICE for name in broken):
+        return True  # a package manager that installs another version leaves the twin there
+    replaced = {
+        name
+        for step in others
+        for name, version in step.params.get("packages", {}).items()
+        if name in broken and version and version != state.software.packages[name].version
+        if not state.software.held(name) or name in state.history.record.holds
+    }
+    # What apt configures along with whatever it installs.
+    along = {
+        name for name in broken if state.software.packages[name].state in (State.UNPACKED, *WAITING)
+    }
+    waiting = {name for name in along if not state.type_of(name)}
+    if replaced and not state.software.interrupted and not broken - replaced - waiting:
+        return False
+    ours = {*choice.targets, *state.software.names.relevant, *state.history.record.packages}
+    return bool(ours & broken) or (bool(others) and state.software.unfinished)
+
+
+def _named(state: DriverState, desired: Desired) -> t.List[Step]:
+    """Make the node know the repository that the user names, and what its packages need besides."""
+    known, of_family = state.software.repository, state.machine.traits.name
+    # What the node's driver is from stays known as it is where nobody names another.
+    stays = desired.source == "repository" and desired.repository is None
+    named = repository.step(desired.repository, PLACE, of_family, known, state.software.sources)
+    steps = [named] if named and not stays else []
+    if desired.source == "repository" and desired.manage_sources:
+        steps += _enable(state)
+    return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
+
+
+def _sources(state: DriverState, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
+    wanted, own = _missing_components(state), state.software.own_sources
+    ours = own is not None or state.history.record.sources
+    stale = ours and bool(wanted) and own != render(wanted or ())
+    if not unknown and not (stale and desired.manage_sources):
+        return []
+    if wanted and not desired.manage_sources:
+        raise NodeError(
+            f"the node's package sources do not have {', '.join(unknown)}",
+            hint=f"enable the components {', '.join(state.software.names.components)}, or set manage_sources to true",
+        )
+    if wanted is None and own is None and desired.manage_sources:
+        error = NodeError(
+            f"no source of {state.software.names.title} {state.machine.codename} main was found in /etc/apt",
+            hint="add one, or enable the components of the driver yourself and set manage_sources to false",
+        )
+        # A mirror whose lists were never fetched offers what they will have.
+        error.until = "" if state.history.refreshed else OLD_LISTS
+        raise error
+    steps = _enable(state)
+    if state.history.refreshed and not steps:
+        enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
+        if state.software.names.components:
+            enabled = f"the components {', '.join(state.software.names.components)} are enabled"
+        raise NodeError(
+            f"the package sources have no {', '.join(unknown)}",
+            cause=state.history.refresh_note or enabled,
+            hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
+        )
+    return steps or [REFRESH]
+
+
+def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
+    """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
+    components = state.software.names.components
+    own = [one for one in state.software.sources if one.signed_by not in PLACE.apt_keys]
+    return additions(own, state.machine.codename, components) if components else []
+
+
+def _enable(state: DriverState) -> t.List[Step]:
+    """Enable what the node's own sources lack, unless that was done."""
+    wanted = _missing_components(state)
+    if not wanted or state.software.own_sources == render(wanted):
+        return []
+    if state.software.foreign_sources:
+        raise not_ours(
+            state.software.foreign_sources, "the components that the node's own sources lack"
+        )
+    parts = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
+    text = f"enable the components {parts} of {', '.join(one.suite for one in wanted)}"
+    return [Step("sources", text, {"text": render(wanted)}), REFRESH]
+
+
+def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
+    wanted = choice.targets.items()
+    change = {name: one for name, one in wanted if (state.software.installed(name) or "") != one}
+    known = state.taken(desired.adopt)
+    drop = [
+        name for name in state.software.packages if _superseded(family, state, choice, name, known)
+    ]
+    drop += [name for name in _left_behind(family, state, choice, known) if name not in drop]
+    drop += [name for name in state.software.surplus if name not in drop]
+    drop += family.objects(state, drop, known)
+    held = filter(state.software.held, (*change, *drop))
+    ours = state.history.record.holds
+    others = [one for one in held if one not in ours and not state.software.packages[one].broken]
+    if others:
+        have = ", ".join(f"{name} {state.software.installed(name) or '(none)'}" for name in others)
+        raise NodeError(
+            f"{', '.join(others)} must change, but is on hold, and not by this module",
+            cause=f"installed: {have}",
+            hint="ask for the version that is installed, or release it: "
+            f"{state.machine.traits.unhold} {' '.join(others)}",
+        )
+    if change:
+        family.refuse_others(filter(state.software.installed, state.software.packages))
+    mine = {*state.history.record.packages, *ours, *choice.targets, *known}
+    excluded = family.excluded(state.software.packages, choice.targets) - mine
+    lost = [
+        one for one in sorted(filter(state.software.installed, excluded)) if not state.type_of(one)
+    ]
+    if lost:
+        raise would_remove(
+            lost, adoption.advice(state.machine.traits, desired.adopt, desired.source)
+        )
+    _check_unasked(state, desired, choice, [name for name in drop if name not in known])
+    dkms = choice.dkms
+    needed = dkms and (state.loaded.driver is None or bool(change) or bool(drop))
+    headers = offered_headers(state) if needed else []
+    if needed and choice.version and not (headers or state.machine.headers):
+        _check_headers(state, desired, choice)
+    headers += newer_headers(state) if dkms else []
+    if not (change or drop or headers):
+        return []
+    words = {name: f"{name} ({one or choice.awaited})" for name, one in sorted(change.items())}
+    # First what a list that is cut short must not lose.
+    modules = [words.pop(name) for name in [*words] if state.type_of(name)]
+    built = [f"{name} ({state.software.candidate(name)})" for name in headers]
+    packages: t.Dict[str, t.Optional[str]] = dict.fromkeys(headers)
+    steps = []
+    if headers and state.software.names.headers_first:
+        bare = {"packages": packages, "remove": (), "pins": {}, "taken": ()}
+        steps.append(Step("install", f"install {', '.join(built)}", bare))
+        packages, built = {}, []
+    parts = [*modules, *built, *words.values()]
+    texts = [f"install {', '.join(parts)}"] if parts else []
+    texts += [f"remove {', '.join(drop)}"] if drop else []
+    if texts:
+        change.update(packages)
+        params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": known}
+        steps.append(Step("install", "; ".join(texts), params))
+    return steps
+
+
+def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
+    """Return the error where packages of somebody else would go."""
+    return NodeError(
+        f"the installation would remove {', '.join(names)}; nothing was changed",
+        cause="there is no other way to the wanted versions, and this module has not added them",
+        hint=f"keep the driver that is there with source: preinstalled, {advice}or ask "
+        "for a version or components that leave these packages",
+    )
+
+
+def _check_unasked(
+    state: DriverState, desired: Desired, choice: Choice, drop: t.Iterable[str]
+) -> None:
+    """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
+    others = [
+        name
+        for name in drop
+        if name not in state.history.record.packages and state.type_of(name) != choice.kind
+    ]
+    if others and desired.kernel_modules == "auto":
+        raise NodeError(
+            f"{', '.join(others)} would have to give way to the {choice.kind} kernel modules, and this module did "
+            "not install it",
+            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
+            hint=f"have it exchanged with kernel_modules: {choice.kind}, "
+            f"{adoption.advice(state.machine.traits, desired.adopt, desired.source)}"
+            "or keep the driver that is there with source: preinstalled",
+        )
+
+
+def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None:
+    """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
+    knows = state.machine.traits.apt or choice.names.headers_first
+    # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
+    if not knows or not state.machine.own_kernel or not (desired.load and state.machine.gpus):
+        return
+    raise NodeError(
+        f"DKMS can't build the kernel modules for the running kernel {state.machine.kernel}: its headers are neither "
+        f"installed nor available as {headers_package(state)}",
+        cause="the package sources have moved on to newer kernels, or lack the one with the headers",
+        hint="boot a kernel whose headers are available, make the package known, or have the driver installed and not "
+        "loaded with load: false",
+    )
+
+
+def _superseded(
+    family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str] = ()
+) -> bool:
+    """Tell whether a package has other kernel modules than those wanted, and must give way.
+
+    Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
+    those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
+    builds, where a tracking package brings them and no exact version is asked for.
+    """
+    names = state.software.names
+    if name in choice.targets or not state.type_of(name) or not state.software.installed(name):
+        return False
+    alike = family.alike(state, choice.kind, name)
+    branch = not choice.prebuilt and "." not in choice.asked
+    if alike and branch and family.tracks(state, choice.kind):
+        return False
+    if name in names.kernel.values() or name in names.prebuilt.values():
+        return True
+    return name in state.history.record.packages or (name in taken and not alike)
+
+
+def _left_behind(
+    family: Family, state: DriverState, choice: Choice, taken: t.Collection[str] = ()
+) -> t.List[str]:
+    """Return the parts of another branch, ours or taken over, that targets take the place of, and their kin.
+
+    apt removes by itself nothing that is on hold, so it is told to.
+    """
+    ours = state.history.record.packages | state.history.record.holds | {*taken}
+    there = [name for name in ours if name not in choice.targets and state.software.installed(name)]
+    parts = {part(name) for name in choice.targets}
+    replaced = {name for name in there if part(name) in parts}
+    marks = {mark(name) for name in replaced} - {""}
+    others = family.excluded(there, choice.targets)
+    return sorted(
+        name for name in there if name in replaced or mark(name) in marks or name in others
+    )
