@@ -64,9 +64,9 @@ class Recorder:
                 found = inner(capability, state, *args)
             except NodeError as error:
                 told_of = {"refused": type(error).__name__, **vars(error)}
-                self._add(state.family.name, told_of, loud=loud)
+                self._add(state.machine.traits.name, told_of, loud=loud)
                 raise
-            self._add(state.family.name, {name: found}, loud=loud)
+            self._add(state.machine.traits.name, {name: found}, loud=loud)
             return found
 
         return told

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -229,18 +230,40 @@ SECRETS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resou
 ELSEWHERE = {"service": {"namespace": "team", "name": "mine", "port": 443}}
 
 
+@contextlib.contextmanager
+def webhook_configuration(cluster: Administered) -> Iterator[Json]:
+    """Configure the webhook, which answers nowhere here, so that no other test's pods wait for it."""
+    (webhook,) = [
+        manifest
+        for manifest in objects(FOLDER / "webhook.yaml")
+        if manifest["kind"] == "MutatingWebhookConfiguration"
+    ]
+    cluster.create(webhook)
+    try:
+        yield webhook
+    finally:
+        cluster.admin.ask("removing the webhook", "DELETE", CONFIGURATION, None)
+
+
+@pytest.fixture
+def configuration(cluster: Administered) -> Iterator[Json]:
+    with webhook_configuration(cluster) as webhook:
+        yield webhook
+
+
 @pytest.fixture(scope="module")
 def webhooks_own(cluster: Administered) -> Access:
     """The webhook's account, once the policy that keeps it is in force."""
-    kept = (
-        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration"),
+    needed = (
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding"),
         *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     )
-    for one in objects(FOLDER / "webhook.yaml"):
-        if one["kind"] in kept:
-            cluster.create(one)
+    for manifest in objects(FOLDER / "webhook.yaml"):
+        if manifest["kind"] in needed:
+            cluster.create(manifest)
     own = cluster.account("gpu-node-webhook", "gpu-node")
-    until_refused(lambda at: changed(own, "replace", "/webhooks/0/timeoutSeconds", at % 9 + 1))
+    with webhook_configuration(cluster):
+        until_refused(lambda at: changed(own, "replace", "/webhooks/0/timeoutSeconds", at % 9 + 1))
     return own
 
 
@@ -252,6 +275,7 @@ def changed(by: Access, how: str, path: str, value: Any = None) -> Json:
 
 
 @pytest.mark.attack("webhook-rewrites-its-configuration")
+@pytest.mark.usefixtures("configuration")
 @pytest.mark.parametrize(
     ("how", "path", "value"),
     [
@@ -302,14 +326,13 @@ def wishing(key: str, one: Json) -> Json:
 
 
 def test_only_pods_with_these_resources_wait_for_the_webhook(
-    cluster: Administered,
+    cluster: Administered, configuration: Json
 ) -> None:
     """No webhook answers here, and so failurePolicy and the conditions show."""
-    everything = objects(FOLDER / "webhook.yaml")
-    (hook,) = [one for one in everything if one["kind"] == "MutatingWebhookConfiguration"]
-    (service,) = [one for one in everything if one["kind"] == "Service"]
+    (service,) = [
+        manifest for manifest in objects(FOLDER / "webhook.yaml") if manifest["kind"] == "Service"
+    ]
     cluster.create(service)
-    cluster.create(hook)
     said = until_refused(lambda at: cluster.create(pod(f"early-{at}", gpumem=1)))
     assert "hami.webhook.gpu.node" in said
     scheduled = {"schedulerName": "hami-scheduler"}
@@ -328,18 +351,16 @@ def test_only_pods_with_these_resources_wait_for_the_webhook(
     cluster.create(wishing("example.com/x", pod("whole", gpu=1)))
     cluster.create(pod("own", space="kube-system", gpu=1, gpumem=1))
     cluster.create(pod("left-out", labels={"hami.io/webhook": "ignore"}, gpu=1, gpumem=1))
-    renamed = {"kind": "List", "apiVersion": "v1", "items": [hook]}
+    renamed = {"kind": "List", "apiVersion": "v1", "items": [configuration]}
     text = "nvidia: {resourceCountName: a.io/n, resourceMemoryName: a.io/mem}"
     (other,) = hami_config([renamed], text)["objects"]
-    path = f"{KINDS['MutatingWebhookConfiguration']}/gpu-node-webhook"
     version = cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")["metadata"]
     other["metadata"]["resourceVersion"] = version["resourceVersion"]
-    cluster.admin.ask("renaming", "PUT", path, other)
+    cluster.admin.ask("renaming", "PUT", CONFIGURATION, other)
     until_refused(lambda at: cluster.create(pod_of(f"renamed-{at}", {"a.io/n": 1})))
     with pytest.raises(ApiError, match=r"hami\.webhook\.gpu\.node"):
         cluster.create(pod_of("renamed", {"a.io/mem": 1}))
     cluster.create(pod("none-of-theirs", gpu=1, gpumem=1))
-    cluster.admin.ask("removing", "DELETE", path, None)
 
 
 BOUND = {"nvidia.com/numa-bind": "true"}

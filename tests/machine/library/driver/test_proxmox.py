@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Names, kernel_packages
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Names,
+    kernel_packages,
+)
 
 from tests.fakes.packages.debian import Debian, capability, converge
 

@@ -126,13 +126,19 @@ def test_lists_older_than_the_mirror_are_fetched_once(
 
         moving.lose(f"{NEWEST}-1")
         node._genuine(("apt-get", "clean"))
-        before, held = node.installed(), capability(node, **wanted(moving)).observe().packages
+        before, held = (
+            node.installed(),
+            capability(node, **wanted(moving)).observe().software.packages,
+        )
         node.ran.clear()
         with pytest.raises(
             NodeError, match=r"(?s)apt-get failed with status 100.* 404  File not found"
         ):
             converge(node, version=NEWEST, **wanted(moving))
-        assert (node.installed(), capability(node, **wanted(moving)).observe().packages) == (
+        assert (
+            node.installed(),
+            capability(node, **wanted(moving)).observe().software.packages,
+        ) == (
             before,
             held,
         )

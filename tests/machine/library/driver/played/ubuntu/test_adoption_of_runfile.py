@@ -10,7 +10,10 @@ import dataclasses
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._driver.sources.runfile import TRACES, UNINSTALLER
+from ansible_collections.gpu.node.plugins.module_utils._driver.sources.runfile import (
+    TRACES,
+    UNINSTALLER,
+)
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.packages.driver_runs import converge, planned, reported
