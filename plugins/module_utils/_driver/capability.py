@@ -210,7 +210,8 @@ class DriverCapability:
                 error.until = OLD_LISTS
                 raise
             return self.plan(self.observe())
-        self._warnings = tuple(dict.fromkeys((*self._warnings, *found.warnings)))
+        warnings = (*self._warnings, *found.warnings, *self._node.manager.warnings)
+        self._warnings = tuple(dict.fromkeys(warnings))
         return replace(found, steps=self._source.told(found.steps), warnings=self._warnings)
 
     def _spared(self, state: DriverState) -> Plan:

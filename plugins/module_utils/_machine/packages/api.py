@@ -11,6 +11,7 @@ import time
 import typing as t
 
 from ..._base.errors import NodeError
+from ..._base.packages import exit_status
 from ..._base.packages.apt import Source
 from ..._base.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
 from ..._base.pods import paths
@@ -51,7 +52,8 @@ class PackageManager(abc.ABC):
     """A node's package manager, through its own commands.
 
     ``timeout`` is how long to wait where another process holds its lock, in seconds, ``purpose`` what
-    errors say that is installed, ``variable`` the role's variable that has the timeout.
+    errors say that is installed, ``variable`` the role's variable that has the timeout. ``warnings`` are what its
+    commands have said that stops nothing, such as that a repository does not answer.
     """
 
     environment: t.Mapping[str, str] = {}
@@ -62,6 +64,7 @@ class PackageManager(abc.ABC):
     def __init__(self, host: Host, timeout: float, purpose: str, variable: str = "") -> None:
         self._host, self._timeout, self._purpose = host, timeout, purpose
         self._variable = f" ({variable})" if variable else ""
+        self.warnings: t.Dict[str, None] = {}  # in order, each once
 
     @abc.abstractmethod
     def _locks(self) -> t.Tuple[str, ...]:
@@ -91,7 +94,7 @@ class PackageManager(abc.ABC):
             raise self._too_long(tail(done))
         if check and done.rc not in good:
             raise NodeError(
-                f"{argv[0]} failed with status {done.rc}",
+                f"{argv[0]} failed with {exit_status.describe(argv[0], done.rc)}",
                 cause=tail(done),
                 hint="fix the cause named above and run again, which finishes what was begun",
                 rc=done.rc,

@@ -11,7 +11,7 @@ import shlex
 import tempfile
 import typing as t
 
-from ..._base.packages import rpm, zypper
+from ..._base.packages import exit_status, rpm, zypper
 from ..._base.packages.package import Change, Package, Policy, Removal, Simulation
 from ..host import Completed
 from .api import tail
@@ -24,8 +24,7 @@ CONFIGURATIONS = ("/usr/etc/zypp", "/etc/zypp")
 PRIVATE = "/run/gpu-node-zypper-{}"
 BUSY = 7
 NOTHING_FOUND = 104
-# Installed, but a restart or a reboot is advised, or a script of a package has complained.
-GOOD = (0, 102, 103, 106, 107)
+GOOD = exit_status.succeeded("zypper")
 
 
 class Zypper(Rpm):
