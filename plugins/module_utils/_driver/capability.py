@@ -73,7 +73,8 @@ class DriverCapability:
         absent, self._gpu_count = values["state"] == "absent", values.pop("gpu_count")
         busy = {name: values.pop(name) for name in Gate.OPTIONS}
         self._gate = Gate(host, busy, absent=absent, check_mode=check_mode)
-        values["source"] = named_source(values)
+        options = (values[name] for name in ("source", "repository", "runfile"))
+        values["source"] = named_source(*options)
         if (values["state"], values["source"]) == ("present", "repository"):
             values["repository"] = named(host, values["repository"], DRIVER_PRESETS)
         self._desired = parse_desired(values)

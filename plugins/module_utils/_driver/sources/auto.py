@@ -42,10 +42,11 @@ class Source(t.NamedTuple):
         return tuple(found)
 
 
-def named_source(values: t.Mapping[str, t.Any]) -> str:
-    """Return the source that options name, with auto that of which anything is said."""
-    said = [one for one in ("repository", "runfile") if values[one] is not None]
-    return said[0] if values["source"] == AUTO and said else str(values["source"])
+def named_source(source: str, repository: t.Any, runfile: t.Any) -> str:
+    """Return the source that the options name: with auto the repository or the runfile, if either is set."""
+    if source == AUTO and repository is not None:
+        return "repository"
+    return "runfile" if source == AUTO and runfile is not None else source
 
 
 def has_run(state: DriverState) -> bool:

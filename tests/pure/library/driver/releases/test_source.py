@@ -211,9 +211,9 @@ def test_a_record_that_was_lost_is_made_up_for_by_the_files() -> None:
 @pytest.mark.parametrize("word", ["repository", "runfile"])
 def test_what_is_said_of_a_source_names_it(word: str) -> None:
     said: dict[str, Any] = {"source": "auto", "repository": None, "runfile": None}
-    assert named_source(said) == "auto"
-    assert named_source({**said, word: {}}) == word
-    assert named_source({**said, word: {}, "source": "distribution"}) == "distribution"
+    assert named_source(**said) == "auto"
+    assert named_source(**{**said, word: {}}) == word
+    assert named_source(**{**said, word: {}, "source": "distribution"}) == "distribution"
 
 
 def test_the_table_of_systems_has_the_branches_that_distributions_carry() -> None:
