@@ -150,7 +150,7 @@ def assigned(
 ) -> t.Dict[str, str]:
     """Return the package's versions that belong to a version of the driver, with others' parts of it."""
     chosen = {
-        name: _full(state, desired.version, name, version if name in matched else None)
+        name: _full(state, desired.version, name, version, matched=name in matched)
         for name in names
     }
     # Packages of DCGM fit each other at the same version only.
@@ -162,7 +162,7 @@ def assigned(
     others = siblings(state, {*names, *taken})
     for name in (*others, *(counterparts(state, taken, kind) if taken else ())):
         if version in state.software.drivers(name):
-            chosen[name] = _full(state, desired.version, name, version)
+            chosen[name] = _full(state, desired.version, name, version, matched=True)
     return chosen
 
 
@@ -230,17 +230,25 @@ def unknown_version(desired: Desired, expected: str) -> InputError:
     return error
 
 
-def _full(state: DriverState, wanted: str, name: str, version: t.Optional[Version]) -> str:
-    """Return a package's full version; ``version`` is None where it need not match."""
-    versions = state.software.versions(name)
+def _full(state: DriverState, wanted: str, name: str, version: Version, *, matched: bool) -> str:
+    """Return the version of a package for a version of the driver, which it has if it is ``matched``."""
+    software = state.software
+    versions = software.versions(name)
     if wanted in versions:
         return wanted
-    preferred = [state.software.installed(name), state.software.candidate(name), *versions]
-    return next(
-        one
-        for one in preferred
-        if one is not None and (version is None or Version.of(one) == version)
-    )
+    preferred = [software.installed(name), software.candidate(name), *versions]
+    known = [version for version in preferred if version is not None]
+    if matched:
+        return next(full for full in known if Version.of(full) == version)
+    if name in software.names.loose:
+        # That of another driver, in a repository which apt prefers, may need this driver's libraries.
+        known.sort(key=lambda full: _distance(Version.of(full), version))
+    return known[0]
+
+
+def _distance(package: Version, driver: Version) -> int:
+    """Return how far the version of a package is from the driver's: the same, an older one, a newer one."""
+    return 0 if package == driver else 1 if package.numbers < driver.numbers else 2
 
 
 def otherwise(missing: str) -> str:

@@ -181,9 +181,8 @@ def test_downgrade_holds_again_and_asks_for_a_reboot() -> None:
     found = planned(converged(), version="535")
     assert [step.action for step in found.steps] == ["install", "hold"]
     assert found.steps[0].needs == ("reboot", "idle_gpu")
-    matched = sorted(set(WANTED) - {"nvidia-persistenced"})
-    assert found.steps[0].params["packages"] == dict.fromkeys(matched, OLD)
-    assert found.steps[1].params == {"hold": matched, "release": []}
+    assert found.steps[0].params["packages"] == dict.fromkeys(WANTED, OLD)
+    assert found.steps[1].params == {"hold": sorted(WANTED), "release": []}
     assert found.reboot_required == (
         "version 550.163.01 of the driver is loaded, 535.261.03 belongs to the packages",
     )
