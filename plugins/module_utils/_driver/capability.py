@@ -169,7 +169,7 @@ class DriverCapability:
             known = state.with_software(packages=self._node.manager.packages())
         source = chosen(known, self._desired, functools.partial(nvidias, self._node))
         if source.fresh and source.repository:
-            reach(source.repository, source.why)
+            reach(self._node, source.repository, source.why)
         self._source = source
         self._desired = replace(
             self._desired, source=source.name, version=source.version, repository=source.repository

@@ -124,13 +124,16 @@ def step(
     known: Known,
     sources: t.Iterable[Source],
 ) -> t.Optional[Step]:
-    """Return the step, None where the node has the files that are wanted and no others of ours."""
-    if repository is None:
+    """Return the step, None where the node has the files that are wanted and no others of ours.
+
+    A repository that another file of apt's has is used as it is there, without files of ours: two entries for one
+    address must agree in their key, or apt stops working.
+    """
+    if repository is None or is_elsewhere(repository, place, sources):
         stale = tuple(sorted(known.files))
         params = {"files": {}, "stale": stale, "trust": (), "forget": True}
         summary = f"forget the repository: remove {', '.join(stale)}"
         return Step("repository", summary, params) if stale else None
-    _check_duplicate(repository, place, sources)
     path = place.key(family)
     keys = _keys(repository, known, path)
     wanted = files(repository, place, family, keys)
@@ -190,17 +193,6 @@ def untrusted(
     """Return the fingerprints that rpm is to be taught."""
     marks = [one.fingerprint for one in keys if family in RPM_FAMILIES]
     return tuple(one for one in marks if not is_trusted(one, tuple(trusted)))
-
-
-def _check_duplicate(repository: Repository, place: Place, sources: t.Iterable[Source]) -> None:
-    """Refuse a repository that another file has as well: apt refuses two keys for one address."""
-    if is_elsewhere(repository, place, sources):
-        raise NodeError(
-            f"the repository {repository.url} is in another file of /etc/apt already",
-            cause="two entries for one address must agree in their key, or apt stops working",
-            hint="remove that entry, or the package that brought it (such as cuda-keyring), or name no "
-            "repository, then run again",
-        )
 
 
 def is_elsewhere(repository: Repository, place: Place, sources: t.Iterable[Source]) -> bool:

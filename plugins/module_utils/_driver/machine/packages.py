@@ -235,7 +235,12 @@ class Packages(Part):
         requested = record.requested | (new & set(change.packages))
         moved = {*simulation.changed, *simulation.removed}
         packages = record.packages | (new - set(record.others))
-        added.remember(packages=packages, requested=requested, **self._earlier(before, moved))
+        added.remember(
+            packages=packages,
+            requested=requested,
+            others_repository=bool(params.get("others_repository")),
+            **self._earlier(before, moved),
+        )
         replaces = bool(moved.intersection((*change.packages, *change.remove)))
         try:
             self._carry_out(change, before, replaces)

@@ -91,18 +91,22 @@ def known_repository(node: Node, repository: t.Optional[Repository]) -> Known:
 
 
 def nvidias(node: Node) -> t.Optional[Repository]:
-    """Return NVIDIA's repository, None where none is known for the system, or somebody else has named it to apt."""
+    """Return NVIDIA's repository for the system, if there is one."""
     options = SPEC["argument_spec"]["repository"]["options"]
     values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
     try:
-        found = parse_repository(named(node.host, values, DRIVER_PRESETS), "repository")
+        return parse_repository(named(node.host, values, DRIVER_PRESETS), "repository")
     except InputError:
         return None
-    return None if found and is_elsewhere(found, PLACE, node.manager.sources()) else found
 
 
-def reach(repository: Repository, why: str) -> None:
-    """Refuse before the first change what cannot be reached; ``why`` says why it is to be the node's source."""
+def reach(node: Node, repository: Repository, why: str) -> None:
+    """Refuse a repository whose key can't be fetched; ``why`` says why it is to be the node's source.
+
+    One that somebody else has made known is read by apt already.
+    """
+    if is_elsewhere(repository, PLACE, node.manager.sources()):
+        return
     fetched(repository.key_url, MAX_BYTES, f"{UNREACHED} ({why})")
 
 

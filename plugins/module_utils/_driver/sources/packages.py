@@ -239,7 +239,12 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
         change.update(packages)
-        params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": known}
+        params: t.Dict[str, t.Any] = {"packages": change, "remove": drop, "pins": choice.pins}
+        params["taken"] = known
+        if desired.repository and repository.is_elsewhere(
+            desired.repository, PLACE, state.software.sources
+        ):
+            params["others_repository"] = True
         steps.append(Step("install", "; ".join(texts), params))
     return steps
 

@@ -214,13 +214,6 @@ def test_change_of_the_key_leaves_no_old_one(node: AptNode, vendor: Repository, 
     assert [node.read(path) is None for path in PLACE.apt_keys] == [True, False]
 
 
-def test_repository_that_is_in_another_file_is_named(node: AptNode, vendor: Repository) -> None:
-    node.files["/etc/apt/sources.list.d/cuda.list"] = f"deb [signed-by=/x] {vendor.url}/ /\n"
-    with pytest.raises(NodeError, match=r"in another file .*cuda-keyring"):
-        converge(node, **wanted(vendor))
-    assert node.read(PLACE.sources) is None
-
-
 def test_way_back_to_the_distribution_forgets_the_repository(
     node: AptNode, vendor: Repository
 ) -> None:

@@ -171,11 +171,14 @@ def test_check_mode_shows_toolkit_s_repository_before_the_key_is_there(
     assert [step.action for step in plan.steps][-2:] == ["install", "hold"]
 
 
-def test_entry_that_nvidia_s_guide_has_written_is_named(node: Any, mirror: Path, key: Key) -> None:
-    entry = f"deb [signed-by=/x] file://{mirror}/stable/deb/$(ARCH) /\n"
-    node.files["/etc/apt/sources.list.d/nvidia-container-toolkit.list"] = entry
-    with pytest.raises(NodeError, match="is in another file of /etc/apt already"):
-        converge(node, repository=named(mirror, key))
+def test_entry_that_nvidias_guide_has_written_is_used(node: Any, mirror: Path, key: Key) -> None:
+    path = "etc/apt/sources.list.d/nvidia-container-toolkit.list"
+    entry = f"deb [trusted=yes] file://{mirror}/stable/deb/$(ARCH) /\n"
+    node.files[f"/{path}"] = entry
+    (node.root / path).write_text(entry)
+    assert converge(node, repository=named(mirror, key)) == ()
+    assert "nvidia-container-toolkit" in node.installed()
+    assert not [path for path in PLACE.paths if node.read(path)]
 
 
 def test_toolkit_s_preset_on_an_unknown_machine_is_refused_and_absent_works_there(

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import Source
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.pgp import read
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import (
@@ -112,11 +112,14 @@ def test_a_repository_becomes_a_repo_file(family: str) -> None:
     )
 
 
-def test_address_of_another_repository_is_refused() -> None:
+def test_repository_in_another_file_of_apt_is_left_there() -> None:
     found = parse(VALUES, "repository")
     other = Source(VALUES["url"], "/", (), "/etc/apt/keyrings/gpu-node-container-toolkit.gpg")
-    with pytest.raises(NodeError, match=r"is in another file of /etc/apt already"):
-        step(found, PLACE, "debian", Known(), [other])
+    assert step(found, PLACE, "debian", Known(), [other]) is None
+    ours = Known({PLACE.sources: "x"})
+    forget = step(found, PLACE, "debian", ours, [other])
+    assert forget is not None
+    assert forget.params["stale"] == (PLACE.sources,)
     own = dataclasses.replace(other, signed_by=PLACE.apt_keys[1])
     assert step(found, PLACE, "debian", Known(), [own]) is not None
 

@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 
-from tests.fakes.packages.driver_runs import converge, planned
+from tests.fakes.packages.apt_nodes import Repository
+from tests.fakes.packages.driver_runs import converge, planned, reported
+from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.played.debian.debian_archive import KERNELS, Machines, PlayedDebian, archive
 from tests.fakes.played.debs import Deb
 
@@ -57,3 +62,56 @@ def test_persistence_daemon_follows_the_version_of_the_driver(
     assert node.works()
     assert converge(node, state="absent").steps == ()
     assert node.installed() == before
+
+
+@pytest.fixture
+def cuda(tmp_path: Path, key: Key) -> Repository:
+    """Return NVIDIA's repository for Debian 13, with the names that it has of its own."""
+    repository = Repository(tmp_path / "cuda", key)
+    for package in nvidia_packages(NVIDIAS):
+        relations = [f"{name}: {value}" for name, value in package.fields if value]
+        repository.add(package.name, package.version, *relations)
+    repository.publish()
+    return repository
+
+
+@pytest.fixture
+def knowing(debian: Machines, cuda: Repository) -> PlayedDebian:
+    """Return a machine with a file of cuda-keyring's."""
+    machine = debian(archive(TRIXIE, DEBIANS), TRIXIE)
+    key = "usr/share/keyrings/cuda-archive-keyring.asc"
+    machine.put(key, cuda.key.armoured)
+    entry = f"deb [signed-by={machine.root / key}] {cuda.url} /\n"
+    machine.put("etc/apt/sources.list.d/cuda-debian13-x86_64.list", entry)
+    machine.apt("update")
+    return machine
+
+
+def from_cuda(cuda: Repository) -> dict[str, Any]:
+    values = {"url": cuda.url, "key": cuda.key.armoured, "key_fingerprints": [], "suite": "/"}
+    flags = {"components": [], "plain_http": False, "signed_metadata": False}
+    return {"source": "repository", "repository": {**values, **flags}, "load": False}
+
+
+def test_repository_in_another_file_is_used_as_it_is(
+    knowing: PlayedDebian, cuda: Repository
+) -> None:
+    before = knowing.installed()
+    promised = planned(knowing, **from_cuda(cuda))
+    assert "repository" not in [step.action for step in promised.steps]
+    assert converge(knowing, **from_cuda(cuda)).steps == ()
+    assert knowing.installed()["nvidia-driver-cuda"] == f"{NVIDIAS}-1"
+    assert not [path for path in PLACE.paths if knowing.exists(path)]
+    assert reported(knowing)["source"] == "repository"
+    assert converge(knowing, load=False).steps == ()
+    converge(knowing, state="absent")
+    assert knowing.installed() == before
+
+
+def test_version_of_the_repository_is_had_by_what_the_refusal_says(
+    knowing: PlayedDebian, cuda: Repository
+) -> None:
+    with pytest.raises(InputError, match=r"version: '595'.*nvidia_driver_source: repository"):
+        converge(knowing, source="distribution", version="595")
+    assert converge(knowing, version="595", **from_cuda(cuda)).steps == ()
+    assert knowing.installed()["nvidia-driver-cuda"] == f"{NVIDIAS}-1"
