@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
-from .._base.gpu import NvmlError
 from .._base.packages.apt import unmet
 from .._base.packages.presets import DRIVER_PRESETS
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
@@ -22,11 +21,9 @@ from .._machine.packages.api import NoHold, NoWay
 from .._machine.packages.apt import OWN_SOURCES
 from .._node.gpu_record import ACTION as GPUS
 from .._node.gpu_record import PATH as GPU_RECORD
-from .._node.gpu_record import dump, identities, load
 from .._node.machine import facts as nodeinfo
-from .._node.machine.quarantine import answering
 from .._node.machine.recorded import Additions, named, package_manager
-from .._node.quarantine import TRUSTED, Seen
+from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
 from .desired import parse_desired
 from .facts import DriverState
@@ -39,10 +36,19 @@ from .known_families import FAMILIES
 from .machine import initramfs
 from .machine.facts import history, observe_files, observe_loaded, observe_machine
 from .machine.gate import Gate, blockers
+from .machine.gpu_record import GpuRecord
 from .machine.loading import Loading
 from .machine.packages import Packages
 from .machine.persistence import PersistenceModes
-from .machine.sources import Node, Params, Runfile, known_repository, nvidias, reach
+from .machine.sources import (
+    Node,
+    Params,
+    Runfile,
+    WrittenSources,
+    known_repository,
+    nvidias,
+    reach,
+)
 from .machine.streams import ModuleStreams
 from .module_options.in_force import MODPROBE_FILE
 from .packages import adoption
@@ -70,7 +76,7 @@ class DriverCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         values = dict(params)
         timeout, gpus = checked_timeout(values.pop("lock_timeout")), values.pop("gpus", None)
-        absent, self._gpu_count = values["state"] == "absent", values.pop("gpu_count")
+        absent, gpu_count = values["state"] == "absent", values.pop("gpu_count")
         busy = {name: values.pop(name) for name in Gate.OPTIONS}
         self._gate = Gate(host, busy, absent=absent, check_mode=check_mode)
         options = (values[name] for name in ("source", "repository", "runfile"))
@@ -92,6 +98,7 @@ class DriverCapability:
         )
         self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
         self._runfile, self._streams = Runfile(node), ModuleStreams(node)
+        self._sources, self._gpus = WrittenSources(node), GpuRecord(node, gpu_count)
         self._packages, self._loading = Packages(node, self._again), Loading(node)
         self._modes = PersistenceModes(node, gpus)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
@@ -113,7 +120,7 @@ class DriverCapability:
             PERSISTENCE_MODE: self._modes.apply,
             "fabric": functools.partial(self._loading.enable, FABRIC_SERVICE),
             "remove": self._remove,
-            GPUS: self._record_gpus,
+            GPUS: self._gpus.apply,
         }
 
     def _again(self) -> t.Sequence[Step]:
@@ -199,13 +206,18 @@ class DriverCapability:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
             spared = self._spared(state)
-            recorded = (*spared.steps, *self._gpu_record(state, spared.steps))
+            recorded = (
+                *spared.steps,
+                *self._gpus.steps(state, spared.steps, absent=self._desired.state == "absent"),
+            )
             found = replace(spared, steps=recorded)
             if disrupts(found) or self._gate.services.unsettled:
                 found = self._gate.services.around(found)
         except BY_LISTS as error:
             # In a real run a step before would have fetched the lists.
             if not self._check_mode or self._node.refreshed:
+                if self._sources.take_back() and self._falls_back(error):
+                    return self.plan(self.observe())
                 raise
             if not self._node.preview_lists():
                 error.until = OLD_LISTS
@@ -214,6 +226,17 @@ class DriverCapability:
         warnings = (*self._warnings, *found.warnings, *self._node.manager.warnings)
         self._warnings = tuple(dict.fromkeys(warnings))
         return replace(found, steps=self._source.told(found.steps), warnings=self._warnings)
+
+    def _falls_back(self, error: NodeError) -> bool:
+        """Turn from a repository that was chosen, and does not have the driver, to the distribution's."""
+        if not (self._source.fresh and self._source.chose_version):
+            return False
+        self._warnings += (self._source.fell_back(error),)
+        self._source = Source("distribution", NO_VERSION, why=self._source.why)
+        self._desired = replace(
+            self._desired, source="distribution", version=NO_VERSION, repository=None
+        )
+        return True
 
     def _spared(self, state: DriverState) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
@@ -304,46 +327,13 @@ class DriverCapability:
         if step.action in ENDS_PERSISTENCE and self._desired.persistence:
             self._modes.turn_on()
         if step.action in STARTS:
-            self._tell_gpus()
+            self._gpus.identify()
 
     def _uninstall(self, params: Params) -> None:
         """Have NVIDIA's uninstaller run, once what takes the driver's place is on the node."""
         if params.get("fetch"):
             self._packages.fetch(params["fetch"])
         self._runfile.uninstall(params)
-
-    def _gpu_record(self, state: DriverState, found: t.Sequence[Step]) -> t.List[Step]:
-        """Return the step that brings the record of GPUs up to date, or removes it where none removes all."""
-        host = self._node.host
-        if self._desired.state == "absent":
-            stays = host.exists(GPU_RECORD) and "remove" not in [one.action for one in found]
-            return [Step(GPUS, "forget which GPUs the node had")] if stays else []
-        there = (address for address, _architecture in state.machine.gpus)
-        return nodeinfo.recorded_gpus(host, there, self._gpu_count).steps()
-
-    def _record_gpus(self, params: Params) -> None:
-        host = self._node.host
-        if params:
-            text = dump(params["gpus"], nodeinfo.machine(host), self._seen())
-            host.write(GPU_RECORD, text, mode=0o644)
-        else:
-            host.remove(GPU_RECORD)
-
-    def _tell_gpus(self) -> None:
-        """Write into the record what NVML says of the GPUs, if it answers only now that the driver is loaded."""
-        host, machine = self._node.host, nodeinfo.machine(self._node.host)
-        text = host.read(GPU_RECORD)
-        there = load(text, machine)
-        if there and not identities(text, machine):
-            host.write(GPU_RECORD, dump(there, machine, self._seen()), mode=0o644)
-
-    @staticmethod
-    def _seen() -> t.Collection[Seen]:
-        """Return what NVML says of the GPUs, nothing where it does not answer yet."""
-        try:
-            return answering().values()
-        except NvmlError:
-            return ()
 
     def _remove(self, params: Params) -> None:
         self._loading.disable(params)
@@ -361,7 +351,7 @@ class DriverCapability:
         if added.record.persistence_mode:
             self._modes.forget()
         added.forget()
-        self._record_gpus({})
+        self._gpus.apply({})
         self._gate.services.forget()
 
     def result(self, state: DriverState, plan: Plan) -> t.Dict[str, t.Any]:

@@ -15,6 +15,7 @@ from ..._base.packages.repository import Known, Repository, is_elsewhere
 from ..._machine.download import bring, fetched
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
+from ..._machine.packages.apt import OWN_SOURCES
 from ..._node.machine.recorded import Additions, existing, named
 from ..branches import NO_VERSION, Version
 from ..desired import Runfile as File
@@ -108,6 +109,30 @@ def reach(node: Node, repository: Repository, why: str) -> None:
     if is_elsewhere(repository, PLACE, node.manager.sources()):
         return
     fetched(repository.key_url, MAX_BYTES, f"{UNREACHED} ({why})")
+
+
+class WrittenSources(Part):
+    """The repository and the sources file that this run writes, which go again if they do not have the driver."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._before = node.added.record
+
+    def take_back(self) -> bool:
+        """Remove what this run has written, and return whether there was anything."""
+        added, before = self._node.added, self._before
+        record = added.record
+        has_repository = record.repository and not before.repository
+        has_sources = record.sources and not before.sources
+        if has_repository:
+            added.forget_repository(self._node.manager, PLACE.paths)
+            added.remember(repository=False, keys=before.keys)
+        if has_sources:
+            self._node.host.remove(OWN_SOURCES)
+            added.remember(sources=False)
+        if has_repository or has_sources:
+            self._node.refresh()
+        return has_repository or has_sources
 
 
 class Runfile(Part):

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ..._base import distributions
+from ..._base.errors import NodeError
 from ..._base.packages.repository import Repository
 from ..._base.steps import Step
 from .. import branches
@@ -25,6 +26,7 @@ class Source(t.NamedTuple):
     """A source, the version or branch to have of it, and why; ``fresh`` says that the node has no driver yet.
 
     Without a ``repository`` to name, the files of the one that the node's driver is from stay as they are.
+    ``chose_version`` says that the user has asked for no version.
     """
 
     name: str
@@ -32,6 +34,15 @@ class Source(t.NamedTuple):
     repository: t.Optional[Repository] = None
     why: str = ""
     fresh: bool = False
+    chose_version: bool = False
+
+    def fell_back(self, error: NodeError) -> str:
+        """Return the warning that the repository does not have the version that was chosen."""
+        return (
+            f"source: auto has chosen branch {self.version} of NVIDIA's repository, as {self.why}, which does not have "
+            f"it ({error.cause}): the distribution's driver is taken. Next step: set nvidia_driver_source and "
+            "nvidia_driver_version to what you want"
+        )
 
     def told(self, steps: t.Iterable[Step]) -> t.Tuple[Step, ...]:
         """Return the steps, with why the node gets a repository that nobody has named."""
@@ -112,4 +123,6 @@ def _fresh(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
         why += f", {past if stands['past'] else 'which does not run the GPUs'}"
         version = branches.supported(table, state.machine.today, state.machine.gpus)
     repository = nvidias() if version else None
-    return Source("repository", version, repository, why, fresh=True) if repository else found
+    if repository is None:
+        return found
+    return Source("repository", version, repository, why, True, not desired.version)

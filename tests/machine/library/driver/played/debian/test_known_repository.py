@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages import presets
+from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
 
 from tests.fakes.packages.apt_nodes import Repository
 from tests.fakes.packages.driver_runs import converge, planned, reported
 from tests.fakes.packages.pgp_keys import Key
 from tests.fakes.played.debian.debian_archive import KERNELS, Machines, PlayedDebian, archive
 from tests.fakes.played.debs import Deb
+from tests.fakes.played.rooted import V100
 
 TRIXIE = KERNELS["trixie"]
 DEBIANS, NVIDIAS = "550.163.01", "595.71.05"
@@ -115,3 +120,60 @@ def test_version_of_the_repository_is_had_by_what_the_refusal_says(
         converge(knowing, source="distribution", version="595")
     assert converge(knowing, version="595", **from_cuda(cuda)).steps == ()
     assert knowing.installed()["nvidia-driver-cuda"] == f"{NVIDIAS}-1"
+
+
+@pytest.fixture
+def volta(
+    debian: Machines, tmp_path: Path, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> PlayedDebian:
+    """Return a machine with a V100, for which NVIDIA's repository has later branches only."""
+    machine = debian(archive(TRIXIE, DEBIANS), TRIXIE, gpu=V100)
+    release = machine.read("/etc/os-release") or ""
+    machine.put("etc/os-release", f'{release}VERSION_ID="13"\n')
+    machine.answers["uname"] = Completed(0, "x86_64\n", "")
+    repository = Repository(tmp_path / "debian13/x86_64", key)
+    for package in nvidia_packages(NVIDIAS):
+        repository.add(package.name, package.version)
+    repository.publish()
+    monkeypatch.setattr(presets, "CUDA", f"file://{tmp_path}")
+    name, _machines = presets.FOLDERS["debian13"]
+    monkeypatch.setitem(presets.PINNED, name, key.fingerprint)
+    (repository.folder / f"{name}.pub").write_text(key.armoured)
+    return machine
+
+
+ENDED = {
+    "as_of": "2026-01-01",
+    "branches": {"550": {"end_of_support": "2020-01"}, "580": {"end_of_support": "2999-01"}},
+    "bulletins": [],
+}
+
+
+def test_distributions_driver_is_taken_where_nvidias_repository_has_none_for_the_gpus(
+    volta: PlayedDebian,
+) -> None:
+    before = volta.installed()
+    promised = planned(volta, releases=ENDED)
+    assert promised.steps
+    left = converge(volta, releases=ENDED)
+    assert left.steps == ()
+    assert volta.works()
+    assert volta.installed()["libcuda1"] == f"{DEBIANS}-1"
+    assert not [path for path in PLACE.paths if volta.exists(path)]
+    (warning,) = [text for text in left.warnings if "source: auto" in text]
+    assert "branch 580" in warning
+    assert "595.71.05" in warning
+    assert converge(volta, releases=ENDED).steps == ()
+    converge(volta, state="absent")
+    assert volta.installed() == before
+    assert not [path for path in (OWN_SOURCES, RECORD) if volta.exists(path)]
+
+
+def test_repository_goes_again_where_it_lacks_the_version_that_it_was_written_for(
+    volta: PlayedDebian,
+) -> None:
+    before = volta.installed()
+    with pytest.raises(InputError, match=r"version: '580'.*595\.71\.05"):
+        converge(volta, version="580", releases=ENDED)
+    assert not [path for path in (*PLACE.paths, OWN_SOURCES, RECORD) if volta.exists(path)]
+    assert volta.installed() == before
