@@ -205,27 +205,29 @@ class DriverCapability:
     def plan(self, state: DriverState) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
-            spared = self._spared(state)
-            recorded = (
-                *spared.steps,
-                *self._gpus.steps(state, spared.steps, absent=self._desired.state == "absent"),
-            )
-            found = replace(spared, steps=recorded)
-            if disrupts(found) or self._gate.services.unsettled:
-                found = self._gate.services.around(found)
-        except BY_LISTS as error:
-            # In a real run a step before would have fetched the lists.
-            if not self._check_mode or self._node.refreshed:
-                if self._sources.take_back() and self._falls_back(error):
-                    return self.plan(self.observe())
-                raise
-            if not self._node.preview_lists():
-                error.until = OLD_LISTS
+            planned = self._undisturbed(state)
+        except NodeError as error:
+            if self._check_mode and not self._node.refreshed and isinstance(error, BY_LISTS):
+                # In a real run a step before would have fetched the lists.
+                if not self._node.preview_lists():
+                    error.until = OLD_LISTS
+                    raise
+            elif not (self._sources.take_back() and self._falls_back(error)):
                 raise
             return self.plan(self.observe())
-        warnings = (*self._warnings, *found.warnings, *self._node.manager.warnings)
+        warnings = (*self._warnings, *planned.warnings, *self._node.manager.warnings)
         self._warnings = tuple(dict.fromkeys(warnings))
-        return replace(found, steps=self._source.told(found.steps), warnings=self._warnings)
+        return replace(planned, steps=self._source.told(planned.steps), warnings=self._warnings)
+
+    def _undisturbed(self, state: DriverState) -> Plan:
+        """Return the plan with the record of the GPUs, and with the services that have to stop for it."""
+        spared = self._spared(state)
+        absent = self._desired.state == "absent"
+        steps = (*spared.steps, *self._gpus.steps(state, spared.steps, absent=absent))
+        planned = replace(spared, steps=steps)
+        if disrupts(planned) or self._gate.services.unsettled:
+            planned = self._gate.services.around(planned)
+        return planned
 
     def _falls_back(self, error: NodeError) -> bool:
         """Turn from a repository that was chosen, and does not have the driver, to the distribution's."""

@@ -119,9 +119,11 @@ class WrittenSources(Part):
         self._before = node.added.record
 
     def take_back(self) -> bool:
-        """Remove what this run has written, and return whether there was anything."""
+        """Remove what this run has written unless packages have come of it, and return whether there was anything."""
         added, before = self._node.added, self._before
         record = added.record
+        if record.packages != before.packages:
+            return False
         has_repository = record.repository and not before.repository
         has_sources = record.sources and not before.sources
         if has_repository:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
+    InputError,
+    NodeError,
+)
 from ansible_collections.gpu.node.plugins.module_utils._base.packages import presets
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
@@ -177,3 +180,19 @@ def test_repository_goes_again_where_it_lacks_the_version_that_it_was_written_fo
         converge(volta, version="580", releases=ENDED)
     assert not [path for path in (*PLACE.paths, OWN_SOURCES, RECORD) if volta.exists(path)]
     assert volta.installed() == before
+
+
+def test_repository_goes_again_where_it_has_no_driver_at_all(
+    debian: Machines, tmp_path: Path, key: Key
+) -> None:
+    machine = debian(archive(TRIXIE, DEBIANS), TRIXIE)
+    repository = Repository(tmp_path / "other", key)
+    repository.add("something", "1")
+    repository.publish()
+    before = machine.installed()
+    assert planned(machine, **from_cuda(repository)).steps
+    with pytest.raises(NodeError, match=r"package sources have no .*nvidia-driver-cuda"):
+        converge(machine, **from_cuda(repository))
+    assert not [path for path in (*PLACE.paths, OWN_SOURCES, RECORD) if machine.exists(path)]
+    assert machine.installed() == before
+    assert converge(machine, source="distribution").steps == ()
