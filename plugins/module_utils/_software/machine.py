@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from .._base import distributions
@@ -48,7 +49,7 @@ class Software(t.Generic[S, R]):
             "hold": self._hold,
         }
 
-    @property
+    @functools.cached_property
     def _manager(self) -> PackageManager:
         if not self._family:
             raise NodeError(
@@ -89,7 +90,8 @@ class Software(t.Generic[S, R]):
         for step in found.steps:
             if step.action == "install" and step.params and REPAIR not in found.steps:
                 self._simulate(self._change(step.params), purged)
-        return found
+        warnings = self._manager.warnings if self._family else ()
+        return dataclasses.replace(found, warnings=(*found.warnings, *warnings))
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
