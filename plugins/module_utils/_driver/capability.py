@@ -301,6 +301,7 @@ class DriverCapability:
     def _asked(self, found: Plan, *, holds: bool) -> Plan:
         """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
         if not BEFORE.isdisjoint(step.action for step in found.steps):
+            self._check_before(found.steps)
             return found
         stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
         steps, warnings = [], [*found.warnings]
@@ -314,6 +315,14 @@ class DriverCapability:
                 opened = bool(step.params.get("opens"))
             steps.append(step)
         return replace(found, steps=tuple(steps), warnings=tuple(warnings))
+
+    def _check_before(self, steps: t.Iterable[Step]) -> None:
+        """Refuse sources that the package manager could not read."""
+        for step in steps:
+            if step.action == "sources" and step.params["text"]:
+                self._node.manager.check_sources({OWN_SOURCES: step.params["text"]})
+            elif step.action == "repository":
+                self._node.manager.check_sources(step.params["files"], step.params["stale"])
 
     def apply(self, step: Step) -> None:
         """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""

@@ -41,7 +41,14 @@ OWN_ENDINGS = (
 DISABLED = ("no", "false", "without", "off", "disable")
 PINNED = re.compile(r"^Package:[ \t]*(.+)$", re.M)
 FIELD = re.compile(r"^([^\s:]+)[ \t]*:(.*(?:\n[ \t].*)*)", re.M)
-ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]]*)\][ \t]+)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
+ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]\n]*)\][ \t]*)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
+OPTION = re.compile(r"([^\s=]+?)([-+]?)=(\S+)")
+# deb822's names of options whose values one line separates by commas: sources.list(5).
+MULTIVALUE = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
+CHANGES = {"": "", "+": "-Add", "-": "-Remove"}
+SPELLED = {"Pdiffs": "PDiffs", "Inrelease-Path": "InRelease-Path"}
+# What a source is made of, apart from its options.
+ENTRY = ("types", "uris", "suites", "components", "signed-by", "enabled")
 
 
 def parse_packages(text: str) -> t.Dict[str, Package]:
@@ -141,41 +148,70 @@ def is_busy(text: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Binary packages at an address: one suite and its components."""
+    """Binary packages at an address.
+
+    Attributes:
+        uri: The address.
+        suite: The suite, or the path of a flat repository.
+        components: The components of the suite.
+        signed_by: Keys, or the files that have them. Empty if any key that apt trusts will do.
+        options: All other fields of the entry, by their names in deb822.
+    """
 
     uri: str
     suite: str
     components: t.Tuple[str, ...]
     signed_by: str = ""
+    options: t.Tuple[t.Tuple[str, str], ...] = ()
+
+    def has_architecture(self, native: str) -> bool:
+        """Return whether the entry offers packages of the architecture ``native``."""
+        fields = {name.lower(): value.split() for name, value in self.options}
+        architectures = {*fields.get("architectures", [native])}
+        architectures |= {*fields.get("architectures-add", ())}
+        return native in architectures - {*fields.get("architectures-remove", ())}
 
 
 def parse_one_line(text: str) -> t.List[Source]:
     """Parse a .list file."""
-    found = []
+    sources = []
     for options, uri, suite, components in ONE_LINE.findall(text):
-        signed = re.search(r"signed-by=(\S+)", options)
-        found.append(Source(uri, suite, tuple(components.split()), signed[1] if signed else ""))
-    return found
+        fields = dict(_field(*option) for option in OPTION.findall(options.replace('"', "")))
+        signed_by = fields.pop("Signed-By", "")
+        names = tuple(components.split())
+        sources.append(Source(uri, suite, names, signed_by, tuple(fields.items())))
+    return sources
+
+
+def _field(name: str, change: str, value: str) -> t.Tuple[str, str]:
+    """Return deb822's field for an option of one line."""
+    if name in MULTIVALUE:
+        return MULTIVALUE[name] + CHANGES[change], value.replace(",", " ")
+    titled = "-".join(part.capitalize() for part in name.split("-"))
+    return SPELLED.get(titled, titled) + CHANGES[change], value
 
 
 def parse_deb822(text: str) -> t.List[Source]:
     """Parse a .sources file; disabled stanzas and source packages are left out."""
-    found = []
+    sources = []
     lines = [line for line in text.split("\n") if not line.startswith("#")]
     for stanza in re.split(r"\n[ \t]*\n", "\n".join(lines)):
-        fields = {key.lower(): value.strip(" \t\r") for key, value in FIELD.findall(stanza)}
+        found = FIELD.findall(stanza)
+        fields = {name.lower(): value.strip(" \t\r") for name, value in found}
         if (
             fields.get("enabled", "").lower() not in DISABLED
             and "deb" in fields.get("types", "").split()
         ):
             components = tuple(fields.get("components", "").split())
             signed_by = fields.get("signed-by", "")
-            found += [
-                Source(uri, suite, components, signed_by)
+            options = {name: fields[name.lower()] for name, _value in found}
+            options = {name: value for name, value in options.items() if name.lower() not in ENTRY}
+            sources += [
+                Source(uri, suite, components, signed_by, tuple(options.items()))
                 for uri in fields.get("uris", "").split()
                 for suite in fields.get("suites", "").split()
             ]
-    return found
+    return sources
 
 
 def _is_own(source: Source) -> bool:
@@ -209,6 +245,12 @@ def additions(
     return found
 
 
+def read_errors(text: str) -> str:
+    """Return the errors that apt has printed, all of its output if there is none."""
+    errors = [line[3:] for line in text.split("\n") if line.startswith("E: ")]
+    return "; ".join(dict.fromkeys(errors)) or text.strip()
+
+
 def render(sources: t.Sequence[Source]) -> str:
     """Return a deb822 file."""
     return HEADER + "\n".join(map(stanza, sources))
@@ -218,4 +260,5 @@ def stanza(source: Source) -> str:
     """Return a stanza of a deb822 file."""
     text = f"Types: deb\nURIs: {source.uri}\nSuites: {source.suite}\n"
     text += f"Components: {' '.join(source.components)}\n" if source.components else ""
-    return text + (f"Signed-By: {source.signed_by}\n" if source.signed_by else "")
+    text += f"Signed-By: {source.signed_by}\n" if source.signed_by else ""
+    return text + "".join(f"{name}: {value}\n" for name, value in source.options)

@@ -172,9 +172,15 @@ class Packages(Part):
         )
 
     def enable(self, params: Params) -> None:
-        """Enable components of the node's own sources."""
-        self._node.added.remember(sources=True)
-        self._node.host.write(OWN_SOURCES, params["text"], mode=0o644)
+        """Enable components of the node's own sources, or remove the file that is no longer needed."""
+        added, text = self._node.added, params["text"]
+        if text:
+            earlier = added.record
+            added.remember(sources=True)
+            added.write_sources(self._node.manager, {OWN_SOURCES: text}, earlier)
+        else:
+            self._node.host.remove(OWN_SOURCES)
+            added.remember(sources=False)
 
     def repair(self, _params: Params) -> None:
         """Finish what a transaction that was killed has left."""

@@ -21,6 +21,11 @@ from ..packages.names import PLACE, kernel_packages, mark, part
 from ..packages.versions import Choice, Draft
 
 REPAIR = Step("repair", "finish what a transaction that was killed has left")
+UNNEEDED = Step(
+    "sources",
+    "remove the sources file, as the node's own sources have the components",
+    {"text": ""},
+)
 REFRESH = Step("refresh", "refresh the package lists")
 
 
@@ -134,6 +139,9 @@ def _sources(state: DriverState, desired: Desired, unknown: t.Sequence[str]) -> 
     wanted, own = _missing_components(state), state.software.own_sources
     ours = own is not None or state.history.record.sources
     stale = ours and bool(wanted) and own != render(wanted or ())
+    if own is not None and wanted == [] and state.software.names.components:
+        # After an upgrade of the distribution, or once somebody has enabled the components, nothing is missing.
+        return [UNNEEDED, REFRESH] if desired.manage_sources else []
     if not unknown and not (stale and desired.manage_sources):
         return []
     if wanted and not desired.manage_sources:

@@ -160,6 +160,13 @@ class PackageManager(abc.ABC):
         """Return the node's sources, as far as components can be enabled in them."""
         return ()
 
+    def check_sources(self, files: t.Mapping[str, str], removed: t.Collection[str] = ()) -> None:  # noqa: B027
+        """Try whether the package manager reads its sources once ``files`` are written and others are removed.
+
+        Raises:
+            NodeError: if it can't.
+        """
+
     def automatic(self) -> t.FrozenSet[str]:
         """Return the packages that only came because others depend on them."""
         return frozenset()

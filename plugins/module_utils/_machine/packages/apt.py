@@ -42,6 +42,9 @@ class Apt(PackageManager):
     tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
     _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
+    # Leaves out our own sources file where apt can't read its sources because of it.
+    _readable: t.Optional[contextlib.ExitStack] = None
+    _parts: t.Sequence[str] = ()
 
     def _locks(self) -> t.Tuple[str, ...]:
         return "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"
@@ -57,10 +60,35 @@ class Apt(PackageManager):
         return apt.parse_packages(self._host.run(command).out)
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        return apt.parse_policy(self._host.run(self._of(["apt-cache", "policy", *names])).out)
+        return apt.parse_policy(self._look(["apt-cache", "policy", *names]).out)
 
     def known(self, prefix: str) -> t.List[str]:
-        return self._host.run(self._of(["apt-cache", "pkgnames", prefix])).out.split()
+        return self._look(["apt-cache", "pkgnames", prefix]).out.split()
+
+    def _look(self, command: t.Sequence[str]) -> Completed:
+        """Run a command that reads apt's sources; where our own file keeps it from that, it is left out."""
+        completed = self._host.run(self._of(command), check=False)
+        if completed.rc != 0 and self._leave_out_own():
+            completed = self._host.run(self._of(command), check=False)
+        if completed.rc != 0:
+            self.check_sources({})
+            return self._call(self._of(command))
+        return completed
+
+    def _leave_out_own(self) -> bool:
+        """Have apt read its sources without our own file, and return whether that helps."""
+        own = set(filter(self._is_own, self._parts_there()))
+        if self._readable or not own or self._read_sources({}, own):
+            return False
+        self._readable = contextlib.ExitStack()
+        self._parts = self._readable.enter_context(self._trial_folder({}, own))
+        return True
+
+    def _read_own(self) -> None:
+        """Have apt read all of its sources again."""
+        if self._readable:
+            self._readable.close()
+            self._readable, self._parts = None, ()
 
     def relations(self, names: t.Collection[str]) -> Relations:
         # It fails where it does not know one of them.
@@ -78,6 +106,14 @@ class Apt(PackageManager):
         return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
 
     def sources(self) -> t.Tuple[Source, ...]:
+        sources = self._sources()
+        if not any(source.options for source in sources):
+            return sources
+        native = self._host.run(["dpkg", "--print-architecture"]).out.strip()
+        return tuple(source for source in sources if source.has_architecture(native))
+
+    def _sources(self) -> t.Tuple[Source, ...]:
+        """Return the entries of all architectures."""
         host = self._host
         found = parse_one_line(host.read("/etc/apt/sources.list") or "")
         for name in host.listdir(FOLDER):
@@ -89,6 +125,49 @@ class Apt(PackageManager):
                 if path != OWN_SOURCES or not text.startswith(apt.HEADER):
                     found += parse_deb822(text)
         return tuple(found)
+
+    def check_sources(self, files: t.Mapping[str, str], removed: t.Collection[str] = ()) -> None:
+        written = sorted(path for path in files if path.startswith(FOLDER))
+        error = self._read_sources(files, removed)
+        if not error:
+            if not files:
+                self._read_own()
+            return
+        ours = {*written, *filter(self._is_own, self._parts_there())}
+        if self._read_sources({}, ours):
+            raise NodeError(
+                "apt can't read the node's package sources",
+                cause=error,
+                hint="mend the entry that apt names, then run again",
+            )
+        raise NodeError(
+            f"apt can't read the package sources with {', '.join(sorted(ours))}, and it was left out",
+            cause=error,
+            hint="have all entries of one address and suite agree in their options, or add what is missing to the "
+            "node's own entry yourself, then run again",
+        )
+
+    def _parts_there(self) -> t.List[str]:
+        return [f"{FOLDER}/{name}" for name in self._host.listdir(FOLDER)]
+
+    def _is_own(self, path: str) -> bool:
+        """Return whether a sources file was written by gpu.node."""
+        return path == OWN_SOURCES and (self._host.read(path) or "").startswith(apt.HEADER)
+
+    def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
+        """Return why apt can't read its sources with other files in their folder, empty if it can."""
+        with self._trial_folder(files, removed) as options:
+            completed = self._host.run(["apt-get", *options, "indextargets"], check=False)
+        return apt.read_errors(completed.err) if completed.rc != 0 else ""
+
+    def _trial_folder(
+        self, files: t.Mapping[str, str], removed: t.Collection[str]
+    ) -> t.ContextManager[t.List[str]]:
+        """Give apt's options for a copy of the folder of sources in which files are written and removed."""
+        texts = {path: self._host.read(path) or "" for path in self._parts_there()}
+        texts.update({path: text for path, text in files.items() if path.startswith(FOLDER)})
+        texts = {path: text for path, text in texts.items() if path not in removed}
+        return _folder_of(texts)
 
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
         dragged = self._simulate_purge(names) - names
@@ -145,10 +224,11 @@ class Apt(PackageManager):
 
     def _of(self, command: t.Sequence[str]) -> t.List[str]:
         """Return a command that reads the lists that were fetched aside, where some were."""
-        if self._aside is None:
-            return [*command]
-        options = ["-o", f"Dir::State::lists={self._aside.name}/"]
-        options += ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+        options = [*self._parts]
+        if self._aside is not None:
+            options += ["-o", f"Dir::State::lists={self._aside.name}/"]
+        if options:
+            options += ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
         return [command[0], *options, *command[1:]]
 
     def simulate(self, change: Change) -> Simulation:
@@ -267,6 +347,16 @@ class Apt(PackageManager):
 
     def release(self, names: t.Sequence[str]) -> None:
         self._call(["apt-mark", "unhold", *names])
+
+
+@contextlib.contextmanager
+def _folder_of(texts: t.Mapping[str, str]) -> t.Iterator[t.List[str]]:
+    """Write source files into a temporary folder and give the options that make apt read it."""
+    with tempfile.TemporaryDirectory(prefix="gpu-node-sources-") as folder:
+        for path, text in texts.items():
+            with open(os.path.join(folder, os.path.basename(path)), "w", encoding="utf-8") as file:
+                file.write(text)
+        yield ["-o", f"Dir::Etc::SourceParts={folder}/"]
 
 
 def _words(change: Change) -> t.List[str]:

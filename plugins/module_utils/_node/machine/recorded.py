@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.packages.package import Record, held
 from ..._base.packages.pgp import MAX_BYTES
 from ..._base.packages.presets import Presets, System, expand
@@ -110,9 +111,9 @@ class Additions(t.Generic[R]):
             url = params["fetch"].repository.key_url
             key, trust = fetched(params["fetch"], download.fetched(url, MAX_BYTES, NO_KEY))
             files = {**key, **files}
-        self.remember(repository=True, keys=self.record.keys | set(trust))
-        for path, text in files.items():
-            self._host.write(path, text, mode=0o644)
+        earlier = self.record
+        self.remember(repository=True, keys=earlier.keys | set(trust))
+        self.write_sources(manager, files, earlier)
         if trust:
             manager.trust(params["key"])
         if params["forget"]:
@@ -120,6 +121,32 @@ class Additions(t.Generic[R]):
             self.remember(repository=False, keys=frozenset())
         else:
             self._remove(params["stale"])
+
+    def write_sources(
+        self, manager: PackageManager, files: t.Mapping[str, str], earlier: R
+    ) -> None:
+        """Write files of package sources, and take them back if the package manager can't read its sources then.
+
+        Args:
+            manager: The package manager that reads them.
+            files: Texts by path.
+            earlier: The record as it was before these files were written down.
+
+        Raises:
+            NodeError: if the package manager can't read its sources with the files.
+        """
+        there = [path for path in files if self._host.exists(path)]
+        before = {path: self._host.read(path) or "" for path in there if path.endswith(".sources")}
+        for path, text in files.items():
+            self._host.write(path, text, mode=0o644)
+        try:
+            manager.check_sources({})
+        except NodeError:
+            self._remove(path for path in files if path not in there)
+            for path, text in before.items():
+                self._host.write(path, text, mode=0o644)
+            self.remember(**{name: getattr(earlier, name) for name in vars(earlier)})
+            raise
 
     def forget_repository(self, manager: PackageManager, paths: t.Iterable[str]) -> None:
         """Remove a repository's files, and have rpm forget those of our keys that it still has."""

@@ -15,6 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import
     parse_one_line,
     render,
 )
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import (
     FOLDER,
     OWN_SOURCES,
@@ -67,8 +68,42 @@ SOURCES = st.builds(
 def test_sources_of_one_line_are_read() -> None:
     assert parse_one_line(ONE_LINE) == [
         Source("http://mirror/debian", "trixie", ("main", "contrib")),
-        SECURITY,
+        dataclasses.replace(SECURITY, options=(("Architectures", "amd64"),)),
         Source("http://other/flat", "./", ()),
+    ]
+
+
+def test_options_of_one_line_are_fields_of_deb822() -> None:
+    options = (
+        'arch=amd64,arm64 lang-=de target+=Contents-deb trusted=yes inrelease-path="x/y" pdiffs=no'
+    )
+    (source,) = parse_one_line(f"deb [ {options} ] http://mirror/debian trixie main\n")
+    assert dict(source.options) == {
+        "Architectures": "amd64 arm64",
+        "Languages-Remove": "de",
+        "Targets-Add": "Contents-deb",
+        "Trusted": "yes",
+        "InRelease-Path": "x/y",
+        "PDiffs": "no",
+    }
+    assert parse_deb822(render([source])) == [source]
+
+
+def test_all_fields_of_a_stanza_are_kept_but_those_of_an_entry() -> None:
+    fields = "enabled: yes\nX-Note: of the site\nTargets: Packages\n Translations\n"
+    (source,) = parse_deb822(f"{render([MAIN])}{fields}")
+    assert source.options == (("X-Note", "of the site"), ("Targets", "Packages\n Translations"))
+    assert parse_deb822(render([source])) == [source]
+
+
+def test_entries_of_other_architectures_are_no_sources_of_the_node() -> None:
+    entries = "deb [arch=arm64] http://ports/ubuntu-ports noble main\n"
+    entries += "deb [arch-=amd64] http://odd/ubuntu noble main\n"
+    entries += "deb [arch+=i386] http://mirror/ubuntu noble main\n"
+    host = FakeHost({"/etc/apt/sources.list": entries})
+    host.commands[("dpkg", "--print-architecture")] = Completed(0, "amd64\n", "")
+    assert [source.uri for source in Apt(host, 0, "the driver").sources()] == [
+        "http://mirror/ubuntu"
     ]
 
 
