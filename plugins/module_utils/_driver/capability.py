@@ -205,19 +205,31 @@ class DriverCapability:
     def plan(self, state: DriverState) -> Plan:
         """Plan with pure functions; a warning of any plan of this run is kept to its end."""
         try:
-            planned = self._undisturbed(state)
+            planned = self._previewed(self._undisturbed(state))
         except NodeError as error:
             if self._check_mode and not self._node.refreshed and isinstance(error, BY_LISTS):
                 # In a real run a step before would have fetched the lists.
                 if not self._node.preview_lists():
                     error.until = OLD_LISTS
                     raise
-            elif not (self._sources.take_back() and self._falls_back(error)):
+            elif not self._falls_back(error):
                 raise
             return self.plan(self.observe())
         warnings = (*self._warnings, *planned.warnings, *self._node.manager.warnings)
         self._warnings = tuple(dict.fromkeys(warnings))
         return replace(planned, steps=self._source.told(planned.steps), warnings=self._warnings)
+
+    def _previewed(self, planned: Plan) -> Plan:
+        """Return the plan with what comes once its sources are written, which check mode tries aside."""
+        written = [step for step in planned.steps if step.action in ("repository", "sources")]
+        is_new = self._check_mode and written and not self._node.previewed
+        if not (is_new and self._node.preview_sources(written)):
+            return planned
+        later = self._undisturbed(self.observe())
+        first = [step for step in planned.steps if step.action in BEFORE]
+        actions = {step.action for step in first}
+        steps = (*first, *(step for step in later.steps if step.action not in actions))
+        return replace(later, steps=steps)
 
     def _undisturbed(self, state: DriverState) -> Plan:
         """Return the plan with the record of the GPUs, and with the services that have to stop for it."""
@@ -230,9 +242,11 @@ class DriverCapability:
         return planned
 
     def _falls_back(self, error: NodeError) -> bool:
-        """Turn from a repository that was chosen, and does not have the driver, to the distribution's."""
-        if not (self._source.fresh and self._source.chose_version):
+        """Turn to the distribution's driver if a repository that was chosen, and is taken back, does not have it."""
+        was_added = self._node.previewed or self._sources.take_back()
+        if not (was_added and self._source.fresh and self._source.chose_version):
             return False
+        self._node.end_preview()
         self._warnings += (self._source.fell_back(error),)
         self._source = Source("distribution", NO_VERSION, why=self._source.why)
         self._desired = replace(
@@ -300,7 +314,7 @@ class DriverCapability:
 
     def _asked(self, found: Plan, *, holds: bool) -> Plan:
         """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
-        if not BEFORE.isdisjoint(step.action for step in found.steps):
+        if not (self._node.previewed or BEFORE.isdisjoint(step.action for step in found.steps)):
             self._check_before(found.steps)
             return found
         stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")

@@ -176,7 +176,8 @@ class History:
         record: The additions of earlier runs.
         undone: The additions that this run has taken back.
         refreshed: Whether this run has fetched the package lists.
-        refresh_note: What went wrong with it.
+        previewed: Whether the packages are those of sources that a step would write, which check mode tries aside.
+        refresh_note: What went wrong with the package lists.
         refused: Prebuilt kernel modules that the package manager has refused to install.
         lacks_locking: Whether the package manager can't hold packages yet.
     """
@@ -184,6 +185,7 @@ class History:
     record: Record = dataclasses.field(default_factory=Record)
     undone: Record = dataclasses.field(default_factory=Record)
     refreshed: bool = False
+    previewed: bool = False
     refresh_note: str = ""
     refused: t.FrozenSet[str] = frozenset()
     lacks_locking: bool = False

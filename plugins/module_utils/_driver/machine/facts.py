@@ -80,5 +80,6 @@ def history(node: Node) -> History:
         record=node.added.record,
         undone=node.undone,
         refreshed=node.refreshed,
+        previewed=node.previewed,
         refresh_note=node.refresh_note,
     )

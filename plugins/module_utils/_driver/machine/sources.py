@@ -9,9 +9,11 @@ import dataclasses
 import typing as t
 
 from ..._base.errors import InputError, NodeError
+from ..._base.packages import repository as repositories
 from ..._base.packages.pgp import MAX_BYTES
 from ..._base.packages.presets import DRIVER_PRESETS
 from ..._base.packages.repository import Known, Repository, is_elsewhere
+from ..._base.steps import Step
 from ..._machine.download import bring, fetched
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
@@ -44,7 +46,8 @@ class Node:
     """The machine, its family, what was added to it, and what this run has met with.
 
     ``advice`` is what helps where packages of others would have to go; ``refreshed`` says that this run has fetched
-    the package lists, ``refresh_note`` what went wrong with it, ``reload_note`` why it could not exchange the loaded
+    the package lists, ``previewed`` that it tries sources aside, ``refresh_note`` what went wrong with the lists,
+    ``reload_note`` why it could not exchange the loaded
     modules, ``undone`` what it has taken back, ``stream_back`` puts back the module stream that was enabled before.
     """
 
@@ -54,6 +57,7 @@ class Node:
     added: Additions[Record]
     advice: str = ""
     refreshed: bool = False
+    previewed: bool = False
     refresh_note: str = ""
     reload_note: str = ""
     undone: Record = dataclasses.field(default_factory=Record)
@@ -73,6 +77,36 @@ class Node:
         """Fetch the package lists for a preview, and tell whether that was possible."""
         self.refreshed = True
         return self.manager.update_aside()
+
+    def preview_sources(self, steps: t.Iterable[Step]) -> bool:
+        """Try the sources that steps would write, and return whether that has worked.
+
+        Raises:
+            NodeError: if a key can't be fetched, or is not the one that is pinned.
+        """
+        if not self.manager.can_preview:
+            return False
+        files: t.Dict[str, str] = {}
+        removed: t.Set[str] = set()
+        for step in steps:
+            if step.action == "sources":
+                files[OWN_SOURCES] = step.params["text"]
+            elif step.action == "repository":
+                fetch = step.params.get("fetch")
+                if fetch:
+                    text = fetched(fetch.repository.key_url, MAX_BYTES, UNREACHED)
+                    files.update(repositories.fetched(fetch, text)[0])
+                files.update(step.params["files"])
+                removed.update(step.params["stale"])
+        self.previewed = self.manager.preview_sources(files, removed)
+        self.refreshed = self.refreshed or self.previewed
+        return self.previewed
+
+    def end_preview(self) -> None:
+        """Ask the node's own sources again."""
+        if self.previewed:
+            self.manager.end_preview()
+        self.previewed = False
 
 
 class Part:

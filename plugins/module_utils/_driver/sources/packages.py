@@ -35,7 +35,8 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
     named = _named(state, desired)
     if named and not check_mode:
         return tuple(named), None
-    asked = () if named else desired.components
+    previewed = state.history.previewed
+    asked = () if named and not previewed else desired.components
     if asked:
         missing = components.missing(state, asked)
         if missing and (state.history.refreshed or check_mode):
@@ -47,9 +48,11 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
         choice = family.choose(state, desired, kind)
     except BY_LISTS:
         enable = named or (_enable(state) if desired.manage_sources else [])
-        if not enable and (state.history.refreshed or check_mode):
+        if previewed or (not enable and (state.history.refreshed or check_mode)):
             raise
         return tuple(enable) or (REFRESH,), None
+    if previewed and choice.unknown:
+        raise _not_offered(state, choice.unknown)
     sources = named or _sources(state, desired, choice.unknown)
     sources = sources or family.prerequisites(state, desired, choice)
     install = _install(family, state, desired, choice)
@@ -159,15 +162,21 @@ def _sources(state: DriverState, desired: Desired, unknown: t.Sequence[str]) -> 
         raise error
     steps = _enable(state)
     if state.history.refreshed and not steps:
-        enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
-        if state.software.names.components:
-            enabled = f"the components {', '.join(state.software.names.components)} are enabled"
-        raise NodeError(
-            f"the package sources have no {', '.join(unknown)}",
-            cause=state.history.refresh_note or enabled,
-            hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
-        )
+        raise _not_offered(state, unknown)
     return steps or [REFRESH]
+
+
+def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
+    """Return the error for packages that no source has."""
+    components = state.software.names.components
+    enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
+    if components:
+        enabled = f"the components {', '.join(components)} are enabled"
+    return NodeError(
+        f"the package sources have no {', '.join(unknown)}",
+        cause=state.history.refresh_note or enabled,
+        hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
+    )
 
 
 def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:

@@ -57,6 +57,7 @@ class PackageManager(abc.ABC):
     """
 
     environment: t.Mapping[str, str] = {}
+    can_preview = False  # sources that are not written yet
     tool = ""
     # How an error says that a package is on hold, how that ends, and what else is in the way.
     on_hold, unhold, obstacles = "", "", ""
@@ -166,6 +167,17 @@ class PackageManager(abc.ABC):
         Raises:
             NodeError: if it can't.
         """
+
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> bool:
+        """Fetch the lists of other sources for this process alone, and return whether that has worked.
+
+        Until the preview ends, everything that is asked for is asked of these: the node's sources with ``files``
+        written, by their paths, and others removed.
+        """
+        return False
+
+    def end_preview(self) -> None:  # noqa: B027
+        """Ask the node's own sources again."""
 
     def automatic(self) -> t.FrozenSet[str]:
         """Return the packages that only came because others depend on them."""

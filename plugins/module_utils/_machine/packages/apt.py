@@ -21,6 +21,7 @@ from .api import PackageManager
 FOLDER = "/etc/apt/sources.list.d"
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
 PREFERENCES = "/etc/apt/preferences"
+KEYS = "/etc/apt/keyrings/"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
@@ -39,6 +40,7 @@ class Apt(PackageManager):
         "NEEDRESTART_MODE": "l",
         "NEEDRESTART_SUSPEND": "1",
     }
+    can_preview = True
     tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
     _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
@@ -164,9 +166,10 @@ class Apt(PackageManager):
         self, files: t.Mapping[str, str], removed: t.Collection[str]
     ) -> t.ContextManager[t.List[str]]:
         """Give apt's options for a copy of the folder of sources in which files are written and removed."""
-        texts = {path: self._host.read(path) or "" for path in self._parts_there()}
-        texts.update({path: text for path, text in files.items() if path.startswith(FOLDER)})
-        texts = {path: text for path, text in texts.items() if path not in removed}
+        folders = (FOLDER, f"{PREFERENCES}.d")
+        paths = [f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder)]
+        texts = {path: self._host.read(path) or "" for path in paths}
+        texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
         return _folder_of(texts)
 
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
@@ -212,6 +215,19 @@ class Apt(PackageManager):
         done = self._call(["apt-get", "-q", "update"], check=False)
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
+
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> bool:
+        self._read_own()
+        self._readable = contextlib.ExitStack()
+        self._parts = self._readable.enter_context(self._trial_folder(files, removed))
+        if self.update_aside():
+            return True
+        self.end_preview()
+        return False
+
+    def end_preview(self) -> None:
+        self._read_own()
+        self._aside = None
 
     def update_aside(self) -> bool:
         # Gone with this process.
@@ -351,12 +367,22 @@ class Apt(PackageManager):
 
 @contextlib.contextmanager
 def _folder_of(texts: t.Mapping[str, str]) -> t.Iterator[t.List[str]]:
-    """Write source files into a temporary folder and give the options that make apt read it."""
+    """Write sources, preferences and keys into a temporary folder and give the options that make apt read them."""
     with tempfile.TemporaryDirectory(prefix="gpu-node-sources-") as folder:
+        os.chmod(folder, 0o755)  # apt reads keys as a user of its own
+        for name in (FOLDER, f"{PREFERENCES}.d"):
+            os.makedirs(folder + name)
+        keys = [path for path in texts if path.startswith(KEYS)]
         for path, text in texts.items():
-            with open(os.path.join(folder, os.path.basename(path)), "w", encoding="utf-8") as file:
+            for key in keys:
+                text = text.replace(key, folder + key)
+            os.makedirs(os.path.dirname(folder + path), exist_ok=True)
+            with open(folder + path, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
-        yield ["-o", f"Dir::Etc::SourceParts={folder}/"]
+        yield [
+            *("-o", f"Dir::Etc::SourceParts={folder}{FOLDER}/"),
+            *("-o", f"Dir::Etc::PreferencesParts={folder}{PREFERENCES}.d/"),
+        ]
 
 
 def _words(change: Change) -> t.List[str]:

