@@ -213,6 +213,9 @@ class DriverCapability:
                     error.until = OLD_LISTS
                     raise
             elif not self._falls_back(error):
+                # What the sources have that could not be read is not known.
+                unread = self._node.manager.unread if isinstance(error, BY_LISTS) else ()
+                error.cause = "; ".join(filter(None, (error.cause, *unread)))
                 raise
             return self.plan(self.observe())
         warnings = (*self._warnings, *planned.warnings, *self._node.manager.warnings)
@@ -276,12 +279,8 @@ class DriverCapability:
         if not found.more or self._check_mode or state.loaded.driver is None:
             return found
         try:
-            return plan(
-                self._node.family,
-                state.with_loaded(users=()),
-                self._desired,
-                check_mode=True,
-            )
+            idle = state.with_loaded(users=())
+            return plan(self._node.family, idle, self._desired, check_mode=True)
         except NodeError:
             return found  # it is known once the lists are there
 

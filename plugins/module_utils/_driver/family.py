@@ -83,6 +83,20 @@ class Family(t.Protocol):
         """Raise NodeError if the driver of another packager is installed."""
         return
 
+    def displaced(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[str]:
+        """Return kernel modules of others that those of the choice exclude and that may be removed for them.
+
+        Raises:
+            NodeError: if there are some that may not.
+        """
+        return []
+
+    def dependencies(
+        self, state: DriverState, choice: Choice, changed: t.Collection[str]
+    ) -> t.Dict[str, str]:
+        """Return installed dependencies of what is ``changed`` that a transaction must name, with their versions."""
+        return {}
+
     def check_signature(self, state: DriverState, desired: Desired, package: str) -> None:
         """Raise NodeError if the kernel does not accept the key that kernel modules are signed with."""
         key, is_signed = state.machine.signing_key, package in state.software.names.signed

@@ -21,6 +21,12 @@ SOLVABLES = {"to-install": "new", "to-remove": "removed"}
 WILDCARD = re.compile(r"[*?\[]")
 # name-version-release.architecture, maybe with the repository.
 IN_THE_WAY = re.compile(r"remove lock to allow \w+ of (\S+)-[^-\s]+-[^-\s]+\.\w+")
+SKIPPED = re.compile(r"Skipping repository '(.+)' because of the above error")
+NOT_REFRESHED = "Some of the repositories have not been refreshed"
+# What libzypp's history has beside the reason: zypp-media/mediaexception.cc, RepoManager.cc.
+NO_REASON = re.compile(r"ABORT request|Unknown error reading|\[\|\] Error trying to read")
+REPOSITORY = re.compile(r"^\[([^|\]]+)\|.*", re.M)
+CURL = re.compile(r"^Error message: (.+)", re.M)
 
 
 class Lock(t.NamedTuple):
@@ -170,10 +176,72 @@ def messages(text: str) -> str:
         root = ET.fromstring(text)
     except ET.ParseError:
         return text
-    every = [one for one in root.iter() if one.tag == "message"]
+    every = list(root.iter("message"))
+    # What is said of repositories that could not be read is told in short, after the rest.
+    last = max((at for at, one in enumerate(every) if SKIPPED.search(one.text or "")), default=-1)
+    every = [one for one in every[last + 1 :] if NOT_REFRESHED not in (one.text or "")]
     wrong = [
         one for one in every if one.get("type") != "info" or (one.text or "").startswith("Problem:")
     ]
     wrong += [one for prompt in root.iter("prompt") for one in prompt.iter("description")]
     lines = [line for one in wrong or every for line in (one.text or "").split("\n")]
+    lines += map(str, skipped(text))
     return "\n".join(dict.fromkeys(line for line in lines if line.strip()))
+
+
+def failed_scripts(text: str) -> t.List[str]:
+    """Return what rpm says of scripts that have failed; the packages may be installed all the same."""
+    return list(
+        dict.fromkeys(re.findall(r"^(?:error|warning): .*script(?:let)? failed.*", text, re.M))
+    )
+
+
+class Skipped(t.NamedTuple):
+    """A repository that zypper could not read and went on without.
+
+    Attributes:
+        name: The repository's name.
+        alias: Its alias. Empty if zypper does not say it.
+        reason: zypper's own sentences.
+    """
+
+    name: str
+    alias: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"zypper could not read the repository {self.name!r}, so what it offers is not known: "
+            f"{self.reason}"
+        )
+
+
+def skipped(text: str) -> t.List[Skipped]:
+    """Return the repositories that an answer in XML was given without."""
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError:
+        return []
+    result, errors = [], ""
+    for message in root.iter("message"):
+        words = message.text or ""
+        match = SKIPPED.search(words)
+        if match:
+            subject = REPOSITORY.search(errors)
+            reason = "; ".join(
+                dict.fromkeys(filter(None, (subject and subject[0], _reason(errors))))
+            )
+            result.append(Skipped(match[1], subject[1] if subject else "", reason or words))
+            errors = ""
+        elif message.get("type") == "error":
+            errors += f"{words}\n"
+    return result
+
+
+def _reason(errors: str) -> str:
+    """Return the decisive sentence of libzypp's errors about one repository, or an empty string."""
+    curl = CURL.search(errors)
+    if curl:
+        return curl[1]
+    history = re.findall(r"^ - (.+)", errors, re.M)
+    return next((entry for entry in history if not NO_REASON.search(entry)), "")

@@ -15,6 +15,7 @@ import functools
 import re
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.packages.package import Policy
 from .. import branches
 from ..branches import NoCommonVersion, Version
@@ -40,8 +41,20 @@ KERNEL = {
 }
 UTILITIES = "nvidia-compute-utils-{}"
 DAEMON = "nvidia-persistenced"
+# The user space needs its own version of the former, and of the latter any that is not older.
+COMMON, MODPROBE = "nvidia-common-{}", "nvidia-modprobe"
 BUILT_FOR = re.compile(r"_k(\d[\w.]*)-[^-]+$")
 GENERATION = re.compile(r"^nvidia-.*-(G\d\d)(?:-|$)")
+
+
+# Old generations, and G06 as it was called at first: nvidia-gfxG05-kmp-default, nvidia-computeG05, x11-video-nvidiaG04.
+OLD_NAMES = re.compile(r"(?:nvidia|x11-video-nvidia)(?:-[a-z]+)*(?:G\d\d|-G0[1-5])(?:-kmp-\w+)?")
+# SUSE's own builds of the open kernel modules; it installs the one for desktops by the hardware.
+SIGNED = re.compile(r"nvidia-open-driver-G\d\d-signed-(cuda-)?kmp-\w+")
+
+
+class NotOffered(NoCommonVersion):
+    """The package lists have no driver, and may be old."""
 
 
 class NoModules(NoCommonVersion):
@@ -123,6 +136,16 @@ def usable(state: DriverState, package: str, drivers: t.Sequence[Version]) -> t.
     return [one for one in drivers if build(state, package, one)] or drivers
 
 
+def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
+    """Return whether installed kernel modules exclude those of a choice; other flavours of one build do not."""
+    known = {*choice.targets, *choice.names.kernel.values()}
+    if choice.version is None or package in known or not state.type_of(package):
+        return False
+    own, other = SIGNED.fullmatch(choice.kernel), SIGNED.fullmatch(package)
+    same_build = own is not None and other is not None and own[1] == other[1]
+    return not (same_build and generation(choice.kernel) == generation(package))
+
+
 def useless(state: DriverState, package: str, version: t.Optional[str]) -> bool:
     """Tell whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
     bare = state.loaded.driver is None and _bare(state, package, version)
@@ -199,6 +222,7 @@ class Suse(Family):
             if "-kmp-" in kernel[wanted.module_type]
             else f"kernel-{flavour}-devel={{bare}}",
             headers_first=True,
+            needs=(COMMON.format(generation), MODPROBE),
             **fabric(offered, wanted),
         )
 
@@ -207,6 +231,11 @@ class Suse(Family):
         kernel = state.software.names.kernel[kind]
         found = built(state, desired, kind, functools.partial(usable, state, kernel))
         if found.version is None:
+            if desired.repository is None and not state.history.refreshed:
+                raise NotOffered(
+                    f"the package sources have no {', '.join(found.unknown)}",
+                    hint="let zypper refresh its repositories, then run again",
+                )
             return found
         chosen = found.targets[kernel] or ""
         if chosen != desired.version:
@@ -223,6 +252,57 @@ class Suse(Family):
                 hint=f"{boot}wait for one, or set load to false",
             )
         return found._replace(targets={**found.targets, kernel: chosen})
+
+    def refuse_others(self, installed: t.Iterable[str]) -> None:
+        found = sorted(filter(OLD_NAMES.fullmatch, installed))
+        if found:
+            raise NodeError(
+                f"{', '.join(found)} of an older generation of the driver would have to go, and this module has not "
+                "added them",
+                cause="the generations exclude each other, and one driver has the kernel modules",
+                hint="keep that driver with source: preinstalled, or remove it, then run again: "
+                f"zypper remove {' '.join(found)}",
+            )
+
+    def dependencies(
+        self, state: DriverState, choice: Choice, changed: t.Collection[str]
+    ) -> t.Dict[str, str]:
+        """Return what the user space needs of NVIDIA's: zypper changes the vendor of named packages alone."""
+        result, software = {}, state.software
+        if choice.version and any(name in software.names.user_space for name in changed):
+            for name in software.names.needs:
+                have = software.driver(name)
+                is_newer = name == MODPROBE and have.numbers >= choice.version.numbers
+                offered = (
+                    one for one in software.offered(name) if Version.of(one) == choice.version
+                )
+                version = next(offered, "")
+                if have and version and have != choice.version and not is_newer:
+                    result[name] = version
+        return result
+
+    def displaced(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[str]:
+        """Return the other builds of the kernel modules; those of somebody's whole driver go by adopt alone."""
+        software, ours = state.software, state.history.record.packages
+        others = [
+            name for name in filter(software.installed, software.packages) if name not in ours
+        ]
+        excluded = [name for name in others if _excludes(state, choice, name)]
+        user_space = [name for name in others if generation(name) and not state.type_of(name)]
+        if any(generation(name) != generation(choice.kernel) for name in user_space):
+            return []  # of all of it the refusal tells
+        is_suses = all(map(SIGNED.fullmatch, excluded)) and not user_space
+        if not excluded or is_suses or desired.adopt:
+            return sorted(excluded)
+        names = sorted({*excluded, *user_space})
+        raise NodeError(
+            f"{', '.join(sorted(excluded))} would have to give way to {choice.kernel}, and this module did not install "
+            "it",
+            cause="a node has one build of the kernel modules"
+            + (f", and {', '.join(sorted(user_space))} came with these" if user_space else ""),
+            hint="keep the driver that is there with source: preinstalled, have it exchanged with adopt: true, or "
+            f"remove it, then run again: zypper remove {' '.join(names)}",
+        )
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         """Return the parts of other generations than that of the targets; their parts exclude each other."""

@@ -95,6 +95,11 @@ def has_driver(dependencies: str) -> bool:
     return DRIVER.search(dependencies) is not None
 
 
+def driver_files(dependencies: str) -> t.List[str]:
+    """Return the paths of the driver's main module in a kernel's modules.dep."""
+    return [match[0].rstrip(":") for match in DRIVER.finditer(dependencies)]
+
+
 def in_initramfs(listing: str) -> bool:
     """Tell whether the list of an initramfs has the driver, nouveau, or our file, which count there."""
     return IN_INITRAMFS.search(listing) is not None

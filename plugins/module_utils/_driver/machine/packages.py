@@ -32,6 +32,7 @@ from ..packages.versions import siblings
 from ..record import versions
 from ..sources.packages import would_remove
 from .kernel import building, knows_nvidias_key
+from .owners import refuse_unknown_owners
 from .sources import Node, Params, Part
 
 # How package managers say that a mirror has no longer what the lists name.
@@ -155,6 +156,8 @@ class Packages(Part):
             back = None if set(gone) - set(ours) else back
         except NoWay:
             back = None
+            if text := adoption.modules_given_up(state):
+                manager.warnings[text], back = None, {}
         return state.with_software(removal=manager.removal(ours), back=back)
 
     # --- apply ---
@@ -209,6 +212,7 @@ class Packages(Part):
         manager cannot do it.
         """
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
+        refuse_unknown_owners(self._node, change)
         packages = manager.packages()
         done = self._simulate(change, packages, step.params.get("taken", ()))
         kernels = [one for one in done.new if re.fullmatch(self._node.family.traits.kernels, one)]

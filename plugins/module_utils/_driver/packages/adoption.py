@@ -86,6 +86,18 @@ def exchanged(state: DriverState) -> t.Dict[str, str]:
     }
 
 
+def modules_given_up(state: DriverState) -> str:
+    """Return which kernel modules do not come back, or an empty string if more than modules was exchanged.
+
+    SUSE installs modules by the hardware: without a user space they were no driver, for which ours would have to stay.
+    """
+    modules = exchanged(state)
+    if not state.machine.traits.builds or not all(map(state.type_of, modules)):
+        return ""
+    words = ", ".join(f"{name} {version}" for name, version in modules.items())
+    return f"{words} can't be put back, as no repository that could be read has it"
+
+
 def why_left(state: DriverState) -> str:
     """Return why the driver that was there cannot be put back, empty where it can, or never went."""
     if state.history.record.replaced:

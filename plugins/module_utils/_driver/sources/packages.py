@@ -208,7 +208,8 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
         name for name in state.software.packages if _superseded(family, state, choice, name, known)
     ]
     drop += [name for name in _left_behind(family, state, choice, known) if name not in drop]
-    drop += [name for name in state.software.surplus if name not in drop]
+    further = (*state.software.surplus, *family.displaced(state, desired, choice))
+    drop += [name for name in further if name not in drop]
     drop += family.objects(state, drop, known)
     held = filter(state.software.held, (*change, *drop))
     ours = state.history.record.holds
@@ -255,7 +256,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
-        change.update(packages)
+        change.update({**packages, **family.dependencies(state, choice, change)})
         params: t.Dict[str, t.Any] = {"packages": change, "remove": drop, "pins": choice.pins}
         params["taken"] = known
         if desired.repository and repository.is_elsewhere(

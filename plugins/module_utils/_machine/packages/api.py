@@ -66,6 +66,7 @@ class PackageManager(abc.ABC):
         self._host, self._timeout, self._purpose = host, timeout, purpose
         self._variable = f" ({variable})" if variable else ""
         self.warnings: t.Dict[str, None] = {}  # in order, each once
+        self.unread: t.Dict[str, None] = {}  # those about sources that could not be read
 
     @abc.abstractmethod
     def _locks(self) -> t.Tuple[str, ...]:
@@ -152,6 +153,10 @@ class PackageManager(abc.ABC):
     def unneeded(self, change: Change) -> t.Set[str]:
         """Return what came as a dependency and nothing needs after a transaction, where that can be asked."""
         return set()
+
+    def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
+        """Return the packages that files are of, by their paths, where that can be asked."""
+        return {}
 
     def interrupted(self) -> bool:
         """Tell whether a transaction was killed, where there is a journal of them."""

@@ -11,6 +11,7 @@ import shlex
 import tempfile
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.packages import exit_status, rpm, zypper
 from ..._base.packages.package import Change, Package, Policy, Removal, Simulation
 from ..host import Completed
@@ -22,8 +23,15 @@ REPOSITORIES = "/etc/zypp/repos.d"
 # Where the vendor's configuration and the system's are.
 CONFIGURATIONS = ("/usr/etc/zypp", "/etc/zypp")
 PRIVATE = "/run/gpu-node-zypper-{}"
+# No repository is read from there.
+NO_REPOSITORIES = "/run/gpu-node-no-repositories"
+CACHE = "/var/cache/zypp"
 BUSY = 7
+NOT_ALL_READ = 4
+NO_REPOSITORY = 6
 NOTHING_FOUND = 104
+SCRIPT_FAILED = 107
+OFFLINE = ("--no-refresh", "--reposd-dir", NO_REPOSITORIES)
 GOOD = exit_status.succeeded("zypper")
 
 
@@ -70,24 +78,71 @@ class Zypper(Rpm):
 
     def _search(self, command: t.Sequence[str]) -> t.Dict[str, Policy]:
         options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
-        done = self._zypper([*options, *command], good=(0, NOTHING_FOUND))
+        done = self._zypper([*options, *command], check=False)
+        if done.rc not in (*GOOD, NOTHING_FOUND):
+            raise NodeError(
+                f"zypper search failed with {exit_status.describe('zypper', done.rc)}",
+                cause=zypper.messages(done.out).strip() or tail(done),
+                hint="fix the cause named above and run again",
+                rc=done.rc,
+            )
+        self._warn(zypper.skipped(done.out))
         return zypper.parse_search(done.out)
 
+    def _warn(self, skipped: t.Iterable[zypper.Skipped]) -> None:
+        self.unread.update(dict.fromkeys(map(str, skipped)))
+        self.warnings.update(self.unread)
+
+    def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
+        result = {}
+        for path in paths:  # rpm answers in order, but says of what is in no package where it likes
+            completed = self._host.run(["rpm", "-qf", "--qf", "%{NAME}\\n", path], check=False)
+            if completed.rc == 0:
+                result[path] = completed.out.split()[0]
+        return result
+
     def update(self) -> str:
-        done = self._zypper(["refresh"], check=False)
-        return "" if done.rc == 0 else tail(done)
+        completed, skipped = self._refresh()
+        if completed.rc == 0:
+            return ""
+        self._warn(skipped)
+        notes = list(map(str, skipped)) or [zypper.messages(completed.out).strip()]
+        return "; ".join(filter(None, notes)) or tail(completed)
 
     def update_aside(self) -> bool:
         # Gone with this process.
         self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
-        if self._zypper(["refresh"], check=False).rc != 0:
+        completed, skipped = self._refresh()
+        if completed.rc not in (0, NO_REPOSITORY) and not skipped:
             self._aside = None  # what is missing here the node's own lists have
-        return self._aside is not None
+            return False
+        for repository in skipped:
+            self._take_aside(self._aside.name, repository.alias)
+        return True
+
+    def _take_aside(self, folder: str, alias: str) -> None:
+        """Copy the lists that the node has of a repository, which a refresh that fails leaves as they are."""
+        path = f"raw/{alias}/repodata"
+        files = {
+            name: self._host.read_bytes(f"{CACHE}/{path}/{name}")
+            for name in self._host.listdir(f"{CACHE}/{path}")
+        }
+        if alias and files:
+            os.makedirs(f"{folder}/{path}", exist_ok=True)
+            for name, data in files.items():
+                with open(f"{folder}/{path}/{name}", "wb") as file:
+                    file.write(data or b"")
+
+    def _refresh(self) -> t.Tuple[Completed, t.List[zypper.Skipped]]:
+        """Return what a refresh of all repositories has come to, and those that could not be read."""
+        completed = self._zypper(["--xmlout", "refresh"], check=False)
+        return completed, zypper.skipped(completed.out) if completed.rc == NOT_ALL_READ else []
 
     def simulate(self, change: Change) -> Simulation:
         change = self._full(change)
         with self._unlocked(change):
             done = self._install(change, dry=True)
+        self._warn(zypper.skipped(done.out))
         if done.rc in GOOD:
             found = zypper.parse_summary(done.out)
             if any(found) or not self._lacking(change):
@@ -99,6 +154,11 @@ class Zypper(Rpm):
         with self._unlocked(change):
             done = self._install(change)
         self._check_there(change, done)
+        failed = zypper.failed_scripts(f"{done.out}\n{done.err}")
+        if failed or done.rc == SCRIPT_FAILED:
+            meaning = exit_status.describe("zypper", SCRIPT_FAILED).split(", as ")[1]
+            words = "; ".join(failed) or tail(done)
+            self.warnings[f"all packages are installed, but {meaning}: {words}"] = None
 
     def removal(self, names: t.Collection[str]) -> Removal:
         # Of kernels and their headers others may have installed further versions.
@@ -166,10 +226,10 @@ class Zypper(Rpm):
         return self._transact("remove", ["--no-clean-deps", *names], dry=dry)
 
     def hold(self, names: t.Sequence[str]) -> None:
-        self._zypper(["addlock", *names])
+        self._zypper([*OFFLINE, "addlock", *names])
 
     def release(self, names: t.Sequence[str]) -> None:
-        self._zypper(["removelock", *names])
+        self._zypper([*OFFLINE, "removelock", *names])
 
     def _install(self, change: Change, *, dry: bool = False) -> Completed:
         words = ["--no-recommends", "--oldpackage", "--auto-agree-with-licenses"]
@@ -177,9 +237,10 @@ class Zypper(Rpm):
         return self._transact("install", words, dry=dry)
 
     def _transact(self, verb: str, words: t.Sequence[str], *, dry: bool) -> Completed:
-        # Of the lists that the plan was made by.
+        # Of the lists that the plan was made by; what is removed is in none.
+        options = ["--no-refresh"] if verb == "install" else OFFLINE
         before, more = (["--xmlout"], ["--dry-run"]) if dry else ([], [])
-        return self._zypper([*before, "--no-refresh", verb, *more, *words], check=not dry)
+        return self._zypper([*before, *options, verb, *more, *words], check=not dry)
 
     def _zypper(
         self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD

@@ -10,9 +10,11 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.zypper import (
     configuration,
     disabled,
+    failed_scripts,
     in_the_way,
     locked,
     messages,
+    skipped,
     without,
 )
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
@@ -125,3 +127,79 @@ def test_nothing_goes_where_another_package_has_come_to_need_it(manager: type[Rp
     host.commands["rpm", "--erase"] = ""
     manager(host, 0, "the driver").purge(["nvidia-compute-G06"])
     assert "remove" in host.ran[-1]
+
+
+# zypper 1.14.42 with --xmlout search, and a repository that nothing answers for.
+UNREADABLE = """\
+<?xml version='1.0'?>
+<stream>
+<message type="error">Download (curl) error for &apos;http://mirror/repodata/repomd.xml&apos;:
+Error code: Connection failed
+Error message: Failed to connect to mirror port 80 after 0 ms: Couldn&apos;t connect to server
+</message>
+<message type="error">Error building the cache:
+[tools|http://mirror/] Valid metadata not found at specified URL
+History:
+ - Unknown error reading from &apos;http://mirror/&apos;
+ - ABORT request: Aborting requested by user
+</message>
+<message type="warning">Skipping repository &apos;Tools&apos; because of the above error.</message>
+<message type="error">Error building the cache:
+[dvd|cd:/] Valid metadata not found at specified URL
+History:
+ - ABORT request: Aborting requested by user
+ - Failed to mount cd:/ on : Mounting media failed
+</message>
+<message type="warning">Skipping repository &apos;DVD&apos; because of the above error.</message>
+<message type="error">Some of the repositories have not been refreshed because of an error.</message>
+<message type="info">No matching items found.</message>
+</stream>
+"""
+NO_ANSWER = "<stream><message type='error'>Unexpected exception.</message></stream>"
+
+
+def test_repositories_that_zypper_skips_are_named_with_its_reasons() -> None:
+    tools, dvd = skipped(UNREADABLE)
+    assert (tools.name, tools.alias) == ("Tools", "tools")
+    assert tools.reason == (
+        "[tools|http://mirror/] Valid metadata not found at specified URL; "
+        "Failed to connect to mirror port 80 after 0 ms: Couldn't connect to server"
+    )
+    assert dvd.reason.endswith("; Failed to mount cd:/ on : Mounting media failed")
+    assert messages(UNREADABLE).split("\n") == ["No matching items found.", str(tools), str(dvd)]
+    assert skipped("plain") == []
+
+
+@pytest.mark.parametrize("status", [0, 104, 106])
+def test_answer_without_some_repositories_is_an_answer(status: int) -> None:
+    host = FakeHost(commands={("zypper",): Completed(status, UNREADABLE, "")})
+    manager = Zypper(host, 0, "the driver")
+    assert manager.policies(["nvidia-compute-G06"]) == {}
+    assert [*manager.warnings] == [str(repository) for repository in skipped(UNREADABLE)]
+
+
+@pytest.mark.parametrize(
+    ("status", "meaning"), [(1, "status 1, as a bug in zypper"), (105, "a signal"), (9, "status 9")]
+)
+def test_query_that_fails_is_an_error_with_its_status(status: int, meaning: str) -> None:
+    host = FakeHost(commands={("zypper",): Completed(status, NO_ANSWER, "")})
+    with pytest.raises(NodeError, match=f"zypper search failed with .*{meaning}") as error:
+        Zypper(host, 0, "the driver").policies(["nvidia-compute-G06"])
+    assert error.value.cause == "Unexpected exception."
+
+
+def test_refresh_says_what_it_could_not_read() -> None:
+    completed = Completed(4, UNREADABLE, "")
+    host = FakeHost(commands={("zypper",): completed})
+    note = Zypper(host, 0, "the driver").update()
+    assert note == "; ".join(str(repository) for repository in skipped(UNREADABLE))
+    host.commands["zypper",] = Completed(4, NO_ANSWER, "")
+    manager = Zypper(host, 0, "the driver")
+    assert (manager.update(), manager.update_aside()) == ("Unexpected exception.", False)
+    host.commands["zypper",] = ""
+    assert (manager.update(), manager.update_aside()) == ("", True)
+
+
+def test_scripts_that_fail_are_found_in_what_rpm_says() -> None:
+    text = "rpm: x\nwarning: %post(a-1-1.x86_64) scriptlet failed, exit status 1\nError: script\n"
+    assert failed_scripts(text * 2) == [text.split("\n")[1]]

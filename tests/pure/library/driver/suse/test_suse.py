@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse import (
@@ -124,3 +125,19 @@ def test_every_candidate_with_modules_is_known_as_such() -> None:
     assert len(modules) == 12
     assert all(map(SUSE.traits.type_of, modules))
     assert not SUSE.traits.type_of(UTILS06)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nvidia-gfxG05-kmp-default", "nvidia-computeG05", "nvidia-glG04", "x11-video-nvidiaG05"),
+        *("nvidia-gfxG06-kmp-azure", "nvidia-driver-G05-kmp-default", "nvidia-compute-utils-G05"),
+    ],
+)
+def test_packages_of_older_generations_are_refused_by_name(name: str) -> None:
+    with pytest.raises(NodeError, match=rf"zypper remove {name}$"):
+        SUSE.refuse_others([name, CUDA06])
+
+
+def test_packages_of_current_generations_are_not_refused() -> None:
+    SUSE.refuse_others([*OFFERED, *CUDA_REPOSITORY, "nvidia-common-G06", "nvidia-gl-G07"])
