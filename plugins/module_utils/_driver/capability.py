@@ -26,7 +26,7 @@ from .._node.machine.recorded import Additions, named, package_manager
 from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
 from .desired import parse_desired
-from .facts import DriverState
+from .facts import OUTAGE_HINT, DriverState
 from .family import UNSUPPORTED
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.modprobe import changes_file
@@ -213,9 +213,8 @@ class DriverCapability:
                     error.until = OLD_LISTS
                     raise
             elif not self._falls_back(error):
-                # What the sources have that could not be read is not known.
-                unread = self._node.manager.unread if isinstance(error, BY_LISTS) else ()
-                error.cause = "; ".join(filter(None, (error.cause, *unread)))
+                if state.history.outage and isinstance(error, BY_LISTS):
+                    error.cause, error.hint = f"{error.cause}; {state.history.outage}", OUTAGE_HINT
                 raise
             return self.plan(self.observe())
         warnings = (*self._warnings, *planned.warnings, *self._node.manager.warnings)

@@ -22,6 +22,10 @@ from .packages.names import Names, is_driver, order
 from .record import Record
 from .traits import Traits
 
+OUTAGE_HINT = (
+    "see that the node reaches the repository, by the address and the proxy in its file, or disable it if the driver "
+    "does not come from there, then run again"
+)
 KERNEL_FLAVOUR = re.compile(r"-([a-z][a-z0-9-]*)$")
 
 
@@ -150,6 +154,7 @@ class Loaded:
         users: Processes that have a GPU open.
         allocated: Pods that were allocated a GPU. Asked for only if the loaded driver would change.
         reload_note: Why this run could not exchange the loaded modules.
+        foreign: Packages of other packagers that have kernel modules of the driver.
     """
 
     driver: t.Optional[Driver] = None
@@ -166,6 +171,7 @@ class Loaded:
     users: t.Tuple[User, ...] = ()
     allocated: t.Tuple[str, ...] = ()
     reload_note: str = ""
+    foreign: t.FrozenSet[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +186,7 @@ class History:
         refresh_note: What went wrong with the package lists.
         refused: Prebuilt kernel modules that the package manager has refused to install.
         lacks_locking: Whether the package manager can't hold packages yet.
+        unanswered: Repositories that did not answer, each with the package manager's reason.
     """
 
     record: Record = dataclasses.field(default_factory=Record)
@@ -189,6 +196,13 @@ class History:
     refresh_note: str = ""
     refused: t.FrozenSet[str] = frozenset()
     lacks_locking: bool = False
+    unanswered: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def outage(self) -> str:
+        """Return which repositories do not answer, and why, for people; empty if all do."""
+        reasons = self.unanswered.items()
+        return "; ".join(f"the repository {name} does not answer: {one}" for name, one in reasons)
 
 
 @dataclasses.dataclass(frozen=True)

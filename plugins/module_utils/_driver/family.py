@@ -97,6 +97,10 @@ class Family(t.Protocol):
         """Return installed dependencies of what is ``changed`` that a transaction must name, with their versions."""
         return {}
 
+    def refuse_foreign(self, state: DriverState) -> None:
+        """Raise NodeError if packages of another packager have kernel modules of the driver."""
+        return
+
     def check_signature(self, state: DriverState, desired: Desired, package: str) -> None:
         """Raise NodeError if the kernel does not accept the key that kernel modules are signed with."""
         key, is_signed = state.machine.signing_key, package in state.software.names.signed

@@ -75,6 +75,7 @@ def _check(family: Family, state: DriverState, desired: Desired) -> None:
     kind, names = state.wanted_type(desired.kernel_modules), software.names
     if desired.runfile is not None:
         return
+    family.refuse_foreign(state)
     if any(map(software.installed, (names.kernel[kind], names.prebuilt.get(kind, "")))):
         return
     if software.nvidia_installer and not desired.adopt and not state.types:

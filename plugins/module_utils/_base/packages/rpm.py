@@ -19,6 +19,12 @@ SECTIONS = {
     "Removing": "removed",
     **dict.fromkeys(("Upgrading", "Downgrading", "Reinstalling"), "changed"),
 }
+# How dnf 4 and dnf 5 end where a repository does not answer, or has no address.
+UNANSWERED = re.compile(
+    r"^(?:Error: )?\s*((?:Failed to download metadata|Cannot find a valid baseurl|No valid source)\b.*?"
+    r"\b(?:repo|repository):? [\"']?([^\"'\s]+?)[\"']?(?:: .*)?)$",
+    re.M,
+)
 # The words of a rich dependency that are no names.
 COMPARED = ("<", "<=", "=", ">=", ">")
 CONDITIONS = ("if", "unless")
@@ -124,6 +130,32 @@ def parse_dnf_transaction(text: str) -> Simulation:
         elif not line.strip():
             section = ""
     return Simulation.of(found)
+
+
+def parse_unanswered(text: str) -> t.Tuple[str, str]:
+    """Return the repository that made dnf give up, with its reason; empty if none did."""
+    match = UNANSWERED.search(text)
+    return (match[2], match[1]) if match else ("", "")
+
+
+def parse_dnf_versions(text: str) -> t.Dict[str, str]:
+    """Return what a transaction's table installs, each package with its version, without epoch."""
+    expected, changes = {}, ""
+    for line in text.split("\n"):
+        if line.endswith(":") and line[:1] not in ("", " "):
+            changes = SECTIONS.get(line[:-1].split(" ")[0], "")
+        elif not line.strip():
+            changes = ""
+        # A name that is too long for its column has a line of its own.
+        elif changes in ("new", "changed"):
+            expected.update(_row(line))
+    return expected
+
+
+def _row(line: str) -> t.Dict[str, str]:
+    """Return name and version in a row of a transaction's table."""
+    match = re.match(r"^ (\S+) +(\S+) +(\S+) +\S", line)
+    return {match[1]: match[3].split(":")[-1]} if match else {}
 
 
 def has(found: Simulation, package: str) -> bool:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..._base.errors import InputError, NodeError
+from ..._base.errors import NodeError
 from ..._base.packages.package import Policy
 from ..._base.packages.rpm import ordered
 from ..._base.steps import Step
 from .. import branches
-from ..branches import NO_VERSION, Version
+from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
-from ..facts import DriverState, Streams
+from ..facts import OUTAGE_HINT, DriverState, Streams
 from ..family import Family
 from ..kernel.modules import SigningKey
 from ..packages.names import Names, Offer, Wanted, fabric
@@ -193,7 +193,7 @@ def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
         params = {"stream": found, "before": streams.enabled}
         return [Step("stream", f"enable the module stream {MODULE}:{found}{words}", params)]
     if streams.offered and not _fitting(streams, version, kind):
-        raise InputError.of(
+        raise UnknownVersion.of(
             "version",
             version,
             f"a branch that the module {MODULE} has a stream of with {kind} kernel modules: "
@@ -308,14 +308,16 @@ class Rhel(Family):
         return [Step("install", f"install {' and '.join(found)}, which the driver needs", params)]
 
     def refuse_others(self, installed: t.Iterable[str]) -> None:
-        found = sorted(name for name in installed if name.startswith(OTHERS))
-        if found:
-            raise NodeError(
-                f"{', '.join(found)} of another packager of the driver, such as RPM Fusion, would have to go, and this "
-                "module has not added them",
-                cause="NVIDIA's packages and those exclude each other",
-                hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(found)}",
-            )
+        foreign = [name for name in installed if name.startswith(OTHERS)]
+        if foreign:
+            raise _of_others(foreign)
+
+    def refuse_foreign(self, state: DriverState) -> None:
+        """Refuse the driver of another packager before the first change, with all packages that have to go."""
+        if state.loaded.foreign:
+            installed = filter(state.software.installed, state.software.packages)
+            known = (name for name in installed if name.startswith(OTHERS))
+            raise _of_others({*state.loaded.foreign, *known})
 
     def refuse_unsigned(
         self, key: SigningKey, state: DriverState, desired: Desired, package: str
@@ -335,6 +337,27 @@ class Rhel(Family):
             raise
 
 
+def is_foreign(package: str, version: str) -> bool:
+    """Return whether kernel modules are of another packager than NVIDIA and Red Hat, by their package.
+
+    akmods names packages by the kernel, where precompiled ones have the driver's version.
+    """
+    if is_precompiled(package):
+        return not version_of(package).fits(Version.of(version))
+    return package not in DKMS.values()
+
+
+def _of_others(packages: t.Iterable[str]) -> NodeError:
+    """Return the error about the driver of another packager."""
+    names = sorted(packages)
+    return NodeError(
+        f"{', '.join(names)} of another packager of the driver, such as RPM Fusion, ELRepo or AlmaLinux, would have to "
+        "go, and this module has not added them",
+        cause="NVIDIA's packages and those exclude each other: the kernel loads the modules of one driver",
+        hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(names)}",
+    )
+
+
 def _epel(state: DriverState, desired: Desired) -> str:
     names = [one for one in state.software.names.needs if "epel-release" in one]
     offered = next((one for one in names if state.software.candidate(one)), "")
@@ -351,6 +374,8 @@ def _epel(state: DriverState, desired: Desired) -> str:
 
 def _words(state: DriverState, offered: str, there: str) -> t.Tuple[str, str]:
     """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
+    if state.history.outage and (there or state.machine.distribution in OWN):
+        return state.history.outage, OUTAGE_HINT
     if state.machine.distribution in OWN:
         words = "the distribution's own repositories have it, and are off or exclude it"
         return words, "enable them, and see to excludepkgs in dnf's configuration"

@@ -81,5 +81,5 @@ def history(node: Node) -> History:
         undone=node.undone,
         refreshed=node.refreshed,
         previewed=node.previewed,
-        refresh_note=node.refresh_note or "; ".join(node.manager.unread),
+        refresh_note=node.refresh_note,
     )

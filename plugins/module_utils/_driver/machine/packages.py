@@ -75,6 +75,7 @@ class Packages(Part):
             interrupted=manager.interrupted(),
             sources=manager.sources(),
         )
+        state = state.with_history(unanswered={**manager.unanswered})
         return self._components(state, wanted) if asks else state
 
     def _components(self, state: DriverState, wanted: Desired) -> DriverState:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import typing as t
 
 from ..._machine.packages.rpm import Dnf
 from ..branches import Version
@@ -16,22 +17,29 @@ from ..families.rhel import (
     MODULE_FILE,
     RELEASES,
     choose_stream,
+    is_foreign,
     parse_enabled,
     parse_info,
     stream_fits,
     wanted_stream,
     with_stream,
 )
+from ..kernel.modules import driver_files
 from ..record import Record
+from .kernel import KERNELS
 from .sources import Params, Part
+
+KMOD = "nvidia-kmod"  # provided by all packages of kernel modules that a user space of NVIDIA's runs with
 
 
 class ModuleStreams(Part):
-    """The streams of the module that has the driver."""
+    """The streams of the module that has the driver, and others' packages in the place of its kernel modules."""
 
     def observe(self, state: DriverState, desired: Desired) -> DriverState:
         """Add the streams; dnf is asked only where the one that is enabled does not fit."""
         manager = self._node.manager
+        if isinstance(manager, Dnf) and desired.state == "present":
+            state = state.with_loaded(foreign=self._foreign(manager, state))
         if not isinstance(manager, Dnf) or state.machine.codename not in RELEASES:
             return state
         enabled, info = self._enabled(), ""
@@ -51,6 +59,22 @@ class ModuleStreams(Part):
                 policies, streams, chosen, state.machine.kernel.rpartition(".")[2]
             )
         return state.with_software(streams=streams, policies=policies)
+
+    def _foreign(self, manager: Dnf, state: DriverState) -> t.FrozenSet[str]:
+        """Return the packages of others that have kernel modules, unless we have added some."""
+        software, host, ours = state.software, self._node.host, state.history.record.packages
+        if any(state.type_of(name) and software.installed(name) for name in ours):
+            return frozenset()
+        tables = {one: host.read(f"{KERNELS}/{one}/modules.dep") for one in host.listdir(KERNELS)}
+        paths = [
+            f"{KERNELS}/{one}/{path}"
+            for one, text in tables.items()
+            for path in driver_files(text or "")
+        ]
+        providers = manager.providers([KMOD, *paths]) - ours
+        return frozenset(
+            name for name in providers if is_foreign(name, software.installed(name) or "")
+        )
 
     def enable(self, params: Params) -> None:
         """Enable a stream; the one that was enabled before the first is remembered."""

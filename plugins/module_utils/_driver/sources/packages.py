@@ -14,7 +14,7 @@ from ..._base.packages.package import WAITING, State
 from ..._base.steps import Step
 from ..branches import BY_LISTS
 from ..desired import Desired
-from ..facts import DriverState
+from ..facts import OUTAGE_HINT, DriverState
 from ..family import Family
 from ..packages import adoption, components
 from ..packages.names import PLACE, kernel_packages, mark, part
@@ -161,14 +161,17 @@ def _sources(state: DriverState, desired: Desired, unknown: t.Sequence[str]) -> 
         error.until = "" if state.history.refreshed else OLD_LISTS
         raise error
     steps = _enable(state)
-    if state.history.refreshed and not steps:
+    if (state.history.refreshed or state.history.outage) and not steps:
         raise _not_offered(state, unknown)
     return steps or [REFRESH]
 
 
 def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
     """Return the error for packages that no source has."""
-    components = state.software.names.components
+    outage, components = state.history.outage, state.software.names.components
+    if outage:
+        missing = f"the package sources that answer have no {', '.join(unknown)}"
+        return NodeError(missing, cause=outage, hint=OUTAGE_HINT)
     enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
     if components:
         enabled = f"the components {', '.join(components)} are enabled"
@@ -306,7 +309,8 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
     raise NodeError(
         f"DKMS can't build the kernel modules for the running kernel {state.machine.kernel}: its headers are neither "
         f"installed nor available as {headers_package(state)}",
-        cause="the package sources have moved on to newer kernels, or lack the one with the headers",
+        cause=state.history.outage
+        or "the package sources have moved on to newer kernels, or lack the one with the headers",
         hint="boot a kernel whose headers are available, make the package known, or have the driver installed and not "
         "loaded with load: false",
     )

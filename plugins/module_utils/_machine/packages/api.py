@@ -48,6 +48,17 @@ def tail(done: Completed) -> str:
     return "\n".join([*lines[early : early + 10], "...", *lines[-10:]])
 
 
+def failure(argv: t.Sequence[str], done: Completed) -> NodeError:
+    """Return the error of a command that failed."""
+    return NodeError(
+        f"{argv[0]} failed with {exit_status.describe(argv[0], done.rc)}",
+        cause=tail(done),
+        hint="fix the cause named above and run again, which finishes what was begun",
+        rc=done.rc,
+        command=" ".join(argv),
+    )
+
+
 class PackageManager(abc.ABC):
     """A node's package manager, through its own commands.
 
@@ -66,7 +77,8 @@ class PackageManager(abc.ABC):
         self._host, self._timeout, self._purpose = host, timeout, purpose
         self._variable = f" ({variable})" if variable else ""
         self.warnings: t.Dict[str, None] = {}  # in order, each once
-        self.unread: t.Dict[str, None] = {}  # those about sources that could not be read
+        # Repositories that can't be read, each with the reason that its command gives.
+        self.unanswered: t.Dict[str, str] = {}
 
     @abc.abstractmethod
     def _locks(self) -> t.Tuple[str, ...]:
@@ -95,13 +107,7 @@ class PackageManager(abc.ABC):
         if busy:
             raise self._too_long(tail(done))
         if check and done.rc not in good:
-            raise NodeError(
-                f"{argv[0]} failed with {exit_status.describe(argv[0], done.rc)}",
-                cause=tail(done),
-                hint="fix the cause named above and run again, which finishes what was begun",
-                rc=done.rc,
-                command=" ".join(argv),
-            )
+            raise failure(argv, done)
         return done
 
     def _too_long(self, said: str) -> Locked:

@@ -14,7 +14,7 @@ from ..._base.errors import NodeError
 from ..._base.packages import rpm
 from ..._base.packages.package import Change, Package, Policy, Simulation
 from ..host import Completed, Host
-from .api import RETRY_SECONDS, Locked, NoHold, PackageManager, tail
+from .api import RETRY_SECONDS, Locked, NoHold, PackageManager, failure, tail
 
 # The third is dnf5's, which does not wait: libdnf5/base/transaction.cpp, ERROR_LOCK.
 RPM_BUSY = re.compile(
@@ -36,6 +36,8 @@ DNF5_FORMAT = rpm.DNF_FORMAT.replace("\\t", "\t") + "\\n"
 ANYWAY = "--setopt=disable_excludes=*"
 # Locks of ours would hide versions; those of others are respected by the plan.
 UNLOCKED = ("--disableplugin=versionlock", "--setopt=exit_on_lock=True")
+# So that dnf names each repository that does not answer; the user's setting would have it end, or pass over it unsaid.
+ALL_ANSWER = "--setopt=*.skip_if_unavailable=False"
 NO_WEAK = "--setopt=install_weak_deps=False"
 KEEP = "--setopt=clean_requirements_on_remove=False"
 # Of a kernel there are several versions.
@@ -91,6 +93,13 @@ class Rpm(PackageManager):
     def distrust(self, keys: t.Sequence[str]) -> None:
         self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
 
+    def providers(self, capabilities: t.Sequence[str]) -> t.FrozenSet[str]:
+        """Return the installed packages that provide capabilities or have files, which are absolute paths."""
+        command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n", *capabilities]
+        lines = self._host.run(command, check=False).out.split("\n")
+        # A line of several terms says that there is none.
+        return frozenset(line for line in lines if line and " " not in line)
+
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
         found: t.Set[str] = set()
         new = set(names)
@@ -142,14 +151,27 @@ class Dnf(Rpm):
     """dnf 4, whose plugin versionlock keeps packages at their version."""
 
     tool, unhold = "dnf", "remove the lock: dnf versionlock delete"
+    # What needs no repository asks none.
+    offline = "--disablerepo=*"
+    _unlocked: t.Tuple[str, ...] = UNLOCKED
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         command = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
-        done = self._dnf([*command, *names], check=False)
-        return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
+        return self._offers([*command, *names], names)
+
+    def _offers(self, command: t.Sequence[str], names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        """Return what the repositories that answer offer, by a query; one that fails says nothing of them."""
+        done = self._dnf(command, check=False)
+        if done.rc != 0:
+            raise NodeError(
+                "dnf can't be asked what the repositories offer",
+                cause=tail(done),
+                hint="fix the cause named above: dnf repoquery must work on the node",
+            )
+        return rpm.parse_repoquery(done.out, set(names))
 
     def known(self, prefix: str) -> t.List[str]:
         # Kernel modules for one kernel each are in module streams of their own.
@@ -157,12 +179,18 @@ class Dnf(Rpm):
         return self._dnf(["repoquery", *anywhere, "--qf", "%{name}", f"{prefix}*"]).out.split()
 
     def update(self) -> str:
-        done = self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
-        return "" if done.rc == 0 else tail(done)
+        done = self._refresh()
+        return "; ".join(self.unanswered.values()) if done.rc == 0 else tail(done)
 
     def update_aside(self) -> bool:
         # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
-        return not self.update()
+        return self._refresh().rc == 0
+
+    def _refresh(self) -> Completed:
+        for name, reason in self.unanswered.items():
+            self.warnings.pop(_left_out(name, reason), None)
+        self.unanswered.clear()
+        return self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
 
     def simulate(self, change: Change) -> Simulation:
         done = self._transaction(change, dry=True)
@@ -174,10 +202,27 @@ class Dnf(Rpm):
 
     def change(self, change: Change) -> None:
         done = self._transaction(change)
-        self._check_there(change, done)
+        expected = rpm.parse_dnf_versions(done.out).items()
+        lacking = self._lacking(change)
+        lacking += [name for name, one in expected if not self._is_there(_of(name, one))]
+        left = [name for name in change.remove if self._is_there(name)]
+        brought = {*change.packages, *dict(expected)}
+        left += [_of(name, old[0]) for name, old in rpm.doubles(self._all()) if name in brought]
+        # Scripts of packages print errors of their own, and dnf's shell ends with status 0 whatever happened in it.
+        if lacking or left:
+            states = {"is not installed": lacking, "is still there": left}
+            parts = [f"{', '.join(dict.fromkeys(one))} {is_}" for is_, one in states.items() if one]
+            raise NodeError(
+                f"dnf could not carry out the transaction: {'; '.join(parts)}",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+
+    def _is_there(self, package: str) -> bool:
+        return self._host.run(["rpm", "-q", package], check=False).rc == 0
 
     def check_hold(self) -> None:
-        done = self._host.run(["dnf", "-q", "versionlock", "list"], check=False)
+        done = self._host.run(self._lock_command("list"), check=False)
         if done.rc != 0:
             raise NoHold(
                 "dnf can't lock packages at their version",
@@ -192,20 +237,47 @@ class Dnf(Rpm):
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
             self._call([*TEST, *names])
-            self._dnf(["-y", KEEP, "remove", *names])
+            command = ["dnf", "-q", self.offline, *self._unlocked, "-y", KEEP, "remove", *names]
+            done = self._call(command, check=False)
+            if any(map(self._is_there, names)):
+                raise failure(command, done)
 
     def hold(self, names: t.Sequence[str]) -> None:
         self.check_hold()
         stale = sorted(set(names) & self._locked())
         if stale:
             self.release(stale)
-        self._call(["dnf", "-q", "versionlock", "add", *names])
+        self._call(self._lock_command("add", *names))
 
     def release(self, names: t.Sequence[str]) -> None:
-        self._call(["dnf", "-q", "versionlock", "delete", *names])
+        self._call(self._lock_command("delete", *names))
+
+    def _lock_command(self, *words: str) -> t.List[str]:
+        return ["dnf", "-q", self.offline, "versionlock", *words]
 
     def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
-        return self._call(["dnf", "-q", *UNLOCKED, *command], check=check)
+        return self._ask(["-q", *self._unlocked, *command], check=check)
+
+    def _ask(
+        self, command: t.Sequence[str], *, check: bool = True, stdin: t.Optional[str] = None
+    ) -> Completed:
+        """Run a command that changes no package, and again without each repository that does not answer."""
+        while True:
+            argv = ["dnf", ALL_ANSWER, *self._silenced, *command]
+            done = self._call(argv, check=False, stdin=stdin)
+            name, reason = rpm.parse_unanswered(done.err)
+            if not name or name in self.unanswered:
+                break
+            self.unanswered[name] = reason
+            self.warnings[_left_out(name, reason)] = None
+        if check and done.rc != 0:
+            raise failure(argv, done)
+        return done
+
+    @property
+    def _silenced(self) -> t.List[str]:
+        """Return the options that leave out the repositories that have not answered."""
+        return [f"--setopt={name}.enabled=0" for name in self.unanswered]
 
     def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
         """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
@@ -217,22 +289,18 @@ class Dnf(Rpm):
         packages = change.packages.items()
         lines += [f"install {name}-{one}" if one else f"install {name}" for name, one in packages]
         lines += [f"remove {name}" for name in change.remove]
-        command = ["dnf", "--assumeno" if dry else "-y", *UNLOCKED, KEEP, NO_WEAK]
+        command = ["--assumeno" if dry else "-y", *UNLOCKED, KEEP, NO_WEAK]
         command += ["--setopt=module_stream_switch=True"] if change.stream else []
         stdin = "\n".join([*lines, "run", "exit"]) + "\n"
-        done = self._call([*command, "shell"], check=not dry, stdin=stdin)
-        # The shell ends with status 0 whatever happened in it.
-        if not dry and re.search(r"^(?:Error|Failed)\b", done.out + "\n" + done.err, flags=re.M):
-            raise NodeError(
-                "dnf could not carry out the transaction",
-                cause=tail(done),
-                hint="fix the cause named above and run again, which finishes what was begun",
-            )
-        return done
+        if dry:
+            return self._ask([*command, "shell"], check=False, stdin=stdin)
+        return self._call(["dnf", *self._silenced, *command, "shell"], check=False, stdin=stdin)
 
 
 class Dnf5(Dnf):
     """dnf 5, which Fedora calls dnf: it has no shell, and its version locks are no plugin that has to be installed."""
+
+    offline, _unlocked = "--setopt=*.enabled=0", ()
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf5_locks(self._host.read(DNF5_LOCKS) or "")
@@ -257,8 +325,7 @@ class Dnf5(Dnf):
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         command = ["repoquery", "--available", f"--queryformat={DNF5_FORMAT}", *names]
-        done = self._dnf(command, check=False)
-        return rpm.parse_repoquery(done.out, set(names)) if done.rc == 0 else {}
+        return self._offers(command, names)
 
     def known(self, prefix: str) -> t.List[str]:
         return self._dnf(["repoquery", "--queryformat=%{name}\\n", f"{prefix}*"]).out.split()
@@ -283,15 +350,20 @@ class Dnf5(Dnf):
     def _ours(self, change: Change) -> t.List[str]:
         return [ANYWAY] if self._locked() & change.holds else []
 
-    def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
-        return self._call(["dnf", "-q", *command], check=check)
-
     def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
         wanted = [f"{name}-{one}" if one else name for name, one in change.packages.items()]
         actions = ["--action=install", *wanted] if wanted else []
         actions += ["--action=remove", *change.remove] if change.remove else []
         options = ["-q", "--assumeno" if dry else "-y", KEEP, NO_WEAK, *self._ours(change)]
-        return self._call(["dnf", *options, "do", *actions], check=not dry)
+        command = [*options, "do", *actions]
+        if dry:
+            return self._ask(command, check=False)
+        return self._call(["dnf", *self._silenced, *command], check=False)
+
+
+def _left_out(name: str, reason: str) -> str:
+    """Return the warning about a repository that does not answer."""
+    return f"the repository {name} does not answer and is left out of account: {reason}"
 
 
 def fitting_dnf(host: Host, timeout: float, purpose: str, variable: str = "") -> PackageManager:

@@ -89,9 +89,9 @@ class Zypper(Rpm):
         self._warn(zypper.skipped(done.out))
         return zypper.parse_search(done.out)
 
-    def _warn(self, skipped: t.Iterable[zypper.Skipped]) -> None:
-        self.unread.update(dict.fromkeys(map(str, skipped)))
-        self.warnings.update(self.unread)
+    def _warn(self, skipped: t.Sequence[zypper.Skipped]) -> None:
+        self.unanswered.update({repository.name: repository.reason for repository in skipped})
+        self.warnings.update(dict.fromkeys(map(str, skipped)))
 
     def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
         result = {}

@@ -16,9 +16,11 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.rpm import
     parse_dnf5_locks,
     parse_dnf_locks,
     parse_dnf_transaction,
+    parse_dnf_versions,
     parse_needs,
     parse_packages,
     parse_repoquery,
+    parse_unanswered,
     version_key,
     writer,
 )
@@ -204,3 +206,35 @@ def test_needs_that_rpm_tells() -> None:
 def test_rich_dependency_has_several_names(needed: str, names: list[str]) -> None:
     text = f"error: Failed dependencies:\n\t{needed} is needed by (installed) user-1-1.x86_64\n"
     assert parse_needs(text) == [(one, "user") for one in names]
+
+
+def test_table_of_a_transaction_has_the_versions_that_it_installs() -> None:
+    assert parse_dnf_versions(TRANSACTION) == {
+        "kmod-nvidia-open-dkms": "580.95.05-1.el9",
+        "dkms": "3.0-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Error: Failed to download metadata for repo 'a.b': Cannot download repomd.xml", "a.b"),
+        ("Error: Cannot find a valid baseurl for repo: internal", "internal"),
+        (
+            'Failed to download metadata (baseurl: "http://a:9/b") for repository "c": No URL',
+            "c",
+        ),
+        (
+            "Failed to set up metadata download\n"
+            ' No valid source (baseurl, mirrorlist or metalink) found for repository "c"',
+            "c",
+        ),
+        ("Error: Unable to find a match: repository", ""),
+        ("Failed to preset unit: repo 'a': masked", ""),
+    ],
+)
+def test_repository_is_named_that_does_not_answer(text: str, name: str) -> None:
+    found, reason = parse_unanswered(text)
+    assert found == name
+    assert bool(reason) == bool(name)
+    assert reason in text

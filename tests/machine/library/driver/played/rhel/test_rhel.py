@@ -31,7 +31,7 @@ def test_headers_behind_a_dangling_link_are_missing_and_come(rhel: Machines) -> 
     assert node.readlink(f"/lib/modules/{KERNEL}/build")
     one = capability(node)
     found = one.observe()
-    assert found.headers is False
+    assert found.machine.headers is False
     installs = [step.params for step in one.plan(found).steps if step.action == "install"]
     headers = [f"kernel-devel-{KERNEL}", f"kernel-devel-matched-{KERNEL}"]
     assert [*installs[0]["packages"]] == headers  # in a transaction of their own
