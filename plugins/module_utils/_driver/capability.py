@@ -11,14 +11,12 @@ from dataclasses import replace
 
 from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
-from .._base.packages.apt import unmet
 from .._base.packages.presets import DRIVER_PRESETS
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.own_files import RECORDS, OwnFiles
-from .._machine.packages.api import NoHold, NoWay
-from .._machine.packages.apt import OWN_SOURCES
+from .._machine.packages.apt_sources import OWN_SOURCES
 from .._node.gpu_record import ACTION as GPUS
 from .._node.gpu_record import PATH as GPU_RECORD
 from .._node.machine import facts as nodeinfo
@@ -35,9 +33,11 @@ from .kernel.persistence import DROP_IN
 from .known_families import FAMILIES
 from .machine import initramfs
 from .machine.facts import history, observe_files, observe_loaded, observe_machine
+from .machine.feasible import BEFORE, FeasiblePlans
 from .machine.gate import Gate, blockers
 from .machine.gpu_record import GpuRecord
 from .machine.loading import Loading
+from .machine.package_facts import PackageFacts
 from .machine.packages import Packages
 from .machine.persistence import PersistenceModes
 from .machine.sources import (
@@ -58,8 +58,6 @@ from .record import Record
 from .report import facts, installed, releases
 from .sources.auto import AUTO, Source, chosen, has_run, named_source
 
-# The steps that decide what the package manager knows.
-BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 # Those after which NVML may answer that did not before.
 STARTS = frozenset({"load", "reload", "device_nodes", "persistence"})
 # Those after which persistence mode may be off, or be turned off at the next start of the daemon.
@@ -100,6 +98,8 @@ class DriverCapability:
         self._runfile, self._streams = Runfile(node), ModuleStreams(node)
         self._sources, self._gpus = WrittenSources(node), GpuRecord(node, gpu_count)
         self._packages, self._loading = Packages(node, self._again), Loading(node)
+        self._package_facts = PackageFacts(node)
+        self._feasible = FeasiblePlans(node, self._packages, check_mode=check_mode)
         self._modes = PersistenceModes(node, gpus)
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
             "repair": self._packages.repair,
@@ -140,9 +140,10 @@ class DriverCapability:
                 # They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
                 self._node.preview_lists() if self._check_mode else self._node.refresh()
                 state = replace(state, history=history(self._node))
-            state = self._packages.observe(state, desired)
-            if not present and state.history.record and not state.software.unfinished:
-                state = self._packages.way_back(state)
+            state = self._package_facts.observe(state, desired)
+            in_order = state.machine.traits.apt or not state.software.unfinished
+            if not present and state.history.record and in_order:
+                state = self._package_facts.removal(state)
             if state.machine.traits.module:
                 state = self._streams.observe(state, desired)
             service, fabric = self._loading.services(nvswitch=state.machine.nvswitch)
@@ -258,7 +259,7 @@ class DriverCapability:
 
     def _spared(self, state: DriverState) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
-        found = self._possible(state.with_loaded(users=()))
+        found = self._feasible.plan(state.with_loaded(users=()), self._desired)
         whole = self._whole(found, state)
         if state.loaded.driver is None or not (disrupts(whole) or whole.reboot_required):
             return found
@@ -271,7 +272,7 @@ class DriverCapability:
         if not blockers(busy):
             return self._spared(self.observe())
         refused = self._gate.refuse(whole, busy)
-        return refused or self._gate.about(self._possible(busy), busy, notes)
+        return refused or self._gate.about(self._feasible.plan(busy, self._desired), busy, notes)
 
     def _whole(self, found: Plan, state: DriverState) -> Plan:
         """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
@@ -282,59 +283,6 @@ class DriverCapability:
             return plan(self._node.family, idle, self._desired, check_mode=True)
         except NodeError:
             return found  # it is known once the lists are there
-
-    def _possible(self, state: DriverState) -> Plan:
-        """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
-        family = self._node.family
-        found = plan(family, state, self._desired, check_mode=self._check_mode)
-        try:
-            return self._asked(found, holds=not state.history.lacks_locking)
-        except NoHold:
-            offered = state.software.candidate(state.machine.traits.locking)
-            if self._desired.prerequisites != "install" or not offered:
-                raise
-            return self._possible(state.with_history(lacks_locking=True))
-        except NoWay as error:
-            refused = family.unusable(state, found.steps, str(error))
-            if not refused:
-                raise
-            return self._without(state, refused, unmet(error.cause))
-
-    def _without(self, state: DriverState, refused: t.Sequence[str], words: str) -> Plan:
-        refused_before = state.history.refused
-        try:
-            found = self._possible(state.with_history(refused=refused_before.union(refused)))
-        except NodeError as second:
-            second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
-            raise
-        left = f"{', '.join(sorted(refused))} can't be installed, and is left out: {words}"
-        return replace(found, warnings=(left, *found.warnings))
-
-    def _asked(self, found: Plan, *, holds: bool) -> Plan:
-        """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
-        if not (self._node.previewed or BEFORE.isdisjoint(step.action for step in found.steps)):
-            self._check_before(found.steps)
-            return found
-        stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
-        steps, warnings = [], [*found.warnings]
-        opened = False  # what is in a repository that a step brings cannot be asked for yet
-        for step in found.steps:
-            if step.action == "hold" and step.params["hold"] and holds and not opened:
-                self._node.manager.check_hold()
-            if step.action == "install" and not opened:
-                step, notes = self._packages.asked(step, stream)
-                warnings += notes
-                opened = bool(step.params.get("opens"))
-            steps.append(step)
-        return replace(found, steps=tuple(steps), warnings=tuple(warnings))
-
-    def _check_before(self, steps: t.Iterable[Step]) -> None:
-        """Refuse sources that the package manager could not read."""
-        for step in steps:
-            if step.action == "sources" and step.params["text"]:
-                self._node.manager.check_sources({OWN_SOURCES: step.params["text"]})
-            elif step.action == "repository":
-                self._node.manager.check_sources(step.params["files"], step.params["stale"])
 
     def apply(self, step: Step) -> None:
         """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""

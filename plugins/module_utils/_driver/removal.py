@@ -27,7 +27,9 @@ def plan(state: DriverState, *, check_mode: bool) -> Plan:
     """
     record, software = state.history.record, state.software
     before = describe(state)
-    steps = [REPAIR] if record and software.unfinished else []
+    # apt takes our packages away whatever state they, and those of others, are in.
+    needs_repair = record and software.unfinished and not state.machine.traits.apt
+    steps = [REPAIR] if needs_repair else []
     if steps and not check_mode:
         return Plan(tuple(steps), before, before, more=True)
     restored = software.back or {}

@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from .._base.errors import NodeError
+from .._base.packages.apt import describe_broken
 from .._base.packages.repository import texts
 from .._base.steps import Step
 from . import branches
@@ -20,7 +21,7 @@ from .kernel import persistence
 from .kernel.modules import NO_SOURCES
 from .packages.names import PLACE
 from .packages.versions import Choice
-from .sources.packages import headers_package, offered_headers
+from .sources.packages import broken_others, headers_package, offered_headers
 
 
 def describe(state: DriverState) -> t.Dict[str, t.Any]:
@@ -81,7 +82,7 @@ def warnings(
     state: DriverState,
     desired: Desired,
     choice: Choice,
-    steps: t.Iterable[Step],
+    steps: t.Collection[Step],
 ) -> t.Tuple[str, ...]:
     """Return the warnings of a plan.
 
@@ -97,6 +98,8 @@ def warnings(
             for path, line in state.loaded.modules.kept_away.items()
         ]
         result += _of_hardware(state)
+        if not any(step.action in ("repair", "install") for step in steps):
+            result += filter(None, [describe_broken(broken_others(state, choice))])
     return (*result, *_of_release(family, state, desired, choice.version or NO_VERSION))
 
 

@@ -10,7 +10,7 @@ import fnmatch
 import re
 import typing as t
 
-from .package import Package, Policy, Relations, Simulation, State
+from .package import WAITING, Package, Policy, Relations, Simulation, State
 
 DPKG_FORMAT = (
     "${binary:Package}\\t${Architecture}\\t${source:Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
@@ -22,6 +22,9 @@ BUSY = re.compile(
     r"[Cc]ould not get lock|lock was locked by|Unable to lock |is another process using it"
     r"|^debconf: .* is locked by another process",
     re.MULTILINE,
+)
+REFUSES_ALL = re.compile(
+    r"--fix-broken install|needs to be reinstalled, but|dpkg was interrupted, you must manually run"
 )
 # dpkg's letter for what is there, the second of its abbreviation.
 STATES = {
@@ -124,14 +127,42 @@ def upstream(version: str) -> str:
 
 def pins_of(files: t.Mapping[str, str], names: t.Collection[str]) -> t.Dict[str, t.List[str]]:
     """Return the files of preferences, by their paths, that name one of the packages, each with those that it names."""
+    found = {}
+    for path, text in files.items():
+        hit = {name for line in PINNED.findall(text) for name in _matching(line, names)}
+        if hit:
+            found[path] = sorted(hit)
+    return found
+
+
+def _matching(patterns: str, names: t.Iterable[str]) -> t.List[str]:
+    """Return the names that a line of packages in preferences is about."""
+    # A pattern for all packages is a preference for a source, and stands in no package's way by itself.
+    globs = [one for one in patterns.split() if one != "*" and not one.startswith(("src:", "/"))]
+    return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in globs)]
+
+
+def overruled_pins(
+    files: t.Mapping[str, str], chosen: t.Mapping[str, str], policies: t.Mapping[str, Policy]
+) -> t.Dict[str, t.List[str]]:
+    """Return the files of preferences by which apt would take other versions than ``chosen``, with the packages."""
     found: t.Dict[str, t.List[str]] = {}
     for path, text in files.items():
-        patterns = [one for line in PINNED.findall(text) for one in line.split()]
-        # A pattern for all packages is a preference for a source, and stands in no package's way by itself.
-        globs = [one for one in patterns if one != "*" and not one.startswith(("src:", "/"))]
-        hit = sorted(name for name in names if any(fnmatch.fnmatchcase(name, one) for one in globs))
-        if hit:
-            found[path] = hit
+        for record in re.split(r"\n[ \t]*\n", text):
+            pin = re.search(r"^Pin:[ \t]*version[ \t]+(\S+)", record, flags=re.M)
+            names = [name for line in PINNED.findall(record) for name in _matching(line, chosen)]
+            for name in names:
+                candidate = policies[name].candidate if name in policies else None
+                if candidate in (None, chosen[name]) or name in found.get(path, ()):
+                    continue
+                # A preference for a source shows by a candidate that is not the newest version.
+                fits = (
+                    fnmatch.fnmatchcase(candidate, pin[1])
+                    if pin
+                    else candidate != policies[name].versions[0]
+                )
+                if fits:
+                    found.setdefault(path, []).append(name)
     return found
 
 
@@ -139,6 +170,45 @@ def unmet(text: str) -> str:
     """Return what apt says is unmet, all of it where it does not say so."""
     found = re.search(r"unmet dependencies:\n(.*)", text, flags=re.S)
     return found[1].strip("\n") if found else text
+
+
+def parse_removal(text: str) -> t.List[t.Tuple[str, str]]:
+    """Parse why dpkg removes nothing: who depends on a package, and the package."""
+    found = []
+    for block in re.split(r"^(?=dpkg: )", text, flags=re.M):
+        head = re.match(r"dpkg: dependency problems prevent removal of ([^\s:]+)", block)
+        users = re.findall(r"^ (\S+?)(?::\S+)? (?:pre-)?depends on ", block, flags=re.M)
+        found += [(user, head[1]) for user in users if head]
+    return found
+
+
+def refuses_all(text: str) -> bool:
+    """Return whether apt refused a transaction because of packages that are there, whatever was asked for."""
+    return bool(REFUSES_ALL.search(text))
+
+
+def repair_command(packages: t.Mapping[str, Package]) -> str:
+    """Return the command with which a person brings broken packages in order."""
+    torn = [name for name, package in packages.items() if package.needs_files]
+    if torn:
+        return f"apt-get install --reinstall {' '.join(sorted(torn))}"
+    states = {package.state for package in packages.values()}
+    if states <= {State.HALF_CONFIGURED, *WAITING}:
+        return f"dpkg --configure {' '.join(sorted(packages))}"
+    return (
+        "dpkg --configure -a" if State.HALF_CONFIGURED in states else "apt-get --fix-broken install"
+    )
+
+
+def describe_broken(packages: t.Mapping[str, Package]) -> str:
+    """Return a warning about broken packages of others, empty if there are none."""
+    if not packages:
+        return ""
+    states = ", ".join(f"{name} is {package.state.value}" for name, package in packages.items())
+    return (
+        f"{states}, which is not the driver's and was left so. Next step: run {repair_command(packages)} on the node, "
+        "which says why"
+    )
 
 
 def is_busy(text: str) -> bool:

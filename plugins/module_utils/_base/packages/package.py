@@ -59,6 +59,11 @@ class Package(t.NamedTuple):
         return self.state in UNFINISHED or self.torn
 
     @property
+    def needs_files(self) -> bool:
+        """Return whether it must be reinstalled before anything else is done with it."""
+        return self.torn or self.state is State.HALF_INSTALLED
+
+    @property
     def gone(self) -> bool:
         """Tell whether nothing is left of it, or its configuration alone."""
         return self.state in (State.NOT_INSTALLED, State.CONFIG_FILES)
@@ -91,6 +96,21 @@ class Change(t.NamedTuple):
     pins: t.Mapping[str, str]
     holds: t.FrozenSet[str]
     stream: str = ""
+
+    def is_done(self, packages: t.Mapping[str, Package]) -> bool:
+        """Return whether the packages are installed and configured as asked for, and those to go are gone."""
+        there = {name: package for name, package in packages.items() if package.installed}
+        whole = {name for name, package in there.items() if not package.broken}
+        versions = (
+            (name, version or there[name].version)
+            for name, version in self.packages.items()
+            if name in whole
+        )
+        return (
+            whole.issuperset(self.packages)
+            and all(there[name].version == version for name, version in versions)
+            and there.keys().isdisjoint(self.remove)
+        )
 
 
 class Simulation(t.NamedTuple):

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.packages.apt import HEADER
 from ..._base.packages.repository import Repository
-from ..._machine.packages.apt import OWN_SOURCES
+from ..._machine.packages.apt_sources import OWN_SOURCES
 from ..._node.machine import facts as node_facts
 from ..branches import Version
 from ..facts import Driver, History, Loaded, Machine, Software

@@ -17,7 +17,7 @@ from ..._base.steps import Step
 from ..._machine.download import bring, fetched
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
-from ..._machine.packages.apt import OWN_SOURCES
+from ..._machine.packages.apt_sources import OWN_SOURCES
 from ..._node.machine.recorded import Additions, existing, named
 from ..branches import NO_VERSION, Version
 from ..desired import Runfile as File

@@ -214,12 +214,11 @@ def _common(
         for one in installed
         if one in fitting and driver_branches.able([one], state.machine.gpus)
     ]
-    order, candidate = state.software.drivers(kernel), state.software.candidate(kernel)
-    # Those that are not newer than apt would choose by itself come first.
-    first = (
-        order.index(Version.of(candidate)) if candidate in state.software.versions(kernel) else 0
-    )
-    newer = () if wanted else order[:first]
+    order = state.software.drivers(kernel)
+    # Those that are not newer than apt would choose by itself come first: the user's preferences bound a branch, too.
+    candidates = {Version.of(state.software.candidate(name)) for name in (kernel, *matched)}
+    first = max((order.index(one) for one in candidates if one in order), default=0)
+    newer = () if "." in wanted else order[:first]
     return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
 
 

@@ -10,7 +10,7 @@ import typing as t
 from ..._base.errors import OLD_LISTS, NodeError, not_ours
 from ..._base.packages import repository
 from ..._base.packages.apt import Source, additions, render
-from ..._base.packages.package import WAITING, State
+from ..._base.packages.package import WAITING, Package, State
 from ..._base.steps import Step
 from ..branches import BY_LISTS
 from ..desired import Desired
@@ -95,19 +95,23 @@ def newer_headers(state: DriverState) -> t.List[str]:
     bare = [one for one in state.newer if one in state.loaded.modules.bare]
     names = [state.software.names.headers_of(one) for one in bare]
     known = not state.software.names.headers_first
-    missing = (one for one in names if known and not state.software.installed(one))
+    packages = state.software.packages
+    # One that is half configured is there: it waits for a driver that DKMS can build.
+    missing = (one for one in names if known and (one not in packages or packages[one].gone))
     return [one for one in missing if state.software.candidate(one)]
 
 
 def _needs_repair(state: DriverState, choice: Choice, others: t.Sequence[Step]) -> bool:
-    """Tell whether dpkg must be brought in order: apt will not work before, or it concerns us.
+    """Return whether packages must be brought in order first, as they are the driver's or keep apt from working.
 
     A package that is to have another version is not repaired but replaced: it may well be that its
-    own version cannot be finished.
+    own version cannot be finished. Over what is others', apt carries a change out.
     """
     broken = {name for name, one in state.software.packages.items() if one.broken}
     if any(state.software.packages[name].state is State.TWICE for name in broken):
         return True  # a package manager that installs another version leaves the twin there
+    if others and state.software.interrupted:
+        return True
     replaced = {
         name
         for step in others
@@ -119,11 +123,19 @@ def _needs_repair(state: DriverState, choice: Choice, others: t.Sequence[Step]) 
     along = {
         name for name in broken if state.software.packages[name].state in (State.UNPACKED, *WAITING)
     }
-    waiting = {name for name in along if not state.type_of(name)}
-    if replaced and not state.software.interrupted and not broken - replaced - waiting:
-        return False
-    ours = {*choice.targets, *state.software.names.relevant, *state.history.record.packages}
-    return bool(ours & broken) or (bool(others) and state.software.unfinished)
+    waiting = {name for name in along if replaced and not state.type_of(name)}
+    return bool(_ours(state, choice) & broken - replaced - waiting)
+
+
+def _ours(state: DriverState, choice: Choice) -> t.Set[str]:
+    """Return the packages that must be in order, as the driver consists of them."""
+    return {*choice.targets, *state.software.names.relevant, *state.history.record.packages}
+
+
+def broken_others(state: DriverState, choice: Choice) -> t.Dict[str, Package]:
+    """Return the packages of others that are not in order."""
+    packages, ours = state.software.packages.items(), _ours(state, choice)
+    return {name: package for name, package in packages if package.broken and name not in ours}
 
 
 def _named(state: DriverState, desired: Desired) -> t.List[Step]:

@@ -39,6 +39,10 @@ class NoWay(NodeError):
     """The package manager finds no way to carry a transaction out."""
 
 
+class OutOfOrder(NoWay):
+    """The package manager refuses every transaction, since packages that are there are not in order."""
+
+
 def tail(done: Completed) -> str:
     """Return the end of what a command has said, and its first error where that has not come so late."""
     lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
@@ -276,6 +280,13 @@ class PackageManager(abc.ABC):
     @abc.abstractmethod
     def repair(self) -> None:
         """Finish what a killed transaction has begun."""
+
+    def finish(self, names: t.Collection[str]) -> None:
+        """Repair what concerns ``names`` or keeps the package manager from working."""
+        self.repair()
+
+    def check_repair(self) -> None:  # noqa: B027
+        """Raise NodeError if it is known before that a repair fails."""
 
     @abc.abstractmethod
     def hold(self, names: t.Sequence[str]) -> None:

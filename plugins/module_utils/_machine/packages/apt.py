@@ -6,30 +6,35 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import re
 import shlex
-import tempfile
 import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.packages import apt
-from ..._base.packages.apt import Source, parse_deb822, parse_one_line
-from ..._base.packages.package import Change, Package, Policy, Relations, Simulation, State
+from ..._base.packages.package import (
+    Change,
+    Package,
+    Policy,
+    Relations,
+    Simulation,
+    still_there,
+)
 from ..host import Completed
-from .api import PackageManager
+from .api import Locked, OutOfOrder
+from .apt_sources import AptSources
 
-FOLDER = "/etc/apt/sources.list.d"
-OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
 PREFERENCES = "/etc/apt/preferences"
-KEYS = "/etc/apt/keyrings/"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
 # confdef takes the default where there is one, confold keeps the user's file where there is none.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
 FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
+REMOVE_TORN = "--force-remove-reinstreq"
+OWN_NAME = re.compile(r"(?:zz-)?gpu-node-")
 ARCHIVE = "/var/cache/apt/archives"
 
 
-class Apt(PackageManager):
+class Apt(AptSources):
     """apt, and dpkg below it."""
 
     environment = {
@@ -40,13 +45,8 @@ class Apt(PackageManager):
         "NEEDRESTART_MODE": "l",
         "NEEDRESTART_SUSPEND": "1",
     }
-    can_preview = True
     tool, on_hold, unhold = "apt", "on hold", "release it: apt-mark unhold"
     obstacles = "a pin or a foreign source"
-    _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
-    # Leaves out our own sources file where apt can't read its sources because of it.
-    _readable: t.Optional[contextlib.ExitStack] = None
-    _parts: t.Sequence[str] = ()
 
     def _locks(self) -> t.Tuple[str, ...]:
         return "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"
@@ -67,31 +67,6 @@ class Apt(PackageManager):
     def known(self, prefix: str) -> t.List[str]:
         return self._look(["apt-cache", "pkgnames", prefix]).out.split()
 
-    def _look(self, command: t.Sequence[str]) -> Completed:
-        """Run a command that reads apt's sources; where our own file keeps it from that, it is left out."""
-        completed = self._host.run(self._of(command), check=False)
-        if completed.rc != 0 and self._leave_out_own():
-            completed = self._host.run(self._of(command), check=False)
-        if completed.rc != 0:
-            self.check_sources({})
-            return self._call(self._of(command))
-        return completed
-
-    def _leave_out_own(self) -> bool:
-        """Have apt read its sources without our own file, and return whether that helps."""
-        own = set(filter(self._is_own, self._parts_there()))
-        if self._readable or not own or self._read_sources({}, own):
-            return False
-        self._readable = contextlib.ExitStack()
-        self._parts = self._readable.enter_context(self._trial_folder({}, own))
-        return True
-
-    def _read_own(self) -> None:
-        """Have apt read all of its sources again."""
-        if self._readable:
-            self._readable.close()
-            self._readable, self._parts = None, ()
-
     def relations(self, names: t.Collection[str]) -> Relations:
         # It fails where it does not know one of them.
         command = self._of(["apt-cache", "show", *names])
@@ -107,73 +82,11 @@ class Apt(PackageManager):
         # dpkg's journal has numbered files then.
         return any(name.isdigit() for name in self._host.listdir("/var/lib/dpkg/updates"))
 
-    def sources(self) -> t.Tuple[Source, ...]:
-        sources = self._sources()
-        if not any(source.options for source in sources):
-            return sources
-        native = self._host.run(["dpkg", "--print-architecture"]).out.strip()
-        return tuple(source for source in sources if source.has_architecture(native))
-
-    def _sources(self) -> t.Tuple[Source, ...]:
-        """Return the entries of all architectures."""
-        host = self._host
-        found = parse_one_line(host.read("/etc/apt/sources.list") or "")
-        for name in host.listdir(FOLDER):
-            path = f"{FOLDER}/{name}"
-            if name.endswith(".list"):
-                found += parse_one_line(host.read(path) or "")
-            elif name.endswith(".sources"):
-                text = host.read(path) or ""
-                if path != OWN_SOURCES or not text.startswith(apt.HEADER):
-                    found += parse_deb822(text)
-        return tuple(found)
-
-    def check_sources(self, files: t.Mapping[str, str], removed: t.Collection[str] = ()) -> None:
-        written = sorted(path for path in files if path.startswith(FOLDER))
-        error = self._read_sources(files, removed)
-        if not error:
-            if not files:
-                self._read_own()
-            return
-        ours = {*written, *filter(self._is_own, self._parts_there())}
-        if self._read_sources({}, ours):
-            raise NodeError(
-                "apt can't read the node's package sources",
-                cause=error,
-                hint="mend the entry that apt names, then run again",
-            )
-        raise NodeError(
-            f"apt can't read the package sources with {', '.join(sorted(ours))}, and it was left out",
-            cause=error,
-            hint="have all entries of one address and suite agree in their options, or add what is missing to the "
-            "node's own entry yourself, then run again",
-        )
-
-    def _parts_there(self) -> t.List[str]:
-        return [f"{FOLDER}/{name}" for name in self._host.listdir(FOLDER)]
-
-    def _is_own(self, path: str) -> bool:
-        """Return whether a sources file was written by gpu.node."""
-        return path == OWN_SOURCES and (self._host.read(path) or "").startswith(apt.HEADER)
-
-    def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
-        """Return why apt can't read its sources with other files in their folder, empty if it can."""
-        with self._trial_folder(files, removed) as options:
-            completed = self._host.run(["apt-get", *options, "indextargets"], check=False)
-        return apt.read_errors(completed.err) if completed.rc != 0 else ""
-
-    def _trial_folder(
-        self, files: t.Mapping[str, str], removed: t.Collection[str]
-    ) -> t.ContextManager[t.List[str]]:
-        """Give apt's options for a copy of the folder of sources in which files are written and removed."""
-        folders = (FOLDER, f"{PREFERENCES}.d")
-        paths = [f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder)]
-        texts = {path: self._host.read(path) or "" for path in paths}
-        texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
-        return _folder_of(texts)
-
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
-        dragged = self._simulate_purge(names) - names
+        removed = self._simulate_purge(names)
+        if removed is None:
+            return self._needed_by_dpkg(names)
+        dragged = removed - names
         if not dragged:
             return dragged, set()
         # Where apt does not tell what they need, it may be any of them.
@@ -189,22 +102,39 @@ class Apt(PackageManager):
         if not free:
             return ()
         options = ["--simulate", "--allow-change-held-packages", "--auto-remove", "purge"]
-        done = self._call(["apt-get", *options, *free])
+        done = self._call(["apt-get", *options, *free], check=False)
         return tuple(sorted({*names, *along} & {*apt.parse_simulation(done.out).removed}))
 
-    def _simulate_purge(self, names: t.Iterable[str]) -> t.Set[str]:
+    def _needed_by_dpkg(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
+        """Return the same by dpkg, which asks only for the packages that would go."""
+        command = ["dpkg", REMOVE_TORN, "--no-act", "--purge", *sorted(names)]
+        completed = self._call(command, check=False)
+        needs = apt.parse_removal(f"{completed.out}\n{completed.err}")
+        users = {user for user, _package in needs} - names
+        return users, {package for user, package in needs if user in users} & names or names
+
+    def _simulate_purge(self, names: t.Iterable[str]) -> t.Optional[t.Set[str]]:
+        """Return what a removal would take, None if apt refuses every transaction."""
         # Our holds are released before; solver 3.0 would refuse to tell what would go along.
         options = ["--simulate", "--ignore-hold", "-o", "APT::Solver=internal"]
         options += ["--allow-change-held-packages", "purge"]
-        done = self._call(["apt-get", *options, *sorted(names)])
+        command = ["apt-get", *options, *sorted(names)]
+        done = self._call(command, check=False)
+        if done.rc != 0 and apt.refuses_all(f"{done.out}\n{done.err}"):
+            return None
+        if done.rc != 0:
+            self._call(command)  # raises the error
         return set(apt.parse_simulation(done.out).removed)
 
-    def _pinned(self, names: t.Collection[str]) -> str:
+    def _preferences(self) -> t.Dict[str, str]:
+        """Return the files of the user's preferences, by their paths."""
         there = self._host.listdir(f"{PREFERENCES}.d")
-        # Those that begin as ours do are written with the repository that the user names.
-        others = [f"{PREFERENCES}.d/{one}" for one in there if not one.startswith("gpu-node-")]
-        texts = {path: self._host.read(path) or "" for path in (PREFERENCES, *others)}
-        found = apt.pins_of(texts, names)
+        # Those that are called as ours are written with the repository that the user names.
+        others = [f"{PREFERENCES}.d/{name}" for name in there if not OWN_NAME.match(name)]
+        return {path: self._host.read(path) or "" for path in (PREFERENCES, *others)}
+
+    def _pinned(self, names: t.Collection[str]) -> str:
+        found = apt.pins_of(self._preferences(), names)
         words = [f"{path} pins {', '.join(hit)}" for path, hit in found.items()]
         hint = "let it allow what apt names, or ask for another version"
         return f"{'; '.join(words)}: {hint}" if words else ""
@@ -216,46 +146,42 @@ class Apt(PackageManager):
         complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
         return "; ".join(complaints[-4:])
 
-    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> bool:
-        self._read_own()
-        self._readable = contextlib.ExitStack()
-        self._parts = self._readable.enter_context(self._trial_folder(files, removed))
-        if self.update_aside():
-            return True
-        self.end_preview()
-        return False
-
-    def end_preview(self) -> None:
-        self._read_own()
-        self._aside = None
-
-    def update_aside(self) -> bool:
-        # Gone with this process.
-        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
-        os.mkdir(f"{self._aside.name}/partial")
-        done = self._call(self._of(["apt-get", "-q", "update"]), check=False)
-        if done.rc != 0 or "Failed to fetch" in done.err:
-            self._aside = None  # what is missing here the node's own lists have
-        return self._aside is not None
-
-    def _of(self, command: t.Sequence[str]) -> t.List[str]:
-        """Return a command that reads the lists that were fetched aside, where some were."""
-        options = [*self._parts]
-        if self._aside is not None:
-            options += ["-o", f"Dir::State::lists={self._aside.name}/"]
-        if options:
-            options += ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
-        return [command[0], *options, *command[1:]]
-
     def simulate(self, change: Change) -> Simulation:
         with self._pins(change) as pins:
             command = ["apt-get", "--simulate", *pins, *_words(change)]
             done = self._call(self._of(command), check=False)
         if done.rc != 0:
-            raise self._no_way(done, change)
+            raise self._refused(done) or self._no_way(done, change)
         found = apt.parse_simulation(done.out)
         self._respect({*found.new} - change.packages.keys() if change.pins else ())
+        self._warn_of_pins(change)
         return found
+
+    def _warn_of_pins(self, change: Change) -> None:
+        """Warn of the user's preferences that an exact version overrules."""
+        chosen = {name: version for name, version in change.packages.items() if version}
+        files = self._preferences()
+        policies = self.policies(sorted(chosen)) if apt.pins_of(files, chosen) else {}
+        for path, names in apt.overruled_pins(files, chosen, policies).items():
+            version = apt.upstream(chosen[names[0]])
+            self.warnings[f"version {version} overrules {path}, which pins {', '.join(names)}"] = (
+                None
+            )
+
+    def _refused(self, completed: Completed) -> t.Optional[OutOfOrder]:
+        """Return the error if apt refuses whatever is asked for, since packages that are there are not in order."""
+        output = f"{completed.out}\n{completed.err}"
+        if not apt.refuses_all(output):
+            return None
+        command = "apt-get --fix-broken install"
+        broken = {name: package for name, package in self._packages().items() if package.broken}
+        if any(package.needs_files for package in broken.values()):
+            command = apt.repair_command(broken)
+        return OutOfOrder(
+            "apt refuses every transaction, since packages on the node are not in order; nothing was changed",
+            cause=apt.unmet(output) if "unmet dependencies" in output else apt.read_errors(output),
+            hint=f"run {command} on the node, look at what it would remove, then run again",
+        )
 
     def _respect(self, names: t.Collection[str]) -> None:
         """Refuse what the user's preferences keep away in every version, which pins of ours would overrule."""
@@ -270,7 +196,35 @@ class Apt(PackageManager):
 
     def change(self, change: Change) -> None:
         with self._pins(change) as pins:
-            self._change([*pins, *_words(change)])
+            self._carry_out(change, [*pins, *_words(change)])
+
+    def _carry_out(self, change: Change, command: t.Sequence[str]) -> None:
+        """Carry a transaction out over what is not in order: apt also tries to configure that, and may fail."""
+        if self.interrupted():
+            self._configure_all()
+        before = self._broken()
+        try:
+            self._change(command)
+        except Locked:
+            raise
+        except NodeError:
+            after = self._packages()
+            broken = {name: package for name, package in after.items() if package.broken}
+            if (
+                self.interrupted()
+                or not broken.keys() <= before.keys()
+                or not change.is_done(after)
+            ):
+                raise
+            self._warn_of(broken)
+
+    def _broken(self) -> t.Dict[str, Package]:
+        return {name: package for name, package in self._packages().items() if package.broken}
+
+    def _warn_of(self, broken: t.Mapping[str, Package]) -> None:
+        """Warn of packages of others that are not in order."""
+        if broken:
+            self.warnings[apt.describe_broken(broken)] = None
 
     def fetch(self, change: Change) -> None:
         with self._pins(change) as pins:
@@ -281,7 +235,7 @@ class Apt(PackageManager):
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
         # They are in apt's archive where the sources no longer have them.
-        self._change([*FORCE, "--purge", "install", *self._wanted(change)])
+        self._carry_out(change, [*FORCE, "--purge", "install", *self._wanted(change)])
         if automatic:
             self._call(["apt-mark", "auto", *sorted(automatic)])
 
@@ -307,13 +261,29 @@ class Apt(PackageManager):
         self._call(["apt-get", *options, *command])
 
     def purge(self, names: t.Sequence[str]) -> None:
-        more = self._simulate_purge(names) - set(names)
+        more = self._needed({*names})[0]
         if more:
             raise NodeError(
                 f"the removal would take {', '.join(sorted(more))} along; nothing was removed",
                 hint="run again: what they need stays then",
             )
-        self._change(["purge", *names])
+        try:
+            self._change(["-o", f"Dpkg::Options::={REMOVE_TORN}", "purge", *names])
+        except Locked:
+            raise
+        except NodeError as error:
+            self._purge_by_dpkg(names, error)
+
+    def _purge_by_dpkg(self, names: t.Sequence[str], error: NodeError) -> None:
+        """Remove what apt has left, since it also fails at packages of others; raise ``error`` if anything stays."""
+        if self.interrupted():
+            self._configure_all()
+        left = still_there(names, self._packages())
+        if left:
+            self._call(["dpkg", REMOVE_TORN, "--purge", *left], check=False)
+        if still_there(left, self._packages()):
+            raise error
+        self._warn_of(self._broken())
 
     @contextlib.contextmanager
     def _pins(self, change: Change) -> t.Iterator[t.List[str]]:
@@ -330,11 +300,39 @@ class Apt(PackageManager):
     def clean(self) -> None:
         self._host.remove(OWN_PREFERENCES)
 
-    def repair(self) -> None:
+    def finish(self, names: t.Collection[str]) -> None:
+        try:
+            self.repair()
+        except Locked:
+            raise
+        except NodeError:
+            broken = self._broken()
+            refuses = self._call(["apt-get", "check"], check=False).rc != 0
+            if refuses or self.interrupted() or not broken.keys().isdisjoint(names):
+                raise
+            self._warn_of(broken)
+
+    def check_repair(self) -> None:
+        broken = self._broken()
+        torn = {name: package for name, package in broken.items() if package.needs_files}
+        for packages in ([*torn], [*broken]):
+            completed = self._call(["apt-get", "--simulate", *_repair(packages)], check=False)
+            if completed.rc == 0 or not torn:
+                break
+        error = self._refused(completed) or self._refused(
+            self._call(["apt-get", "check"], check=False)
+        )
+        if completed.rc != 0 and error:
+            raise error
+
+    def _configure_all(self) -> None:
+        """Finish what a killed dpkg has begun, as far as that is possible."""
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
-        broken = {name: one for name, one in self.packages().items() if one.broken}
-        half = State.HALF_INSTALLED
-        halves = {name: one for name, one in broken.items() if one.state is half or one.torn}
+
+    def repair(self) -> None:
+        self._configure_all()
+        broken = self._broken()
+        halves = {name: one for name, one in broken.items() if one.needs_files}
         try:
             self._reinstall(halves)
         except NodeError:
@@ -343,7 +341,7 @@ class Apt(PackageManager):
                 raise
             self._reinstall(broken)
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"])
-        left = [name for name, package in self.packages().items() if package.broken]
+        left = self._broken()
         if left:
             raise NodeError(
                 f"dpkg can't finish with {', '.join(sorted(left))}",
@@ -351,9 +349,7 @@ class Apt(PackageManager):
             )
 
     def _reinstall(self, torn: t.Mapping[str, Package]) -> None:
-        command = ["--fix-broken", "--no-remove", "--no-install-recommends"]
-        command += ["--reinstall", "--allow-change-held-packages"] if torn else []
-        self._change([*command, "install", *torn])
+        self._change(_repair([*torn]))
         held = [name for name, one in torn.items() if one.held]
         if held:
             self.hold(held)  # apt drops the hold of what it installs
@@ -365,24 +361,11 @@ class Apt(PackageManager):
         self._call(["apt-mark", "unhold", *names])
 
 
-@contextlib.contextmanager
-def _folder_of(texts: t.Mapping[str, str]) -> t.Iterator[t.List[str]]:
-    """Write sources, preferences and keys into a temporary folder and give the options that make apt read them."""
-    with tempfile.TemporaryDirectory(prefix="gpu-node-sources-") as folder:
-        os.chmod(folder, 0o755)  # apt reads keys as a user of its own
-        for name in (FOLDER, f"{PREFERENCES}.d"):
-            os.makedirs(folder + name)
-        keys = [path for path in texts if path.startswith(KEYS)]
-        for path, text in texts.items():
-            for key in keys:
-                text = text.replace(key, folder + key)
-            os.makedirs(os.path.dirname(folder + path), exist_ok=True)
-            with open(folder + path, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(text)
-        yield [
-            *("-o", f"Dir::Etc::SourceParts={folder}{FOLDER}/"),
-            *("-o", f"Dir::Etc::PreferencesParts={folder}{PREFERENCES}.d/"),
-        ]
+def _repair(torn: t.Sequence[str]) -> t.List[str]:
+    """Return apt-get's arguments that bring packages in order and remove none."""
+    command = ["--fix-broken", "--no-remove", "--no-install-recommends"]
+    command += ["--reinstall", "--allow-change-held-packages"] if torn else []
+    return [*command, "install", *torn]
 
 
 def _words(change: Change) -> t.List[str]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Package
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import (
+    Package,
+    State,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import rhel, suse
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Names,
@@ -21,6 +24,7 @@ from tests.fakes.packages.driver_nodes import (
     KERNEL,
     WANTED,
     actions,
+    changed,
     converged,
     node,
     package,
@@ -102,9 +106,11 @@ def test_absent_keeps_dependencies_that_others_need() -> None:
     assert [step.params["packages"] for step in found.steps] == [("nvidia-smi",)]
 
 
-def test_absent_mends_dpkg_first() -> None:
-    observed = converged(interrupted=True)
-    assert actions(observed, state="absent") == ["repair"]
-    found = planned(observed, state="absent", check_mode=True)
-    assert [step.action for step in found.steps] == ["repair", "hold", "remove"]
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_absent_repairs_nothing_first(check_mode: bool) -> None:
+    broken = {"vim": Package("9", "vim", State.HALF_CONFIGURED)}
+    have = converged(interrupted=True)
+    observed = changed(have, packages={**have.software.packages, **broken})
+    found = planned(observed, state="absent", check_mode=check_mode)
+    assert [step.action for step in found.steps] == ["hold", "remove"]
     assert found.steps[-1].params["packages"] == tuple(sorted(WANTED))

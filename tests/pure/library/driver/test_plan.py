@@ -141,7 +141,7 @@ def test_interrupted_installation_is_finished_first(one: Package) -> None:
 
 def test_interrupted_dpkg_is_mended_only_where_it_concerns_us() -> None:
     other = {"vim": Package("9", "vim", State.UNPACKED)}
-    assert actions(node(packages=other)) == ["repair"]
+    assert "repair" not in actions(node(packages=other))
     assert actions(node(interrupted=True)) == ["repair"]
     have = converged()
     assert actions(changed(have, packages={**have.software.packages, **other})) == []
@@ -167,7 +167,11 @@ def test_broken_version_is_replaced_by_the_one_asked_for_without_a_repair() -> N
     torn = changed(stuck, interrupted=True)
     assert actions(torn, version=OLD) == ["repair"]
     other = {**broken, "dkms": Package("3", "dkms", State.HALF_CONFIGURED)}
-    assert actions(changed(have, packages=other), version=OLD) == ["repair"]
+    assert actions(changed(have, packages=other), version=OLD)[0] == "install"
+    ours = dataclasses.replace(
+        have.history.record, packages=have.history.record.packages | {"dkms"}
+    )
+    assert actions(changed(have, packages=other, record=ours), version=OLD) == ["repair"]
 
 
 def test_installed_version_is_kept_unless_another_is_asked_for() -> None:

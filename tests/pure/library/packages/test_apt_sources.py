@@ -16,10 +16,10 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import
     render,
 )
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import (
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import Apt
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import (
     FOLDER,
     OWN_SOURCES,
-    Apt,
 )
 from hypothesis import given
 from hypothesis import strategies as st

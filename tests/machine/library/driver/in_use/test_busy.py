@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine import gate
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import (
+    OWN_SOURCES,
+)
 
 from tests.fakes.clock import Clock
 from tests.fakes.packages.debian import VERSION, Debian, capability, converge, converged

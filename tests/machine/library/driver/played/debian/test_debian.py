@@ -16,7 +16,9 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.module_options.in
     MODPROBE_FILE,
 )
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import (
+    OWN_SOURCES,
+)
 
 from tests.fakes.packages.apt_nodes import missing
 from tests.fakes.packages.driver_runs import converge, planned, reported

@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import (
+    OWN_SOURCES,
+)
 
 from tests.fakes.packages.driver_runs import capability, converge, planned
 from tests.fakes.played.ubuntu import ubuntu_archive as archive

@@ -1,0 +1,174 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""apt's sources: what is in their files, and whether apt reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.packages import apt
+from ..._base.packages.apt import Source, parse_deb822, parse_one_line
+from ..host import Completed
+from .api import PackageManager
+
+FOLDER = "/etc/apt/sources.list.d"
+OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
+PREFERENCES_FOLDER = "/etc/apt/preferences.d"
+KEYS_FOLDER = "/etc/apt/keyrings/"
+
+
+class AptSources(PackageManager):
+    """The part of apt that has to do with its sources."""
+
+    can_preview = True
+    # Lists that were fetched for this process alone.
+    _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
+    # Leaves out our own sources file where apt can't read its sources because of it.
+    _readable: t.Optional[contextlib.ExitStack] = None
+    _parts: t.Sequence[str] = ()
+
+    def _look(self, command: t.Sequence[str]) -> Completed:
+        """Run a command that reads apt's sources; where our own file keeps it from that, it is left out."""
+        completed = self._host.run(self._of(command), check=False)
+        if completed.rc != 0 and self._leave_out_own():
+            completed = self._host.run(self._of(command), check=False)
+        if completed.rc != 0:
+            self.check_sources({})
+            return self._call(self._of(command))
+        return completed
+
+    def _leave_out_own(self) -> bool:
+        """Have apt read its sources without our own file, and return whether that helps."""
+        own = set(filter(self._is_own, self._parts_there()))
+        if self._readable or not own or self._read_sources({}, own):
+            return False
+        self._readable = contextlib.ExitStack()
+        self._parts = self._readable.enter_context(self._trial_folder({}, own))
+        return True
+
+    def _read_own(self) -> None:
+        """Have apt read all of its sources again."""
+        if self._readable:
+            self._readable.close()
+            self._readable, self._parts = None, ()
+
+    def sources(self) -> t.Tuple[Source, ...]:
+        sources = self._sources()
+        if not any(source.options for source in sources):
+            return sources
+        native = self._host.run(["dpkg", "--print-architecture"]).out.strip()
+        return tuple(source for source in sources if source.has_architecture(native))
+
+    def _sources(self) -> t.Tuple[Source, ...]:
+        """Return the entries of all architectures."""
+        host = self._host
+        found = parse_one_line(host.read("/etc/apt/sources.list") or "")
+        for name in host.listdir(FOLDER):
+            path = f"{FOLDER}/{name}"
+            if name.endswith(".list"):
+                found += parse_one_line(host.read(path) or "")
+            elif name.endswith(".sources"):
+                text = host.read(path) or ""
+                if path != OWN_SOURCES or not text.startswith(apt.HEADER):
+                    found += parse_deb822(text)
+        return tuple(found)
+
+    def check_sources(self, files: t.Mapping[str, str], removed: t.Collection[str] = ()) -> None:
+        written = sorted(path for path in files if path.startswith(FOLDER))
+        error = self._read_sources(files, removed)
+        if not error:
+            if not files:
+                self._read_own()
+            return
+        ours = {*written, *filter(self._is_own, self._parts_there())}
+        if self._read_sources({}, ours):
+            raise NodeError(
+                "apt can't read the node's package sources",
+                cause=error,
+                hint="mend the entry that apt names, then run again",
+            )
+        raise NodeError(
+            f"apt can't read the package sources with {', '.join(sorted(ours))}, and it was left out",
+            cause=error,
+            hint="have all entries of one address and suite agree in their options, or add what is missing to the "
+            "node's own entry yourself, then run again",
+        )
+
+    def _parts_there(self) -> t.List[str]:
+        return [f"{FOLDER}/{name}" for name in self._host.listdir(FOLDER)]
+
+    def _is_own(self, path: str) -> bool:
+        """Return whether a sources file was written by gpu.node."""
+        return path == OWN_SOURCES and (self._host.read(path) or "").startswith(apt.HEADER)
+
+    def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
+        """Return why apt can't read its sources with other files in their folder, empty if it can."""
+        with self._trial_folder(files, removed) as options:
+            completed = self._host.run(["apt-get", *options, "indextargets"], check=False)
+        return apt.read_errors(completed.err) if completed.rc != 0 else ""
+
+    def _trial_folder(
+        self, files: t.Mapping[str, str], removed: t.Collection[str]
+    ) -> t.ContextManager[t.List[str]]:
+        """Give apt's options for a copy of the folder of sources in which files are written and removed."""
+        folders = (FOLDER, PREFERENCES_FOLDER)
+        paths = [f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder)]
+        texts = {path: self._host.read(path) or "" for path in paths}
+        texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
+        return _folder_of(texts)
+
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> bool:
+        self._read_own()
+        self._readable = contextlib.ExitStack()
+        self._parts = self._readable.enter_context(self._trial_folder(files, removed))
+        if self.update_aside():
+            return True
+        self.end_preview()
+        return False
+
+    def end_preview(self) -> None:
+        self._read_own()
+        self._aside = None
+
+    def update_aside(self) -> bool:
+        # Gone with this process.
+        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
+        os.mkdir(f"{self._aside.name}/partial")
+        done = self._call(self._of(["apt-get", "-q", "update"]), check=False)
+        if done.rc != 0 or "Failed to fetch" in done.err:
+            self._aside = None  # what is missing here the node's own lists have
+        return self._aside is not None
+
+    def _of(self, command: t.Sequence[str]) -> t.List[str]:
+        """Return a command that reads the lists that were fetched aside, where some were."""
+        options = [*self._parts]
+        if self._aside is not None:
+            options += ["-o", f"Dir::State::lists={self._aside.name}/"]
+        if options:
+            options += ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+        return [command[0], *options, *command[1:]]
+
+
+@contextlib.contextmanager
+def _folder_of(texts: t.Mapping[str, str]) -> t.Iterator[t.List[str]]:
+    """Write sources, preferences and keys into a temporary folder and give the options that make apt read them."""
+    with tempfile.TemporaryDirectory(prefix="gpu-node-sources-") as folder:
+        os.chmod(folder, 0o755)  # apt reads keys as a user of its own
+        for name in (FOLDER, PREFERENCES_FOLDER):
+            os.makedirs(folder + name)
+        keys = [path for path in texts if path.startswith(KEYS_FOLDER)]
+        for path, text in texts.items():
+            for key in keys:
+                text = text.replace(key, folder + key)
+            os.makedirs(os.path.dirname(folder + path), exist_ok=True)
+            with open(folder + path, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
+        yield [
+            *("-o", f"Dir::Etc::SourceParts={folder}{FOLDER}/"),
+            *("-o", f"Dir::Etc::PreferencesParts={folder}{PREFERENCES_FOLDER}/"),
+        ]
