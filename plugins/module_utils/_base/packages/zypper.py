@@ -26,6 +26,7 @@ NOT_REFRESHED = "Some of the repositories have not been refreshed"
 # What libzypp's history has beside the reason: zypp-media/mediaexception.cc, RepoManager.cc.
 NO_REASON = re.compile(r"ABORT request|Unknown error reading|\[\|\] Error trying to read")
 REPOSITORY = re.compile(r"^\[([^|\]]+)\|.*", re.M)
+TOOK = re.compile(r" after \d+ ms(?=:)")
 CURL = re.compile(r"^Error message: (.+)", re.M)
 
 
@@ -178,8 +179,9 @@ def messages(text: str) -> str:
         return text
     every = list(root.iter("message"))
     # What is said of repositories that could not be read is told in short, after the rest.
-    last = max((at for at, one in enumerate(every) if SKIPPED.search(one.text or "")), default=-1)
-    every = [one for one in every[last + 1 :] if NOT_REFRESHED not in (one.text or "")]
+    texts = [message.text or "" for message in every]
+    last = max((index for index, text in enumerate(texts) if SKIPPED.search(text)), default=-1)
+    every = [message for message in every[last + 1 :] if NOT_REFRESHED not in (message.text or "")]
     wrong = [
         one for one in every if one.get("type") != "info" or (one.text or "").startswith("Problem:")
     ]
@@ -209,32 +211,34 @@ class Skipped(t.NamedTuple):
     alias: str
     reason: str
 
+    @property
+    def subject(self) -> str:
+        """Return the beginning of its sentence."""
+        return f"zypper could not read the repository {self.name!r}, "
+
     def __str__(self) -> str:
-        return (
-            f"zypper could not read the repository {self.name!r}, so what it offers is not known: "
-            f"{self.reason}"
-        )
+        return f"{self.subject}so what it offers is not known: {self.reason}"
 
 
-def skipped(text: str) -> t.List[Skipped]:
+def skipped(answer: str) -> t.List[Skipped]:
     """Return the repositories that an answer in XML was given without."""
     try:
-        root = ET.fromstring(text)
+        root = ET.fromstring(answer)
     except ET.ParseError:
         return []
     result, errors = [], ""
     for message in root.iter("message"):
-        words = message.text or ""
-        match = SKIPPED.search(words)
+        text = message.text or ""
+        match = SKIPPED.search(text)
         if match:
             subject = REPOSITORY.search(errors)
             reason = "; ".join(
                 dict.fromkeys(filter(None, (subject and subject[0], _reason(errors))))
             )
-            result.append(Skipped(match[1], subject[1] if subject else "", reason or words))
+            result.append(Skipped(match[1], subject[1] if subject else "", reason or text))
             errors = ""
         elif message.get("type") == "error":
-            errors += f"{words}\n"
+            errors += f"{text}\n"
     return result
 
 
@@ -242,6 +246,6 @@ def _reason(errors: str) -> str:
     """Return the decisive sentence of libzypp's errors about one repository, or an empty string."""
     curl = CURL.search(errors)
     if curl:
-        return curl[1]
+        return TOOK.sub("", curl[1])
     history = re.findall(r"^ - (.+)", errors, re.M)
     return next((entry for entry in history if not NO_REASON.search(entry)), "")

@@ -254,14 +254,14 @@ class Suse(Family):
         return found._replace(targets={**found.targets, kernel: chosen})
 
     def refuse_others(self, installed: t.Iterable[str]) -> None:
-        found = sorted(filter(OLD_NAMES.fullmatch, installed))
-        if found:
+        older = sorted(filter(OLD_NAMES.fullmatch, installed))
+        if older:
             raise NodeError(
-                f"{', '.join(found)} of an older generation of the driver would have to go, and this module has not "
+                f"{', '.join(older)} of an older generation of the driver would have to go, and this module has not "
                 "added them",
                 cause="the generations exclude each other, and one driver has the kernel modules",
                 hint="keep that driver with source: preinstalled, or remove it, then run again: "
-                f"zypper remove {' '.join(found)}",
+                f"zypper remove {' '.join(older)}",
             )
 
     def dependencies(
@@ -274,7 +274,9 @@ class Suse(Family):
                 have = software.driver(name)
                 is_newer = name == MODPROBE and have.numbers >= choice.version.numbers
                 offered = (
-                    one for one in software.offered(name) if Version.of(one) == choice.version
+                    offered
+                    for offered in software.offered(name)
+                    if Version.of(offered) == choice.version
                 )
                 version = next(offered, "")
                 if have and version and have != choice.version and not is_newer:
@@ -284,11 +286,11 @@ class Suse(Family):
     def displaced(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[str]:
         """Return the other builds of the kernel modules; those of somebody's whole driver go by adopt alone."""
         software, ours = state.software, state.history.record.packages
-        others = [
+        foreign = [
             name for name in filter(software.installed, software.packages) if name not in ours
         ]
-        excluded = [name for name in others if _excludes(state, choice, name)]
-        user_space = [name for name in others if generation(name) and not state.type_of(name)]
+        excluded = [name for name in foreign if _excludes(state, choice, name)]
+        user_space = [name for name in foreign if generation(name) and not state.type_of(name)]
         if any(generation(name) != generation(choice.kernel) for name in user_space):
             return []  # of all of it the refusal tells
         is_suses = all(map(SIGNED.fullmatch, excluded)) and not user_space

@@ -94,8 +94,8 @@ def modules_given_up(state: DriverState) -> str:
     modules = exchanged(state)
     if not state.machine.traits.builds or not all(map(state.type_of, modules)):
         return ""
-    words = ", ".join(f"{name} {version}" for name, version in modules.items())
-    return f"{words} can't be put back, as no repository that could be read has it"
+    named = ", ".join(f"{name} {version}" for name, version in modules.items())
+    return f"{named} can't be put back, as no repository that could be read has it"
 
 
 def why_left(state: DriverState) -> str:

@@ -90,8 +90,10 @@ class Zypper(Rpm):
         return zypper.parse_search(done.out)
 
     def _warn(self, skipped: t.Sequence[zypper.Skipped]) -> None:
-        self.unanswered.update({repository.name: repository.reason for repository in skipped})
-        self.warnings.update(dict.fromkeys(map(str, skipped)))
+        # Each once: another query may have failed for another reason.
+        new = [repository for repository in skipped if repository.name not in self.unanswered]
+        self.unanswered.update({repository.name: repository.reason for repository in new})
+        self.warnings.update(dict.fromkeys(map(str, new)))
 
     def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
         result = {}

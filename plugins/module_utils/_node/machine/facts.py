@@ -106,9 +106,19 @@ def proc(host: Host, pid: str, name: str) -> str:
 
 def library_versions(host: Host) -> t.Tuple[str, ...]:
     """Return the versions of libnvidia-ml where the linker finds it, and where packages keep it."""
+    names = (path.rpartition("/")[2] for path in library_files(host))
+    return tuple(sorted({match[1] for match in map(LIBRARY.fullmatch, names) if match}))
+
+
+def library_files(host: Host) -> t.Tuple[str, ...]:
+    """Return the paths of libnvidia-ml in all versions where the linker finds it, and where packages keep it."""
     folders = Linker(host).folders(LIBRARY.fullmatch)
-    found = (LIBRARY.fullmatch(name) for folder in folders for name in host.listdir(folder))
-    return tuple(sorted({match[1] for match in found if match}))
+    paths = {
+        f"{folder}/{name}"
+        for folder in folders
+        for name in filter(LIBRARY.fullmatch, host.listdir(folder))
+    }
+    return tuple(sorted(paths))
 
 
 def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:

@@ -164,7 +164,7 @@ def test_repositories_that_zypper_skips_are_named_with_its_reasons() -> None:
     assert (tools.name, tools.alias) == ("Tools", "tools")
     assert tools.reason == (
         "[tools|http://mirror/] Valid metadata not found at specified URL; "
-        "Failed to connect to mirror port 80 after 0 ms: Couldn't connect to server"
+        "Failed to connect to mirror port 80: Couldn't connect to server"
     )
     assert dvd.reason.endswith("; Failed to mount cd:/ on : Mounting media failed")
     assert messages(UNREADABLE).split("\n") == ["No matching items found.", str(tools), str(dvd)]
@@ -187,6 +187,15 @@ def test_query_that_fails_is_an_error_with_its_status(status: int, meaning: str)
     with pytest.raises(NodeError, match=f"zypper search failed with .*{meaning}") as error:
         Zypper(host, 0, "the driver").policies(["nvidia-compute-G06"])
     assert error.value.cause == "Unexpected exception."
+
+
+def test_repository_is_named_once_whatever_the_queries_say() -> None:
+    answers = iter([UNREADABLE, UNREADABLE.replace("0 ms", "12 ms").replace("mount", "find")])
+    host = FakeHost(commands={("zypper",): lambda _argv: Completed(106, next(answers), "")})
+    manager = Zypper(host, 0, "the driver")
+    manager.known("nvidia-fabric")
+    manager.policies(["nvidia-compute-G06"])
+    assert [*manager.warnings] == [str(repository) for repository in skipped(UNREADABLE)]
 
 
 def test_refresh_says_what_it_could_not_read() -> None:

@@ -261,3 +261,23 @@ def test_modules_of_another_flavour_stay(suse: Machines) -> None:
     assert converge(node).steps == ()
     assert converge(node, state="absent").steps == ()
     assert node.installed() == before
+
+
+LIBRARY = Rpm("acme-nvml", "1-1", (), ((f"usr/lib64/libnvidia-ml.so.{OLD}", "acme"),))
+
+
+@pytest.mark.parametrize("check_mode", [True, pytest.param(False, marks=LONG)])
+def test_libraries_of_an_unknown_package_are_refused_by_its_name(
+    suse: Machines, check_mode: bool
+) -> None:
+    """zypper would find the conflict in the middle, once all is downloaded."""
+    node = suse({**archive.fresh(), "site": (LIBRARY,)})
+    node.zypper("install", LIBRARY.name)
+    before = node.installed(), node.locks()
+    with pytest.raises(NodeError, match=r"acme-nvml of another packager.*zypper remove acme-nvml"):
+        planned(node, check_mode=check_mode)
+    assert (node.installed(), node.locks()) == before
+    node.zypper("remove", LIBRARY.name)
+    assert converge(node).steps == ()
+    assert converge(node, state="absent").steps == ()
+    assert set(node.installed()) == {"kernel-default"}

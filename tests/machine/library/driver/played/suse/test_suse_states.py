@@ -18,6 +18,7 @@ from tests.fakes.played.suse.played_suse import Machines
 from tests.fakes.played.suse.suse_archive import DESKTOPS, GA, NEW, OLD, SP7, signed, user_space
 
 LONG = pytest.mark.long
+CUDA = "nvidia-open-driver-G06-signed-cuda-kmp-default"
 DESKTOP = "nvidia-open-driver-G06-signed-kmp-default"
 
 
@@ -148,3 +149,35 @@ def test_absent_removes_the_driver_where_the_modules_of_before_are_gone(suse: Ma
     assert planned(node, state="absent").steps
     assert converge(node, state="absent").steps == ()
     assert (set(node.installed()), node.held()) == ({"kernel-default"}, set())
+
+
+@LONG
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize("part", ["before", "half", "after"])
+def test_absent_follows_an_exchange_that_was_killed(
+    suse: Machines, state: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction takes the modules that the hardware had chosen, or puts them back."""
+    node = suse(archive.fresh())
+    node.zypper("install", DESKTOP)
+    before = node.installed()
+    if state == "absent":
+        assert converge(node).steps == ()
+    run = node.run
+
+    def end(argv, **values):  # type: ignore[no-untyped-def]
+        if argv[0] == "zypper" and "install" in argv and "--dry-run" not in argv:
+            if part == "half":
+                run(["rpm", "--erase", "--nodeps", DESKTOP if state == "present" else CUDA])
+            elif part == "after":
+                run(argv, **values)
+            raise Killed
+        return run(argv, **values)
+
+    monkeypatch.setattr(node, "run", end)
+    with pytest.raises(Killed):
+        converge(node, state=state)
+    monkeypatch.setattr(node, "run", run)
+    assert planned(node, state="absent").steps
+    assert converge(node, state="absent").steps == ()
+    assert (node.installed(), node.held()) == (before, set())
