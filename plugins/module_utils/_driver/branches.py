@@ -34,8 +34,12 @@ class NoCommonVersion(NodeError):
     """The package lists have no version that the packages share."""
 
 
+class NotOffered(NodeError):
+    """Packages that the package lists do not have."""
+
+
 # What is refused by package lists that may be old.
-BY_LISTS = (NoSupport, UnknownVersion, NoCommonVersion)
+BY_LISTS = (NoSupport, UnknownVersion, NoCommonVersion, NotOffered)
 
 
 Gpus = t.Sequence[t.Tuple[str, str]]

@@ -13,6 +13,7 @@ import typing as t
 from .._base.packages import apt
 from .._base.packages.package import Package, Packages, Policy, Relations, Removal
 from .._base.packages.repository import Known
+from .._base.packages.rpm import EXCLUSION_HINT
 from .._node.users.users import User
 from .branches import NO_VERSION, Version, module_type
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes
@@ -187,6 +188,7 @@ class History:
         refused: Prebuilt kernel modules that the package manager has refused to install.
         lacks_locking: Whether the package manager can't hold packages yet.
         unanswered: Repositories that did not answer, each with the package manager's reason.
+        excluded: Packages that the sources have and the package manager's configuration excludes.
     """
 
     record: Record = dataclasses.field(default_factory=Record)
@@ -197,12 +199,20 @@ class History:
     refused: t.FrozenSet[str] = frozenset()
     lacks_locking: bool = False
     unanswered: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    excluded: t.FrozenSet[str] = frozenset()
 
     @property
     def outage(self) -> str:
         """Return which repositories do not answer, and why, for people; empty if all do."""
         reasons = self.unanswered.items()
         return "; ".join(f"the repository {name} does not answer: {one}" for name, one in reasons)
+
+    def explain(self, missing: t.Iterable[str]) -> t.Tuple[str, str]:
+        """Return why packages are not offered, as far as it is known, and the next step."""
+        excluded = sorted(self.excluded.intersection(missing))
+        if excluded:
+            return f"dnf's configuration excludes {', '.join(excluded)}", EXCLUSION_HINT
+        return (self.outage, OUTAGE_HINT) if self.unanswered else ("", "")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ class Record(Written):
     ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
     ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
     ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
+    ``module_disabled`` says that the module was disabled then.
     ``adopted`` are the driver's packages that were taken over, as "name version", ``earlier`` all that were there
     before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
     that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
@@ -35,6 +36,7 @@ class Record(Written):
     runfile: str = ""
     stream: str = ""
     stream_before: str = ""
+    module_disabled: bool = False
     adopted: t.FrozenSet[str] = frozenset()
     earlier: t.FrozenSet[str] = frozenset()
     automatic: t.FrozenSet[str] = frozenset()

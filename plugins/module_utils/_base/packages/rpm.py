@@ -25,6 +25,8 @@ UNANSWERED = re.compile(
     r"\b(?:repo|repository):? [\"']?([^\"'\s]+?)[\"']?(?:: .*)?)$",
     re.M,
 )
+EXCLUSION_HINT = "remove them from excludepkgs (exclude) in /etc/dnf/dnf.conf or the repository's file, then run again"
+FILTERED = re.compile(r"package (\S+)-[^-\s]+-[^-\s]+ is filtered out by exclude filtering")
 # The words of a rich dependency that are no names.
 COMPARED = ("<", "<=", "=", ">=", ">")
 CONDITIONS = ("if", "unless")

@@ -22,7 +22,7 @@ from ..._base.steps import Step
 from .. import branches
 from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
-from ..facts import OUTAGE_HINT, DriverState, Streams
+from ..facts import DriverState, Streams
 from ..family import Family
 from ..kernel.modules import SigningKey
 from ..packages.names import Names, Offer, Wanted, fabric
@@ -111,6 +111,11 @@ def parse_enabled(text: str) -> str:
     """Return the stream in dnf's file of a module, empty where it is not enabled."""
     values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
     return values.get("stream", "") if values.get("state") == "enabled" else ""
+
+
+def is_disabled(text: str) -> bool:
+    """Return whether dnf's file of a module says that it is disabled."""
+    return re.search(r"^state *= *disabled$", text, re.M) is not None
 
 
 def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
@@ -374,8 +379,9 @@ def _epel(state: DriverState, desired: Desired) -> str:
 
 def _words(state: DriverState, offered: str, there: str) -> t.Tuple[str, str]:
     """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
-    if state.history.outage and (there or state.machine.distribution in OWN):
-        return state.history.outage, OUTAGE_HINT
+    cause, hint = state.history.explain(["dkms"])
+    if cause and ("dkms" in state.history.excluded or there or state.machine.distribution in OWN):
+        return cause, hint
     if state.machine.distribution in OWN:
         words = "the distribution's own repositories have it, and are off or exclude it"
         return words, "enable them, and see to excludepkgs in dnf's configuration"

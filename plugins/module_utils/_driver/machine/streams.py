@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._machine.packages.rpm import Dnf
 from ..branches import Version
 from ..desired import Desired
@@ -17,6 +18,7 @@ from ..families.rhel import (
     MODULE_FILE,
     RELEASES,
     choose_stream,
+    is_disabled,
     is_foreign,
     parse_enabled,
     parse_info,
@@ -29,6 +31,8 @@ from ..record import Record
 from .kernel import KERNELS
 from .sources import Params, Part
 
+# As dnf writes it.
+MODULE_TEXT = f"[{MODULE}]\nname={MODULE}\nstream={{stream}}\nprofiles=\nstate={{state}}\n\n"
 KMOD = "nvidia-kmod"  # provided by all packages of kernel modules that a user space of NVIDIA's runs with
 
 
@@ -36,12 +40,19 @@ class ModuleStreams(Part):
     """The streams of the module that has the driver, and others' packages in the place of its kernel modules."""
 
     def observe(self, state: DriverState, desired: Desired) -> DriverState:
-        """Add the streams; dnf is asked only where the one that is enabled does not fit."""
+        """Add the streams, others' kernel modules, and which of the packages that are lacking dnf excludes."""
         manager = self._node.manager
-        if isinstance(manager, Dnf) and desired.state == "present":
-            state = state.with_loaded(foreign=self._foreign(manager, state))
-        if not isinstance(manager, Dnf) or state.machine.codename not in RELEASES:
+        if not isinstance(manager, Dnf):
             return state
+        if state.machine.codename in RELEASES:
+            state = self._observe_streams(manager, state, desired)
+        if desired.state == "present" and not desired.runfile:
+            state = state.with_loaded(foreign=self._foreign(manager, state))
+            state = state.with_history(excluded=self._excluded(manager, state, desired))
+        return state
+
+    def _observe_streams(self, manager: Dnf, state: DriverState, desired: Desired) -> DriverState:
+        """Add the streams; dnf is asked only where the one that is enabled does not fit."""
         enabled, info = self._enabled(), ""
         version, of = wanted_stream(state, desired)
         if not of:
@@ -76,32 +87,65 @@ class ModuleStreams(Part):
             name for name in providers if is_foreign(name, software.installed(name) or "")
         )
 
+    def _excluded(self, manager: Dnf, state: DriverState, desired: Desired) -> t.FrozenSet[str]:
+        """Return which packages that are lacking dnf's configuration excludes; dnf is asked only if any are."""
+        software, names = state.software, state.software.names
+        kernel = names.kernel[state.wanted_type(desired.kernel_modules)]
+        needed = [*names.user_space, kernel]
+        if names.headers and not state.machine.headers:
+            needed += [names.headers_of(state.machine.kernel), "dkms"]
+        lacking = [name for name in needed if not software.versions(name)]
+        return manager.excluded(lacking) if lacking else frozenset()
+
     def enable(self, params: Params) -> None:
         """Enable a stream; the one that was enabled before the first is remembered."""
         record = self._node.added.record
-        self._node.stream_back = functools.partial(self._back, record, params["before"])
+        disabled = record.module_disabled if record.stream else is_disabled(self._text())
+        self._node.stream_back = functools.partial(
+            self._back, record, params["before"], disabled=disabled and not record.stream
+        )
         before = record.stream_before if record.stream else params["before"]
-        self._node.added.remember(stream=params["stream"], stream_before=before)
+        self._node.added.remember(
+            stream=params["stream"], stream_before=before, module_disabled=disabled
+        )
         self._switch(params["stream"])
 
-    def _back(self, record: Record, before: str) -> None:
+    def _back(self, record: Record, before: str, *, disabled: bool) -> None:
         """Put back the stream of before, with which the packages of before can be had, and what was recorded."""
-        self._switch(before)
-        self._node.added.remember(stream=record.stream, stream_before=record.stream_before)
+        self._switch(before, disable=disabled)
+        self._node.added.remember(
+            stream=record.stream,
+            stream_before=record.stream_before,
+            module_disabled=record.module_disabled,
+        )
 
     def forget(self) -> None:
         """Put the stream back to what it was, unless somebody has enabled another since."""
         record = self._node.added.record
-        if record.stream and self._enabled() == record.stream:
-            self._switch(record.stream_before)
+        if not record.stream or self._enabled() != record.stream:
+            return
+        try:
+            self._switch(record.stream_before, disable=record.module_disabled)
+        except NodeError:
+            # dnf asks for repositories that have the module, and they may not answer, or no longer have the stream.
+            state = (
+                "enabled" if record.stream_before else "disabled" if record.module_disabled else ""
+            )
+            text = MODULE_TEXT.format(stream=record.stream_before, state=state)
+            self._node.host.write(MODULE_FILE, text, mode=0o644)
+
+    def _text(self) -> str:
+        return self._node.host.read(MODULE_FILE) or ""
 
     def _enabled(self) -> str:
-        return parse_enabled(self._node.host.read(MODULE_FILE) or "")
+        return parse_enabled(self._text())
 
-    def _switch(self, stream: str) -> None:
-        """Enable a stream in place of any other; none only resets the module."""
+    def _switch(self, stream: str, *, disable: bool = False) -> None:
+        """Enable a stream in place of any other; without one the module is reset, or disabled."""
         manager = self._node.manager
         if isinstance(manager, Dnf):
             manager.module(["reset", MODULE], check=True)
             if stream:
                 manager.module(["enable", f"{MODULE}:{stream}"], check=True)
+            elif disable:
+                manager.module(["disable", MODULE], check=True)

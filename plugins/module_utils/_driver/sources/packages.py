@@ -12,9 +12,9 @@ from ..._base.packages import repository
 from ..._base.packages.apt import Source, additions, render
 from ..._base.packages.package import WAITING, Package, State
 from ..._base.steps import Step
-from ..branches import BY_LISTS
+from ..branches import BY_LISTS, NotOffered
 from ..desired import Desired
-from ..facts import OUTAGE_HINT, DriverState
+from ..facts import DriverState
 from ..family import Family
 from ..packages import adoption, components
 from ..packages.names import PLACE, kernel_packages, mark, part
@@ -53,7 +53,7 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
         return tuple(enable) or (REFRESH,), None
     if previewed and choice.unknown:
         raise _not_offered(state, choice.unknown)
-    sources = named or _sources(state, desired, choice.unknown)
+    sources = named or _sources(state, desired, choice.unknown, check_mode)
     sources = sources or family.prerequisites(state, desired, choice)
     install = _install(family, state, desired, choice)
     first = [REPAIR] if _needs_repair(state, choice, [*sources, *install]) else []
@@ -150,7 +150,9 @@ def _named(state: DriverState, desired: Desired) -> t.List[Step]:
     return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
 
 
-def _sources(state: DriverState, desired: Desired, unknown: t.Sequence[str]) -> t.List[Step]:
+def _sources(
+    state: DriverState, desired: Desired, unknown: t.Sequence[str], check_mode: bool
+) -> t.List[Step]:
     wanted, own = _missing_components(state), state.software.own_sources
     ours = own is not None or state.history.record.sources
     stale = ours and bool(wanted) and own != render(wanted or ())
@@ -173,21 +175,24 @@ def _sources(state: DriverState, desired: Desired, unknown: t.Sequence[str]) -> 
         error.until = "" if state.history.refreshed else OLD_LISTS
         raise error
     steps = _enable(state)
-    if (state.history.refreshed or state.history.outage) and not steps:
+    # dnf fetches what is old by itself; check mode looks once more before it believes this.
+    is_known = state.history.refreshed or (check_mode and state.machine.traits.module)
+    if not steps and (is_known or state.history.explain(unknown)[0]):
         raise _not_offered(state, unknown)
     return steps or [REFRESH]
 
 
 def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
     """Return the error for packages that no source has."""
-    outage, components = state.history.outage, state.software.names.components
-    if outage:
-        missing = f"the package sources that answer have no {', '.join(unknown)}"
-        return NodeError(missing, cause=outage, hint=OUTAGE_HINT)
+    cause, hint = state.history.explain(unknown)
+    if cause:
+        missing = f"the package sources do not offer {', '.join(unknown)}"
+        return NodeError(missing, cause=cause, hint=hint)
+    components = state.software.names.components
     enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
     if components:
         enabled = f"the components {', '.join(components)} are enabled"
-    return NodeError(
+    return NotOffered(
         f"the package sources have no {', '.join(unknown)}",
         cause=state.history.refresh_note or enabled,
         hint="check that the mirror carries them, that the node reaches it, and that no pin forbids them",
@@ -318,12 +323,14 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
     if not knows or not state.machine.own_kernel or not (desired.load and state.machine.gpus):
         return
+    cause, hint = state.history.explain([headers_package(state)])
     raise NodeError(
         f"DKMS can't build the kernel modules for the running kernel {state.machine.kernel}: its headers are neither "
         f"installed nor available as {headers_package(state)}",
-        cause=state.history.outage
+        cause=cause
         or "the package sources have moved on to newer kernels, or lack the one with the headers",
-        hint="boot a kernel whose headers are available, make the package known, or have the driver installed and not "
+        hint=hint
+        or "boot a kernel whose headers are available, make the package known, or have the driver installed and not "
         "loaded with load: false",
     )
 

@@ -35,6 +35,7 @@ GUARDS = (
 DNF5_FORMAT = rpm.DNF_FORMAT.replace("\\t", "\t") + "\\n"
 ANYWAY = "--setopt=disable_excludes=*"
 # Locks of ours would hide versions; those of others are respected by the plan.
+QUERY = ("repoquery", "--available")
 UNLOCKED = ("--disableplugin=versionlock", "--setopt=exit_on_lock=True")
 # So that dnf names each repository that does not answer; the user's setting would have it end, or pass over it unsaid.
 ALL_ANSWER = "--setopt=*.skip_if_unavailable=False"
@@ -154,17 +155,16 @@ class Dnf(Rpm):
     # What needs no repository asks none.
     offline = "--disablerepo=*"
     _unlocked: t.Tuple[str, ...] = UNLOCKED
+    _query: t.Tuple[str, ...] = (*QUERY, "--showduplicates", "--qf", rpm.DNF_FORMAT)
+    _everywhere: t.Tuple[str, ...] = ("--disable-modular-filtering",)
+    # The user's exclusions, with dnf 5 locks as well; what is removed is ours.
+    _anyway = "--disableexcludes=all"
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        command = ["repoquery", "--available", "--showduplicates", "--qf", rpm.DNF_FORMAT]
-        return self._offers([*command, *names], names)
-
-    def _offers(self, command: t.Sequence[str], names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        """Return what the repositories that answer offer, by a query; one that fails says nothing of them."""
-        done = self._dnf(command, check=False)
+        done = self._dnf([*self._query, *names], check=False)
         if done.rc != 0:
             raise NodeError(
                 "dnf can't be asked what the repositories offer",
@@ -172,6 +172,22 @@ class Dnf(Rpm):
                 hint="fix the cause named above: dnf repoquery must work on the node",
             )
         return rpm.parse_repoquery(done.out, set(names))
+
+    def excluded(self, names: t.Sequence[str]) -> t.FrozenSet[str]:
+        """Return those of packages that the user's exclusions hide, whichever module stream they are of."""
+        options = ((), (self._anyway,))
+        queries = ([*self._query, *self._everywhere, *one, *names] for one in options)
+        answers = (self._dnf(query, check=False).out for query in queries)
+        offered, present = (rpm.parse_repoquery(text, set(names)) for text in answers)
+        return frozenset(present.keys() - offered.keys())
+
+    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        stuck, hint = super()._stuck(words, change)
+        names = {*change.packages, *rpm.FILTERED.findall(words)}
+        excluded = [] if stuck else sorted(self.excluded(sorted(names)))
+        if excluded:
+            hint = f"dnf's configuration excludes {', '.join(excluded)}: {rpm.EXCLUSION_HINT}"
+        return stuck, hint
 
     def known(self, prefix: str) -> t.List[str]:
         # Kernel modules for one kernel each are in module streams of their own.
@@ -210,10 +226,12 @@ class Dnf(Rpm):
         left += [_of(name, old[0]) for name, old in rpm.doubles(self._all()) if name in brought]
         # Scripts of packages print errors of their own, and dnf's shell ends with status 0 whatever happened in it.
         if lacking or left:
-            states = {"is not installed": lacking, "is still there": left}
-            parts = [f"{', '.join(dict.fromkeys(one))} {is_}" for is_, one in states.items() if one]
+            states = {"not installed": lacking, "still there": left}
+            parts = [
+                f"{name}: {', '.join(dict.fromkeys(one))}" for name, one in states.items() if one
+            ]
             raise NodeError(
-                f"dnf could not carry out the transaction: {'; '.join(parts)}",
+                f"dnf could not carry out the transaction ({'; '.join(parts)})",
                 cause=tail(done),
                 hint="fix the cause named above and run again, which finishes what was begun",
             )
@@ -237,7 +255,8 @@ class Dnf(Rpm):
     def purge(self, names: t.Sequence[str]) -> None:
         if names:
             self._call([*TEST, *names])
-            command = ["dnf", "-q", self.offline, *self._unlocked, "-y", KEEP, "remove", *names]
+            options = [self.offline, self._anyway, *self._unlocked]
+            command = ["dnf", "-q", *options, "-y", KEEP, "remove", *names]
             done = self._call(command, check=False)
             if any(map(self._is_there, names)):
                 raise failure(command, done)
@@ -266,7 +285,8 @@ class Dnf(Rpm):
             argv = ["dnf", ALL_ANSWER, *self._silenced, *command]
             done = self._call(argv, check=False, stdin=stdin)
             name, reason = rpm.parse_unanswered(done.err)
-            if not name or name in self.unanswered:
+            # What a plugin of dnf says of a repository of its own stops nothing.
+            if done.rc == 0 or not name or name in self.unanswered:
                 break
             self.unanswered[name] = reason
             self.warnings[_left_out(name, reason)] = None
@@ -301,6 +321,8 @@ class Dnf5(Dnf):
     """dnf 5, which Fedora calls dnf: it has no shell, and its version locks are no plugin that has to be installed."""
 
     offline, _unlocked = "--setopt=*.enabled=0", ()
+    _query, _everywhere = (*QUERY, f"--queryformat={DNF5_FORMAT}"), ()
+    _anyway = ANYWAY
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf5_locks(self._host.read(DNF5_LOCKS) or "")
@@ -322,10 +344,6 @@ class Dnf5(Dnf):
         found = [self._host.status(path) for path in GUARDS]
         files = {str(one.inode) for one in found if one is not None}
         return rpm.writer(self._host.read("/proc/locks") or "", files) if files else ""
-
-    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        command = ["repoquery", "--available", f"--queryformat={DNF5_FORMAT}", *names]
-        return self._offers(command, names)
 
     def known(self, prefix: str) -> t.List[str]:
         return self._dnf(["repoquery", "--queryformat=%{name}\\n", f"{prefix}*"]).out.split()

@@ -81,7 +81,7 @@ def test_drivers_repository_that_is_down_is_the_cause_in_check_mode_too(
     node = rhel(system)
     silence(node, "cuda", skip=skip)
     before = node.installed()
-    words = r"(?s)sources that answer have no kmod-nvidia.*repository cuda does not answer: Failed to down"
+    words = r"(?s)sources do not offer kmod-nvidia.*repository cuda does not answer: Failed to down"
     for check_mode in (True, False):
         with pytest.raises(NodeError, match=words) as refused:
             planned(node, check_mode=check_mode)

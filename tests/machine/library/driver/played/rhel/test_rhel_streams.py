@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
     MODULE_FILE,
+    is_disabled,
     parse_enabled,
 )
 
@@ -17,6 +18,7 @@ from tests.fakes.played.rhel.played_rhel import Machines, Rhel
 from tests.fakes.played.rhel.rhel_archive import BEFORE, VERSION, broken
 from tests.fakes.played.rhel.rhel_systems import EL8, EL9, System
 from tests.fakes.played.rooted import V100
+from tests.machine.library.driver.played.rhel.test_outages import silence
 
 pytestmark = [pytest.mark.long]
 
@@ -88,3 +90,22 @@ def test_part_that_dnf_does_not_find_is_refused_before_the_rest_is_installed(
     with pytest.raises(NodeError, match="dnf finds no way"):
         converge(node, version="590")
     assert (node.installed(), enabled(node)) == (before, "")
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "silent"])
+@pytest.mark.parametrize("command", ["disable", "enable"])
+def test_absent_leaves_the_module_as_it_was(rhel: Machines, command: str, *, answers: bool) -> None:
+    node = rhel()
+    stream = ":570-open" if command == "enable" else ""
+    node.dnf("module", command, f"nvidia-driver{stream}")
+    before = node.read(MODULE_FILE)
+    assert converge(node, version="580").steps == ()
+    assert enabled(node) == "580-open"
+    assert planned(node, version="580", check_mode=False).steps == ()
+    if not answers:
+        silence(node, "cuda")
+    converge(node, state="absent")
+    assert is_disabled(node.read(MODULE_FILE) or "") is (command == "disable")
+    assert (node.read(MODULE_FILE) or "").strip() == (before or "").strip()
+    if answers:
+        node.dnf("repoquery", "nvidia-driver-cuda")

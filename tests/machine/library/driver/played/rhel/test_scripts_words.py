@@ -117,3 +117,18 @@ def test_removal_fails_whose_script_fails_and_goes_on_after_it_is_mended(
     node.remove("/stuck")
     converge(node, state="absent")
     assert [*node.installed()] == [system.core]
+
+
+@pytest.mark.long
+def test_driver_comes_though_dnfs_plugin_local_has_no_repository(rhel: Machines) -> None:
+    node = rhel(EL10)
+    parts = f"[main]\nenabled = true\nrepodir = {node.root}/local\n[createrepo]\nenabled = true\n"
+    node.put("etc/dnf/plugins/local.conf", parts)
+    node.put("local/repodata", "in the way of createrepo_c")
+    planned(node)
+    left = converge(node)
+    assert (left.steps, left.warnings) == ((), ())
+    assert "nvidia-driver-cuda" in node.held()
+    assert planned(node, check_mode=False).steps == ()
+    converge(node, state="absent")
+    assert [*node.installed()] == [EL10.core]
