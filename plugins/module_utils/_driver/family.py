@@ -138,8 +138,11 @@ class Family(t.Protocol):
 
     def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
         """Say what a kernel without modules lacks, and what to do."""
-        missing = state.software.names.headers_of(kernel) if choice.dkms else ""
-        return otherwise(missing)
+        headers = state.software.names.headers_of(kernel) if choice.dkms else ""
+        package = state.software.packages.get(headers)
+        if package and not package.gone:
+            return f". Next step: see why DKMS builds none, by dkms autoinstall -k {kernel}, or remove that kernel"
+        return otherwise(headers)
 
 
 class Unsupported(Family):

@@ -24,7 +24,6 @@ class Record(Written):
     before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
     that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
     a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
-    ``others_repository`` says that the packages are from a repository that somebody else has made known.
     ``device_nodes`` says that a unit makes device nodes at boot, ``persistence_mode`` that our drop-in is there.
     """
 
@@ -42,7 +41,6 @@ class Record(Written):
     automatic: t.FrozenSet[str] = frozenset()
     exchanged: t.FrozenSet[str] = frozenset()
     replaced: str = ""
-    others_repository: bool = False
     device_nodes: bool = False
     persistence_mode: bool = False
 

@@ -43,7 +43,7 @@ class Software(t.Generic[S, R]):
         self._family = distributions.family(os_release(host))
         self._refreshed, self._note = False, ""
         self._actions: t.Dict[str, t.Callable[[Params], None]] = {
-            "repair": lambda _params: self._manager.repair(),
+            "repair": lambda _params: self._manager.finish(self._added.record.packages),
             "refresh": self._refresh,
             "install": self._install,
             "hold": self._hold,

@@ -42,6 +42,8 @@ OWN_ENDINGS = (
     *("ubuntu", "ubuntu-ports"),
 )
 DISABLED = ("no", "false", "without", "off", "disable")
+ENABLED = ("yes", "true", "with", "on", "enable")  # strutl.cc of apt, StringToBool
+UNVERIFIED = ("trusted", "allow-insecure", "allow-weak")
 PINNED = re.compile(r"^Package:[ \t]*(.+)$", re.M)
 FIELD = re.compile(r"^([^\s:]+)[ \t]*:(.*(?:\n[ \t].*)*)", re.M)
 ONE_LINE = re.compile(r"^[ \t]*deb[ \t]+(?:\[([^]\n]*)\][ \t]*)?(\S+)[ \t]+(\S+)([^#\n]*)", re.M)
@@ -233,6 +235,17 @@ class Source:
     components: t.Tuple[str, ...]
     signed_by: str = ""
     options: t.Tuple[t.Tuple[str, str], ...] = ()
+
+    @property
+    def is_unverified(self) -> bool:
+        """Return whether apt takes packages from it whoever has signed them."""
+        fields = {name.lower(): value.lower() for name, value in self.options}
+        return any(fields.get(name) in ENABLED for name in UNVERIFIED)
+
+    @property
+    def has_all_architectures(self) -> bool:
+        """Return whether the entry does not name its architectures."""
+        return not any(name.lower().startswith("architectures") for name, _value in self.options)
 
     def has_architecture(self, native: str) -> bool:
         """Return whether the entry offers packages of the architecture ``native``."""

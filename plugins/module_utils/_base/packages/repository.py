@@ -18,6 +18,7 @@ from .pgp import PublicKey, armoured, binary, is_armoured, read
 URL = re.compile(r"(?:https?|file)://([^\s\"'#@/:]*)[^\s\"'#@]*")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
+OWN_KEYS = "/etc/apt/keyrings/gpu-node-"
 RPM_FAMILIES = ("rhel", "suse")
 ADDRESS = "an address with http, https or file, without a password in it"
 
@@ -58,8 +59,8 @@ class Place(t.NamedTuple):
 
     ``title`` is for people, ``header`` the first line. ``preferred`` are the packages, as apt's patterns, that are
     taken from it before all others; of the rest the distribution's own win. ``sources``, ``preferences`` and
-    ``apt_keys`` are apt's, the key where it was written in ASCII before and where it is; ``rpm_key`` is rpm's, and
-    ``rpm_repositories`` are by family.
+    ``apt_keys`` are apt's, the latter two where they were written before and where they are; ``rpm_key`` is rpm's, and
+    ``rpm_repositories`` are by family. Of two preferences for a package, apt follows the first: ours sort last.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Place(t.NamedTuple):
     header: str
     preferred: str
     sources: str
-    preferences: str
+    all_preferences: t.Tuple[str, str]
     apt_keys: t.Tuple[str, str]
     rpm_key: str
     rpm_repositories: t.Mapping[str, str]
@@ -79,17 +80,22 @@ class Place(t.NamedTuple):
         return cls(
             *(name, title, f"# Written by {module}.\n", preferred),
             f"/etc/apt/sources.list.d/{name}.sources",
-            f"/etc/apt/preferences.d/{name}",
+            (f"/etc/apt/preferences.d/{name}", f"/etc/apt/preferences.d/zz-{name}"),
             (f"{key}.asc", f"{key}.gpg"),
             f"/etc/pki/rpm-gpg/RPM-GPG-KEY-{name}",
             {"rhel": f"/etc/yum.repos.d/{name}.repo", "suse": f"/etc/zypp/repos.d/{name}.repo"},
         )
 
     @property
+    def preferences(self) -> str:
+        """Return where apt's preferences are."""
+        return self.all_preferences[1]
+
+    @property
     def paths(self) -> t.Tuple[str, ...]:
         """Return all files that may be there."""
         found = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
-        return (*found, self.preferences) if self.preferred else found
+        return (*found, *self.all_preferences) if self.preferred else found
 
     def key(self, family: str) -> str:
         """Return where a family has the key."""
@@ -126,31 +132,42 @@ def step(
 ) -> t.Optional[Step]:
     """Return the step, None where the node has the files that are wanted and no others of ours.
 
-    A repository that another file of apt's has is used as it is there, without files of ours: two entries for one
-    address must agree in their key, or apt stops working.
+    A repository that another file of apt's has is used as it is there: two entries for one address must agree in their
+    key, or apt stops working.
     """
-    if repository is None or is_elsewhere(repository, place, sources):
+    if repository is None:
         stale = tuple(sorted(known.files))
         params = {"files": {}, "stale": stale, "trust": (), "forget": True}
         summary = f"forget the repository: remove {', '.join(stale)}"
         return Step("repository", summary, params) if stale else None
-    path = place.key(family)
-    keys = _keys(repository, known, path)
-    wanted = files(repository, place, family, keys)
+    elsewhere = is_elsewhere(repository, place, sources)
+    if elsewhere:
+        _check_entry(repository, place, sources)
+        wanted = {place.preferences: _pins(repository, place)} if place.preferred else {}
+        keys: t.Tuple[PublicKey, ...] = ()
+        fetch, stale = None, tuple(sorted(set(known.files) - {*wanted}))
+    else:
+        path = place.key(family)
+        keys = _keys(repository, known, path)
+        wanted = files(repository, place, family, keys)
+        stale = tuple(sorted(set(known.files) - {path, *wanted}))
+        fetch = None if keys else Fetch(repository, family, path, known.trusted)
     write = {name: one for name, one in wanted.items() if known.files.get(name) != one}
-    stale = tuple(sorted(set(known.files) - {path, *wanted}))
     trust = untrusted(keys, family, known.trusted)
-    fetch = None if keys else Fetch(repository, family, path, known.trusted)
     pinned = " or ".join(repository.key_fingerprints)
-    first = f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"
-    words = [first] if fetch else []
+    words = (
+        [f"fetch the key {repository.key_url}, which must be {pinned}, to {fetch.path}"]
+        if fetch
+        else []
+    )
     words += [f"write {', '.join(sorted(write))}"] if write else []
     words += [f"remove {', '.join(stale)}"] if stale else []
     words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
     if not words:
         return None
     params = {"files": write, "stale": stale, "trust": trust, "key": place.rpm_key, "forget": False}
-    summary = f"name the repository {repository.url}: {'; '.join(words)}"
+    verb = "use the entry that apt has for" if elsewhere else "name"
+    summary = f"{verb} the repository {repository.url}: {'; '.join(words)}"
     return Step("repository", summary, {**params, "fetch": fetch})
 
 
@@ -195,14 +212,39 @@ def untrusted(
     return tuple(one for one in marks if not is_trusted(one, tuple(trusted)))
 
 
+def _check_entry(repository: Repository, place: Place, sources: t.Iterable[Source]) -> None:
+    """Refuse to use an entry that apt verifies by no key, or that another role has written and may remove."""
+    entries = _entries(repository, place, sources)
+    roles = [source.signed_by for source in entries if source.signed_by.startswith(OWN_KEYS)]
+    if roles:
+        raise NodeError(
+            f"the repository {repository.url} is in another file of /etc/apt already",
+            cause=f"another role of gpu.node has written it, with the key {roles[0]}",
+            hint="have one role name that repository, then run again",
+        )
+    if any(source.is_unverified for source in entries):
+        raise NodeError(
+            f"the repository {repository.url} is in another file of /etc/apt already, and is not verified there",
+            cause="its entry has one of the options trusted, allow-insecure, and allow-weak, and entries of one "
+            "address must agree in them",
+            hint="take the option out of that entry, or remove the entry, then run again",
+        )
+
+
 def is_elsewhere(repository: Repository, place: Place, sources: t.Iterable[Source]) -> bool:
-    """Tell whether another file of apt's than ours has the repository."""
-    return any(
-        (_alike(one.uri, repository.url) or _alike(repository.url, one.uri))
-        and one.suite.strip("/") == repository.suite.strip("/")
-        for one in sources
-        if one.signed_by not in place.apt_keys
-    )
+    """Return whether another file of apt's than ours has the repository."""
+    return bool(_entries(repository, place, sources))
+
+
+def _entries(repository: Repository, place: Place, sources: t.Iterable[Source]) -> t.List[Source]:
+    """Return the entries of others for the repository."""
+    return [
+        source
+        for source in sources
+        if _alike(source.uri, repository.url) or _alike(repository.url, source.uri)
+        if source.suite.strip("/") == repository.suite.strip("/")
+        if source.signed_by not in place.apt_keys
+    ]
 
 
 def _alike(one: str, other: str) -> bool:

@@ -122,4 +122,4 @@ class Packages:
 
 def _repair(manager: PackageManager) -> None:
     if manager.interrupted() or any(one.broken for one in manager.packages().values()):
-        manager.repair()
+        manager.finish(())

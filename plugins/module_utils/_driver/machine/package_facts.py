@@ -72,7 +72,7 @@ class PackageFacts(Part):
             name for name in filter(state.software.installed, left) if part(name) not in adopted
         ]
         surplus: t.Tuple[str, ...] = ()
-        if left and not state.software.unfinished:
+        if left and (state.machine.traits.apt or not state.software.unfinished):
             along = record.packages - record.requested - {*names.relevant, *wanted.components}
             there = still_there(sorted(along), state.software.packages)
             surplus = self._node.manager.leftover(left, there)

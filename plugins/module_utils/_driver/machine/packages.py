@@ -58,14 +58,12 @@ class Packages(Part):
 
     def enable(self, params: Params) -> None:
         """Enable components of the node's own sources, or remove the file that is no longer needed."""
-        added, text = self._node.added, params["text"]
+        added, text, earlier = self._node.added, params["text"], self._node.added.record
+        added.remember(sources=bool(text))
         if text:
-            earlier = added.record
-            added.remember(sources=True)
             added.write_sources(self._node.manager, {OWN_SOURCES: text}, earlier)
         else:
             self._node.host.remove(OWN_SOURCES)
-            added.remember(sources=False)
 
     def repair(self, _params: Params) -> None:
         """Finish what a killed transaction has left."""
@@ -132,7 +130,6 @@ class Packages(Part):
         added.remember(
             packages=packages,
             requested=requested,
-            others_repository=bool(params.get("others_repository")),
             **self._earlier(before, moved),
         )
         replaces = bool(moved.intersection((*change.packages, *change.remove)))

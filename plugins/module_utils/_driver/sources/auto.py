@@ -82,13 +82,14 @@ def chosen(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
 def _kept(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
     """Return the source that the driver on the node is from."""
     files = state.software.repository.files
-    record = state.history.record
-    if not (record.repository or record.others_repository or files):
+    if not (state.history.record.repository or files):
         return Source("distribution", desired.version, why="the node's driver is from there")
     lists = (PLACE.sources, *PLACE.rpm_repositories.values())
     there = [files[one] for one in lists if one in files]
-    repository = nvidias() if files or record.repository else None
-    if repository and there and not any(repository.url in text for text in there):
+    repository = nvidias()
+    # Preferences alone belong to a repository that another file of apt's has.
+    is_others = files.keys() == {PLACE.preferences}
+    if is_others or (repository and there and not any(repository.url in text for text in there)):
         repository = None
     version = desired.version
     if not version:

@@ -279,10 +279,6 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
         change.update({**packages, **family.dependencies(state, choice, change)})
         params: t.Dict[str, t.Any] = {"packages": change, "remove": drop, "pins": choice.pins}
         params["taken"] = known
-        if desired.repository and repository.is_elsewhere(
-            desired.repository, PLACE, state.software.sources
-        ):
-            params["others_repository"] = True
         steps.append(Step("install", "; ".join(texts), params))
     return steps
 

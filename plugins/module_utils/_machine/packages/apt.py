@@ -21,8 +21,8 @@ from ..._base.packages.package import (
     still_there,
 )
 from ..host import Completed
-from .api import Locked, OutOfOrder
-from .apt_sources import AptSources
+from .api import Locked, OutOfOrder, failure
+from .apt_sources import UNREADABLE, AptSources
 
 PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
@@ -30,7 +30,8 @@ OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
 CONFIG_FILES = ("--force-confdef", "--force-confold")
 FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
 REMOVE_TORN = "--force-remove-reinstreq"
-OWN_NAME = re.compile(r"(?:zz-)?gpu-node-")
+# apt reads no preferences whose names have another extension: apt_preferences(5).
+OTHERS_NAME = re.compile(r"(?!(?:zz-)?gpu-node-)[A-Za-z0-9_-]+(?:\.pref)?")
 ARCHIVE = "/var/cache/apt/archives"
 
 
@@ -94,7 +95,7 @@ class Apt(AptSources):
 
     def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
         command = ["apt-cache", "depends", "--recurse", "--installed", "--important"]
-        return apt.parse_dependencies(self._host.run([*command, *sorted(names)]).out)
+        return apt.parse_dependencies(self._call_offline([*command, *sorted(names)]).out)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
         # apt refuses to simulate the removal of what a package on hold needs, so it is asked what is unneeded.
@@ -102,7 +103,7 @@ class Apt(AptSources):
         if not free:
             return ()
         options = ["--simulate", "--allow-change-held-packages", "--auto-remove", "purge"]
-        done = self._call(["apt-get", *options, *free], check=False)
+        done = self._call_offline(["apt-get", *options, *free], check=False)
         return tuple(sorted({*names, *along} & {*apt.parse_simulation(done.out).removed}))
 
     def _needed_by_dpkg(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
@@ -119,18 +120,18 @@ class Apt(AptSources):
         options = ["--simulate", "--ignore-hold", "-o", "APT::Solver=internal"]
         options += ["--allow-change-held-packages", "purge"]
         command = ["apt-get", *options, *sorted(names)]
-        done = self._call(command, check=False)
+        done = self._call_offline(command, check=False)
         if done.rc != 0 and apt.refuses_all(f"{done.out}\n{done.err}"):
             return None
         if done.rc != 0:
-            self._call(command)  # raises the error
+            raise failure(command, done)
         return set(apt.parse_simulation(done.out).removed)
 
     def _preferences(self) -> t.Dict[str, str]:
         """Return the files of the user's preferences, by their paths."""
         there = self._host.listdir(f"{PREFERENCES}.d")
         # Those that are called as ours are written with the repository that the user names.
-        others = [f"{PREFERENCES}.d/{name}" for name in there if not OWN_NAME.match(name)]
+        others = [f"{PREFERENCES}.d/{name}" for name in there if OTHERS_NAME.fullmatch(name)]
         return {path: self._host.read(path) or "" for path in (PREFERENCES, *others)}
 
     def _pinned(self, names: t.Collection[str]) -> str:
@@ -150,6 +151,8 @@ class Apt(AptSources):
         with self._pins(change) as pins:
             command = ["apt-get", "--simulate", *pins, *_words(change)]
             done = self._call(self._of(command), check=False)
+        if UNREADABLE in done.err:
+            self.check_sources({})
         if done.rc != 0:
             raise self._refused(done) or self._no_way(done, change)
         found = apt.parse_simulation(done.out)
@@ -231,7 +234,7 @@ class Apt(AptSources):
             self._change([*pins, "--download-only", *_words(change)])
 
     def automatic(self) -> t.FrozenSet[str]:
-        return frozenset(self._call(["apt-mark", "showauto"]).out.split())
+        return frozenset(self._call_offline(["apt-mark", "showauto"]).out.split())
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
         # They are in apt's archive where the sources no longer have them.
@@ -258,7 +261,8 @@ class Apt(AptSources):
         options += ["-o", f"DPkg::Lock::Timeout={int(self._timeout)}"]
         for one in CONFIG_FILES:
             options += ["-o", f"Dpkg::Options::={one}"]
-        self._call(["apt-get", *options, *command])
+        call = self._call_offline if "purge" in command else self._call
+        call(["apt-get", *options, *command])
 
     def purge(self, names: t.Sequence[str]) -> None:
         more = self._needed({*names})[0]
@@ -358,7 +362,7 @@ class Apt(AptSources):
         self._call(["apt-mark", "hold", *names])
 
     def release(self, names: t.Sequence[str]) -> None:
-        self._call(["apt-mark", "unhold", *names])
+        self._call_offline(["apt-mark", "unhold", *names])
 
 
 def _repair(torn: t.Sequence[str]) -> t.List[str]:

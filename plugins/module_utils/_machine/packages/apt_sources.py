@@ -14,9 +14,15 @@ from ..._base.errors import NodeError
 from ..._base.packages import apt
 from ..._base.packages.apt import Source, parse_deb822, parse_one_line
 from ..host import Completed
-from .api import PackageManager
+from .api import PackageManager, failure
 
 FOLDER = "/etc/apt/sources.list.d"
+UNREADABLE = "The list of sources could not be read"
+NO_SOURCES = (
+    *("-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=/dev/null"),
+    *("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
+)
+WRITTEN = "# Written by gpu.node."
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
 PREFERENCES_FOLDER = "/etc/apt/preferences.d"
 KEYS_FOLDER = "/etc/apt/keyrings/"
@@ -59,7 +65,7 @@ class AptSources(PackageManager):
 
     def sources(self) -> t.Tuple[Source, ...]:
         sources = self._sources()
-        if not any(source.options for source in sources):
+        if all(source.has_all_architectures for source in sources):
             return sources
         native = self._host.run(["dpkg", "--print-architecture"]).out.strip()
         return tuple(source for source in sources if source.has_architecture(native))
@@ -77,6 +83,15 @@ class AptSources(PackageManager):
                 if path != OWN_SOURCES or not text.startswith(apt.HEADER):
                     found += parse_deb822(text)
         return tuple(found)
+
+    def _call_offline(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
+        """Run a command that needs no sources, without them where apt can't read them."""
+        completed = self._call(command, check=False)
+        if completed.rc != 0 and UNREADABLE in completed.err:
+            completed = self._call([command[0], *NO_SOURCES, *command[1:]], check=False)
+        if check and completed.rc != 0:
+            raise failure(command, completed)
+        return completed
 
     def check_sources(self, files: t.Mapping[str, str], removed: t.Collection[str] = ()) -> None:
         written = sorted(path for path in files if path.startswith(FOLDER))
@@ -100,17 +115,21 @@ class AptSources(PackageManager):
         )
 
     def _parts_there(self) -> t.List[str]:
-        return [f"{FOLDER}/{name}" for name in self._host.listdir(FOLDER)]
+        """Return the files in the folder of sources that apt reads."""
+        names = self._host.listdir(FOLDER)
+        return [f"{FOLDER}/{name}" for name in names if name.endswith((".list", ".sources"))]
 
     def _is_own(self, path: str) -> bool:
         """Return whether a sources file was written by gpu.node."""
-        return path == OWN_SOURCES and (self._host.read(path) or "").startswith(apt.HEADER)
+        is_named = path.startswith(f"{FOLDER}/gpu-node") and path.endswith(".sources")
+        return is_named and (self._host.read(path) or "").startswith(WRITTEN)
 
     def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
         """Return why apt can't read its sources with other files in their folder, empty if it can."""
         with self._trial_folder(files, removed) as options:
             completed = self._host.run(["apt-get", *options, "indextargets"], check=False)
-        return apt.read_errors(completed.err) if completed.rc != 0 else ""
+        folder = options[-1].partition("=")[2].rstrip("/")
+        return apt.read_errors(completed.err.replace(folder, FOLDER)) if completed.rc != 0 else ""
 
     def _trial_folder(
         self, files: t.Mapping[str, str], removed: t.Collection[str]

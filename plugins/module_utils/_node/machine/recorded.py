@@ -113,7 +113,7 @@ class Additions(t.Generic[R]):
             files = {**key, **files}
         earlier = self.record
         self.remember(repository=True, keys=earlier.keys | set(trust))
-        self.write_sources(manager, files, earlier)
+        self.write_sources(manager, files, earlier, params["stale"])
         if trust:
             manager.trust(params["key"])
         if params["forget"]:
@@ -123,7 +123,11 @@ class Additions(t.Generic[R]):
             self._remove(params["stale"])
 
     def write_sources(
-        self, manager: PackageManager, files: t.Mapping[str, str], earlier: R
+        self,
+        manager: PackageManager,
+        files: t.Mapping[str, str],
+        earlier: R,
+        stale: t.Collection[str] = (),
     ) -> None:
         """Write files of package sources, and take them back if the package manager can't read its sources then.
 
@@ -131,6 +135,7 @@ class Additions(t.Generic[R]):
             manager: The package manager that reads them.
             files: Texts by path.
             earlier: The record as it was before these files were written down.
+            stale: Files that are removed next.
 
         Raises:
             NodeError: if the package manager can't read its sources with the files.
@@ -140,7 +145,7 @@ class Additions(t.Generic[R]):
         for path, text in files.items():
             self._host.write(path, text, mode=0o644)
         try:
-            manager.check_sources({})
+            manager.check_sources({}, stale)
         except NodeError:
             self._remove(path for path in files if path not in there)
             for path, text in before.items():

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names im
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository, missing
-from tests.fakes.packages.driver_runs import capability, converge
+from tests.fakes.packages.driver_runs import capability, converge, planned
 from tests.fakes.packages.pgp_keys import Key
 
 pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing() or "-")]
@@ -214,6 +214,66 @@ def test_change_of_the_key_leaves_no_old_one(node: AptNode, vendor: Repository, 
     pinned = wanted(vendor, key="/root/key.gpg", key_fingerprints=[key.fingerprint])
     assert converge(node, **pinned).steps == ()
     assert [node.read(path) is None for path in PLACE.apt_keys] == [True, False]
+
+
+CUDA = "/etc/apt/sources.list.d/cuda.list"
+
+
+def put_entry(node: AptNode, text: str) -> None:
+    """Have somebody write an entry, which both the role and apt read."""
+    node.files[CUDA] = text
+    (node.root / CUDA[1:]).write_text(text)
+
+
+def test_entry_of_somebody_else_is_used(node: AptNode, vendor: Repository) -> None:
+    key = node.root / "etc/apt/trusted.gpg.d/vendor.asc"
+    key.write_text(vendor.key.armoured)
+    put_entry(node, f"deb [signed-by={key}] {vendor.url}/ /\n")
+    steps = planned(node, **wanted(vendor)).steps
+    assert steps[0].summary.startswith(
+        f"use the entry that apt has for the repository {vendor.url}"
+    )
+    assert converge(node, version="570", **wanted(vendor)).steps == ()
+    assert driver(node) == {"570.195.03"}
+    there = [path for path in PLACE.paths if node.read(path)]
+    assert there == [PLACE.preferences]
+    assert converge(node, version="570", **wanted(vendor)).steps == ()
+    converge(node, state="absent")
+    assert (node.installed(), node.read(PLACE.preferences)) == ({}, None)
+    assert node.files[CUDA]
+
+
+@pytest.mark.parametrize("option", ["trusted=yes", "allow-insecure=yes"])
+def test_entry_that_no_key_verifies_is_refused(
+    node: AptNode, vendor: Repository, option: str
+) -> None:
+    put_entry(node, f"deb [{option}] {vendor.url}/ /\n")
+    for run in (planned, converge):
+        with pytest.raises(NodeError, match=r"in another file .*is not verified there.*take the"):
+            run(node, **wanted(vendor))
+    assert node.read(PLACE.sources) is None
+
+
+def test_preferences_of_the_user_come_before_ours(node: AptNode, vendor: Repository) -> None:
+    pin = f"Package: *nvidia* libcuda1\nPin: version {OLDER}*\nPin-Priority: 1000\n"
+    (node.root / "etc/apt/preferences.d/nvidia-driver-pinning").write_text(pin)
+    assert converge(node, **wanted(vendor)).steps == ()
+    assert driver(node) == {OLDER}
+    assert converge(node, version=NEWEST, **wanted(vendor)).steps == ()
+    assert driver(node) == {NEWEST}
+
+
+def test_preferences_at_their_former_place_are_moved(node: AptNode, vendor: Repository) -> None:
+    converge(node, **wanted(vendor))
+    text = node.read(PLACE.preferences) or ""
+    former, now = PLACE.all_preferences
+    node.remove(now)
+    node.write(former, text)
+    assert converge(node, **wanted(vendor)).steps == ()
+    assert (node.read(former), node.read(now)) == (None, text)
+    node.write(former, text)
+    converge(node, state="absent")
+    assert [path for path in PLACE.paths if node.read(path)] == []
 
 
 def test_way_back_to_the_distribution_forgets_the_repository(

@@ -171,14 +171,18 @@ def test_check_mode_shows_toolkit_s_repository_before_the_key_is_there(
     assert [step.action for step in plan.steps][-2:] == ["install", "hold"]
 
 
-def test_entry_that_nvidias_guide_has_written_is_used(node: Any, mirror: Path, key: Key) -> None:
-    path = "etc/apt/sources.list.d/nvidia-container-toolkit.list"
-    entry = f"deb [trusted=yes] file://{mirror}/stable/deb/$(ARCH) /\n"
-    node.files[f"/{path}"] = entry
-    (node.root / path).write_text(entry)
+def test_entry_that_nvidia_s_guide_has_written_is_used(node: Any, mirror: Path, key: Key) -> None:
+    trusted = node.root / "etc/apt/trusted.gpg.d/guide.asc"
+    trusted.write_text(key.armoured)
+    entry = f"deb [signed-by={trusted}] file://{mirror}/stable/deb/$(ARCH) /\n"
+    path = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
+    node.files[path] = entry
+    (node.root / path[1:]).write_text(entry)
     assert converge(node, repository=named(mirror, key)) == ()
     assert "nvidia-container-toolkit" in node.installed()
-    assert not [path for path in PLACE.paths if node.read(path)]
+    assert not [name for name in PLACE.paths if node.read(name)]
+    converge(node, state="absent")
+    assert (node.installed(), node.files[path]) == ({}, entry)
 
 
 def test_toolkit_s_preset_on_an_unknown_machine_is_refused_and_absent_works_there(

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages import pre
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import OWN_SOURCES
 
 from tests.fakes.packages.apt_nodes import Repository
 from tests.fakes.packages.driver_runs import converge, planned, reported
@@ -106,10 +106,10 @@ def test_repository_in_another_file_is_used_as_it_is(
 ) -> None:
     before = knowing.installed()
     promised = planned(knowing, **from_cuda(cuda))
-    assert "repository" not in [step.action for step in promised.steps]
+    assert promised.steps[0].summary.startswith("use the entry that apt has for the repository")
     assert converge(knowing, **from_cuda(cuda)).steps == ()
     assert knowing.installed()["nvidia-driver-cuda"] == f"{NVIDIAS}-1"
-    assert not [path for path in PLACE.paths if knowing.exists(path)]
+    assert [path for path in PLACE.paths if knowing.exists(path)] == [PLACE.preferences]
     assert reported(knowing)["source"] == "repository"
     assert converge(knowing, load=False).steps == ()
     converge(knowing, state="absent")

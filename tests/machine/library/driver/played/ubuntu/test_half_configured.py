@@ -16,7 +16,7 @@ from tests.fakes.played.ubuntu import half_configured as scenes
 from tests.fakes.played.ubuntu import ubuntu_archive as archive
 from tests.fakes.played.ubuntu.half_configured import HEADERS, IMAGE, add_chrome, state, upgrade
 from tests.fakes.played.ubuntu.played_ubuntu import Machines, Ubuntu
-from tests.fakes.played.ubuntu.ubuntu_archive import K85, NEW, NEWER, full
+from tests.fakes.played.ubuntu.ubuntu_archive import K85, K86, NEW, NEWER, full
 from tests.runner.tiers import long_but_first
 
 CHROME = "google-chrome-stable"
@@ -66,6 +66,9 @@ def check_absent(node: Ubuntu) -> None:
 
 def test_half_configured_headers_are_a_warning_where_nothing_changes(unbuilt: Ubuntu) -> None:
     check_quiet(unbuilt, HEADERS, "dpkg --configure -a", version="580")
+    warnings = planned(unbuilt, version="580").warnings
+    assert not [text for text in warnings if f"install {HEADERS}" in text]
+    assert [text for text in warnings if f"dkms autoinstall -k {K86}" in text]
     assert state(unbuilt, HEADERS) == "iF "
     check_absent(unbuilt)
     assert state(unbuilt, HEADERS) == "ii "
@@ -210,3 +213,52 @@ def test_failed_configuration_of_our_own_is_an_error_beside_others(fresh_full_bo
     node.remove("/fails")
     assert converge(node, version="580").steps == ()
     check_absent(node)
+
+
+def test_component_that_is_dropped_goes_beside_a_half_configured_kernel(
+    full_boot: Ubuntu,
+) -> None:
+    parts = {"components": ["compute", "video"]}
+    assert converge(full_boot, version="580", **parts).steps == ()
+    assert "libnvidia-decode-580-server" in full_boot.installed()
+    assert planned(full_boot, version="580").steps
+    assert converge(full_boot, version="580").steps == ()
+    assert "libnvidia-decode-580-server" not in full_boot.installed()
+    check_absent(full_boot)
+
+
+def test_adopted_driver_is_exchanged_and_given_back_beside_a_half_configured_kernel(
+    ubuntu: Machines,
+) -> None:
+    offered = (
+        *archive.A,
+        *archive.driver("570.195.03"),
+        *archive.prebuilt(K85, "570.195.03", "+1"),
+    )
+    names = ("nvidia-headless-no-dkms-570-server-open", "nvidia-utils-570-server")
+    node = ubuntu.by_hand(offered, K85, *names)
+    broken = [
+        *offered,
+        *(one for one in scenes.BOOT_FULL if "6.8.0-86" in one.name or "linux-" in one.name),
+    ]
+    upgrade(node, tuple(dict.fromkeys(one for one in broken if one not in archive.kernel(K85)[2:])))
+    before = node.installed()
+    assert planned(node, version="580", adopt=True).steps
+    assert converge(node, version="580", adopt=True).steps == ()
+    assert "libnvidia-compute-570-server" not in node.installed()
+    assert planned(node, state="absent").steps
+    assert converge(node, state="absent").steps == ()
+    assert node.installed() == before
+    assert state(node, IMAGE) == "iF "
+
+
+def test_failed_update_is_rolled_back_beside_a_half_configured_kernel(full_boot: Ubuntu) -> None:
+    newer = (*archive.driver(NEWER), *archive.prebuilt(K85, NEWER, "+3"))
+    full_boot.archive([*archive.A, *map(fragile, newer)])
+    full_boot.put("fails", f"{full(NEWER)} nvidia-utils-580-server")
+    before = full_boot.installed(), full_boot.held()
+    with pytest.raises(NodeError, match="so the previous ones were restored"):
+        converge(full_boot, version="580", update=True)
+    assert (full_boot.installed(), full_boot.held()) == before
+    check_quiet(full_boot, IMAGE, "dpkg --configure -a", version="580")
+    check_absent(full_boot)

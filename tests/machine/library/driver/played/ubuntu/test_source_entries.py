@@ -201,3 +201,31 @@ def test_file_of_an_earlier_suite_follows_the_nodes_entries(ubuntu: Machines) ->
     node.write(OWN_SOURCES, text.replace("noble", "jammy"), mode=0o644)
     assert converge(node, version="580").steps == ()
     assert node.read(OWN_SOURCES) == text
+
+
+@pytest.mark.parametrize("is_ours", long_but_first([True, False]))
+def test_removal_needs_no_sources(ubuntu: Machines, is_ours: bool) -> None:
+    node = ubuntu.driven(archive.A, K85, version="580")
+    text = (node.root / SOURCES).read_text()
+    if is_ours:  # the entry that gpu.node wrote stops apt
+        with_options(node, "trusted=yes")
+    else:
+        node.put(SOURCES, f"{text}deb [trusted file:/nowhere noble main\n")
+    assert node.run(["apt-get", "update"], check=False).rc == 100
+    assert planned(node, state="absent").steps
+    assert converge(node, state="absent").steps == ()
+    assert not [name for name in node.installed() if "nvidia" in name]
+    assert (node.exists(OWN_SOURCES), node.exists(RECORD)) == (False, False)
+    node.put(SOURCES, text)
+    assert not node.held()
+
+
+def test_broken_entry_of_the_node_is_named_by_its_file(ubuntu: Machines) -> None:
+    node = ubuntu(archive.A, K85)
+    node.put("etc/apt/sources.list.d/site.list", "deb [trusted file:/nowhere noble main\n")
+    node.put("etc/apt/sources.list.d/site.list.save", "\0")
+    for run in (planned, converge):
+        with pytest.raises(
+            NodeError, match=r"node's package sources: .*/etc/apt/sources.list.d/site.list"
+        ):
+            run(node, version="580")

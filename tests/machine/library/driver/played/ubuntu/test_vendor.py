@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 
 from tests.fakes.packages.apt_nodes import Repository
 from tests.fakes.packages.driver_runs import converge, planned
@@ -99,3 +100,23 @@ def test_driver_of_nvidias_repository_is_told_to_come_from_there(
         assert words in caught.value.hint
         assert ("adopt" in caught.value.hint) is (not options)
     assert node.installed() == before
+
+
+def test_entry_that_comes_beside_ours_and_stops_apt_takes_its_place(
+    ubuntu: Machines, vendor: Repository
+) -> None:
+    node = ubuntu((archive.DKMS, *archive.kernel(K85)), K85)
+    options = named(vendor)
+    converge(node, version="580", **options)
+    key = "etc/apt/trusted.gpg.d/cuda.asc"
+    node.put(key, vendor.key.armoured)
+    entry = f"deb [signed-by={node.at(f'/{key}')}] {vendor.url} /\n"
+    node.put("etc/apt/sources.list.d/cuda.list", entry)
+    assert node.run(["apt-get", "update"], check=False).rc == 100
+    assert planned(node, version="580", **options).steps[0].action == "repository"
+    assert converge(node, version="580", **options).steps == ()
+    assert [path for path in PLACE.paths if node.exists(path)] == [PLACE.preferences]
+    node.apt("update")
+    converge(node, state="absent")
+    assert not [name for name in node.installed() if "nvidia" in name]
+    assert not node.exists(PLACE.preferences)
