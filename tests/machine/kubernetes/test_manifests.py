@@ -16,9 +16,6 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.filter.hami_config import hami_config
 from ansible_collections.gpu.node.plugins.module_utils._base.dra import names
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.cluster import (
-    check,
-)
 from ansible_collections.gpu.node.plugins.module_utils._cluster import trial
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Published
@@ -30,7 +27,7 @@ from gpu_plugin.dra.slice_api import SliceApi
 
 from tests.fakes.cluster.hami_pods import BOTH_NODES, MIG_NODES, MPS_NODES, OTHER_NODES, limits
 from tests.fakes.cluster.hami_pods import pod as hami_pod
-from tests.fakes.kubernetes.administered import KINDS, OFF, Administered
+from tests.fakes.kubernetes.administered import KINDS, Administered
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import eventually
 
@@ -41,9 +38,11 @@ STRICT = "fieldValidation=Strict&dryRun=All"
 SLICES = KINDS["ResourceSlice"]
 
 
-def objects(path: Path) -> list[Json]:
-    found = yaml.safe_load(path.read_text().replace("NODE", NODE))
-    return list(found["items"]) if found["kind"] == "List" else [found]
+def objects(path: Path, *kinds: str) -> list[Json]:
+    """Return the objects of a manifest, of these kinds or of all."""
+    manifest = yaml.safe_load(path.read_text().replace("NODE", NODE))
+    items = manifest["items"] if manifest["kind"] == "List" else [manifest]
+    return [item for item in items if not kinds or item["kind"] in kinds]
 
 
 def path_of(one: Json) -> str:
@@ -230,14 +229,9 @@ SECRETS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resou
 ELSEWHERE = {"service": {"namespace": "team", "name": "mine", "port": 443}}
 
 
-@contextlib.contextmanager
-def webhook_configuration(cluster: Administered) -> Iterator[Json]:
+def configure_webhook(cluster: Administered) -> Iterator[Json]:
     """Configure the webhook, which answers nowhere here, so that no other test's pods wait for it."""
-    (webhook,) = [
-        manifest
-        for manifest in objects(FOLDER / "webhook.yaml")
-        if manifest["kind"] == "MutatingWebhookConfiguration"
-    ]
+    (webhook,) = objects(FOLDER / "webhook.yaml", "MutatingWebhookConfiguration")
     cluster.create(webhook)
     try:
         yield webhook
@@ -245,10 +239,7 @@ def webhook_configuration(cluster: Administered) -> Iterator[Json]:
         cluster.admin.ask("removing the webhook", "DELETE", CONFIGURATION, None)
 
 
-@pytest.fixture
-def configuration(cluster: Administered) -> Iterator[Json]:
-    with webhook_configuration(cluster) as webhook:
-        yield webhook
+configuration = pytest.fixture(configure_webhook)
 
 
 @pytest.fixture(scope="module")
@@ -258,11 +249,10 @@ def webhooks_own(cluster: Administered) -> Access:
         *("ServiceAccount", "ClusterRole", "ClusterRoleBinding"),
         *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     )
-    for manifest in objects(FOLDER / "webhook.yaml"):
-        if manifest["kind"] in needed:
-            cluster.create(manifest)
+    for manifest in objects(FOLDER / "webhook.yaml", *needed):
+        cluster.create(manifest)
     own = cluster.account("gpu-node-webhook", "gpu-node")
-    with webhook_configuration(cluster):
+    with contextlib.contextmanager(configure_webhook)(cluster):
         until_refused(lambda at: changed(own, "replace", "/webhooks/0/timeoutSeconds", at % 9 + 1))
     return own
 
@@ -329,10 +319,7 @@ def test_only_pods_with_these_resources_wait_for_the_webhook(
     cluster: Administered, configuration: Json
 ) -> None:
     """No webhook answers here, and so failurePolicy and the conditions show."""
-    (service,) = [
-        manifest for manifest in objects(FOLDER / "webhook.yaml") if manifest["kind"] == "Service"
-    ]
-    cluster.create(service)
+    cluster.create(*objects(FOLDER / "webhook.yaml", "Service"))
     said = until_refused(lambda at: cluster.create(pod(f"early-{at}", gpumem=1)))
     assert "hami.webhook.gpu.node" in said
     scheduled = {"schedulerName": "hami-scheduler"}
@@ -388,18 +375,6 @@ def test_the_server_takes_templates_of_shares_and_mig_devices(
     wish = {**body, "metadata": {"name": template.name}, "spec": template.spec}
     made = cluster.admin.ask("trying a template", "POST", path, wish)
     assert name_in(made["spec"]) == template.name
-
-
-@pytest.mark.parametrize("gate", ["", "DRAConsumableCapacity", "DRAPartitionableDevices"])
-def test_what_a_server_without_a_gate_drops_is_noticed(
-    api_server: type[Administered], gate: str, tmp_path: Path
-) -> None:
-    with api_server(tmp_path, *([OFF.format(gate)] if gate else [])) as server:
-        named = {"gpu_nodes_kubeconfig": str(tmp_path / "admin.conf")}
-        found = [str(one) for one in check({"gpu_nodes_allocation": "dra", **named})]
-        assert len(found) == bool(gate)
-        assert all(f"has the feature gate {gate} off" in one for one in found)
-        assert server.get("ResourceSlice")["items"] == []  # nothing is left of the trial
 
 
 @pytest.mark.parametrize("name", [names.GPU_CLASS, names.MIG_CLASS, names.SHARE_CLASS])

@@ -17,7 +17,9 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages import pre
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import OWN_SOURCES
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt_sources import (
+    OWN_SOURCES,
+)
 
 from tests.fakes.packages.apt_nodes import Repository
 from tests.fakes.packages.driver_runs import converge, planned, reported
