@@ -27,6 +27,8 @@ UNANSWERED = re.compile(
 )
 EXCLUSION_HINT = "remove them from excludepkgs (exclude) in /etc/dnf/dnf.conf or the repository's file, then run again"
 FILTERED = re.compile(r"package (\S+)-[^-\s]+-[^-\s]+ is filtered out by exclude filtering")
+# A package of a module stream.
+ARTIFACT = re.compile(r": +(\S+)-(\d+):(\S+)\.(\w+)$", re.M)
 # The words of a rich dependency that are no names.
 COMPARED = ("<", "<=", "=", ">=", ">")
 CONDITIONS = ("if", "unless")
@@ -96,6 +98,31 @@ def ordered(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
     """Return the versions of packages, newest first, as what the sources offer."""
     newest = {name: sorted(some, key=version_key, reverse=True) for name, some in found.items()}
     return {name: Policy(versions[0], tuple(versions)) for name, versions in newest.items()}
+
+
+def parse_enabled(text: str) -> str:
+    """Return the stream in dnf's file of a module, empty where it is not enabled."""
+    values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
+    return values.get("stream", "") if values.get("state") == "enabled" else ""
+
+
+def is_disabled(text: str) -> bool:
+    """Return whether dnf's file of a module says that it is disabled."""
+    return re.search(r"^state *= *disabled$", text, re.M) is not None
+
+
+def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
+    """Return the packages of each stream by what ``dnf module info`` says, which has a paragraph for each build."""
+    found: t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
+    for paragraph in re.split(r"\n\s*\n", text):
+        stream = re.search(r"^Stream +: (\S+)", paragraph, flags=re.M)
+        if stream:
+            rows = tuple(
+                (name, machine, version if epoch == "0" else f"{epoch}:{version}")
+                for name, epoch, version, machine in ARTIFACT.findall(paragraph)
+            )
+            found[stream[1]] = (*found.get(stream[1], ()), *rows)
+    return found
 
 
 def parse_dnf_locks(text: str) -> t.FrozenSet[str]:

@@ -49,7 +49,6 @@ RELEASES = ("8", "9", "2023")
 PRECOMPILED = "precompiled"
 ENDINGS = {"open": "-open", "proprietary": "-dkms", PRECOMPILED: ""}
 ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "latest"}
-ARTIFACT = re.compile(r": +(\S+)-(\d+):(\S+)\.(\w+)$", re.M)
 
 
 def is_precompiled(package: str) -> bool:
@@ -105,31 +104,6 @@ def instead(names: Names, asked: str) -> str:
 
 def _kernels(names: t.Iterable[str]) -> t.List[str]:
     return sorted({VERSION.split(one, maxsplit=1)[-1] for one in names})
-
-
-def parse_enabled(text: str) -> str:
-    """Return the stream in dnf's file of a module, empty where it is not enabled."""
-    values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
-    return values.get("stream", "") if values.get("state") == "enabled" else ""
-
-
-def is_disabled(text: str) -> bool:
-    """Return whether dnf's file of a module says that it is disabled."""
-    return re.search(r"^state *= *disabled$", text, re.M) is not None
-
-
-def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
-    """Return the packages of each stream by what ``dnf module info`` says, which has a paragraph for each build."""
-    found: t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
-    for paragraph in re.split(r"\n\s*\n", text):
-        stream = re.search(r"^Stream +: (\S+)", paragraph, flags=re.M)
-        if stream:
-            rows = tuple(
-                (name, machine, version if epoch == "0" else f"{epoch}:{version}")
-                for name, epoch, version, machine in ARTIFACT.findall(paragraph)
-            )
-            found[stream[1]] = (*found.get(stream[1], ()), *rows)
-    return found
 
 
 def with_stream(

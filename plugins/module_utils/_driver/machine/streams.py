@@ -9,6 +9,7 @@ import functools
 import typing as t
 
 from ..._base.errors import NodeError
+from ..._base.packages.rpm import is_disabled, parse_enabled, parse_info
 from ..._machine.packages.rpm import Dnf
 from ..branches import Version
 from ..desired import Desired
@@ -18,10 +19,7 @@ from ..families.rhel import (
     MODULE_FILE,
     RELEASES,
     choose_stream,
-    is_disabled,
     is_foreign,
-    parse_enabled,
-    parse_info,
     stream_fits,
     wanted_stream,
     with_stream,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.rpm import parse_enabled
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Streams
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
-    parse_enabled,
     stream_fits,
     stream_steps,
 )

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
-    MODULE_FILE,
+from ansible_collections.gpu.node.plugins.module_utils._base.packages.rpm import (
     is_disabled,
     parse_enabled,
+)
+from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel import (
+    MODULE_FILE,
 )
 
 from tests.fakes.packages.driver_runs import converge, planned
