@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.apt import Source
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.pgp import read
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository import (
@@ -112,16 +112,18 @@ def test_a_repository_becomes_a_repo_file(family: str) -> None:
     )
 
 
-def test_repository_in_another_file_of_apt_is_left_there() -> None:
-    found = parse(VALUES, "repository")
-    other = Source(VALUES["url"], "/", (), "/etc/apt/keyrings/gpu-node-container-toolkit.gpg")
-    assert step(found, PLACE, "debian", Known(), [other]) is None
-    ours = Known({PLACE.sources: "x"})
-    forget = step(found, PLACE, "debian", ours, [other])
-    assert forget is not None
-    assert forget.params["stale"] == (PLACE.sources,)
+def test_repository_in_another_file_of_apt_is_used() -> None:
+    repository = parse(VALUES, "repository")
+    other = Source(VALUES["url"], "/", (), "/usr/share/keyrings/cuda-archive-keyring.gpg")
+    use = step(repository, PLACE, "debian", Known({PLACE.sources: "x"}), [other])
+    assert use is not None
+    assert use.params["files"].keys() == {PLACE.preferences}
+    assert use.params["stale"] == (PLACE.sources,)
+    role = dataclasses.replace(other, signed_by="/etc/apt/keyrings/gpu-node-container-toolkit.gpg")
+    with pytest.raises(NodeError, match=r"another role of gpu\.node has written it"):
+        step(repository, PLACE, "debian", Known(), [role])
     own = dataclasses.replace(other, signed_by=PLACE.apt_keys[1])
-    assert step(found, PLACE, "debian", Known(), [own]) is not None
+    assert PLACE.sources in step(repository, PLACE, "debian", Known(), [own]).params["files"]  # type: ignore[union-attr]
 
 
 def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
