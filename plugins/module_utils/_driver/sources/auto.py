@@ -86,10 +86,9 @@ def _kept(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
         return Source("distribution", desired.version, why="the node's driver is from there")
     lists = (PLACE.sources, *PLACE.rpm_repositories.values())
     there = [files[one] for one in lists if one in files]
-    repository = nvidias()
     # Preferences alone belong to a repository that another file of apt's has.
-    is_others = files.keys() == {PLACE.preferences}
-    if is_others or (repository and there and not any(repository.url in text for text in there)):
+    repository = None if files.keys() == {PLACE.preferences} else nvidias()
+    if repository and there and not any(repository.url in text for text in there):
         repository = None
     version = desired.version
     if not version:

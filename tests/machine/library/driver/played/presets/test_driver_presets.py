@@ -326,13 +326,12 @@ def test_repository_that_a_bare_node_does_not_reach_is_refused_with_what_to_set(
     assert files(node) == {}
 
 
-def test_bare_node_that_knows_nvidias_repository_by_a_file_of_others_is_left_to_it(
-    node: Any, nvidias: Path
-) -> None:
+def test_bare_node_uses_nvidias_repository_of_another_file(node: Any, nvidias: Path) -> None:
     other = "/etc/apt/sources.list.d/cuda.list"
     node.files[other] = f"deb [signed-by=/x] file://{nvidias}/debian12/x86_64/ /\n"
-    with pytest.raises(NodeError, match=r"no source of Debian bookworm main|have no"):
-        planned(node, releases=PAST)
+    use, *_others = planned(node, releases=PAST).steps
+    assert use.summary.startswith("use the entry that apt has for the repository")
+    assert use.params["files"].keys() == {PLACE.preferences}
     assert files(node) == {}
 
 
