@@ -14,6 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import gpus as checks
+from ansible_collections.gpu.node.plugins.module_utils._driver.machine.gpu_record import GpuRecord
 from ansible_collections.gpu.node.plugins.module_utils._node import gpu_record
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.capability import (
     GpuInfoCapability,
@@ -157,7 +158,7 @@ def test_the_record_of_a_first_run_has_what_nvml_says_once_the_driver_is_loaded(
     one.apply(Step("load", "load", {"waits": False}))
     assert gpu_record.identities(host.files[gpu_record.PATH], "") == ()  # NVML does not answer yet
     found = [Seen("GPU-1", "123", FIRST), Seen("GPU-2", "124", SECOND)]
-    monkeypatch.setattr(type(one), "_seen", staticmethod(lambda: found))
+    monkeypatch.setattr(GpuRecord, "_seen", staticmethod(lambda: found))
     one.apply(Step("load", "load again", {"waits": False}))
     assert gpu_record.identities(host.files[gpu_record.PATH], "") == tuple(found)
 
