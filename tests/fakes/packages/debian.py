@@ -38,7 +38,7 @@ class Debian(FakeHost):
     """A trixie node with an H100, and a mirror of packages without content.
 
     ``offers`` are the versions that the mirror has, by package; it follows with the next ``apt-get update``.
-    ``answers`` are replayed by the next calls of apt-get that are no simulation; None lets one through.
+    ``answers`` are replayed by the next calls of apt-get that take a lock; None lets one through.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,8 @@ class Debian(FakeHost):
     # --- its commands ---
 
     def _apt_get(self, words: tuple[str, ...]) -> Completed:
-        answer = self.answers.pop(0) if self.answers and "--simulate" not in words else None
+        locks = not {"--simulate", "indextargets"}.intersection(words)
+        answer = self.answers.pop(0) if self.answers and locks else None
         done = self._genuine(words) if answer is None else answer
         if "purge" in words and "firmware-nvidia-gsp" not in self.packages:
             self.remove("/lib/firmware/nvidia")

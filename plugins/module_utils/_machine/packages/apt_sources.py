@@ -127,7 +127,7 @@ class AptSources(PackageManager):
     def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
         """Return why apt can't read its sources with other files in their folder, empty if it can."""
         with self._trial_folder(files, removed) as options:
-            completed = self._host.run(["apt-get", *options, "indextargets"], check=False)
+            completed = self._call(["apt-get", *options, "indextargets"], check=False)
         folder = options[-1].partition("=")[2].rstrip("/")
         return apt.read_errors(completed.err.replace(folder, FOLDER)) if completed.rc != 0 else ""
 

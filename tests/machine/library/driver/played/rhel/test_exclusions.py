@@ -14,7 +14,7 @@ from tests.fakes.played.rhel.rhel_systems import EL9, FEDORA, System
 
 PLAIN = "[main]\ngpgcheck=0\n"
 DNFS = [
-    pytest.param(EL9, id="dnf4"),
+    pytest.param(EL9, id="dnf4", marks=pytest.mark.long),
     pytest.param(FEDORA, id="dnf5", marks=pytest.mark.long),
 ]
 

@@ -89,7 +89,7 @@ def test_drivers_repository_that_is_down_is_the_cause_in_check_mode_too(
     assert node.installed() == before
 
 
-@pytest.mark.parametrize("system", DNFS)
+@pytest.mark.parametrize("system", LONG_DNFS)
 def test_managed_node_needs_no_repository_for_what_it_has(rhel: Machines, system: System) -> None:
     node = rhel.driven(system, version=OLDER)
     for name in ("cuda", "base", "epel"):

@@ -64,7 +64,7 @@ def test_update_stays_whose_script_prints_an_error_and_succeeds(
 @pytest.mark.parametrize(
     "system",
     [
-        pytest.param(EL9, id="el9"),
+        pytest.param(EL9, id="el9", marks=pytest.mark.long),
         pytest.param(EL10, id="el10", marks=pytest.mark.long),
         pytest.param(AMAZON, id="amazon", marks=pytest.mark.long),
     ],
@@ -87,7 +87,10 @@ def test_driver_that_is_not_loaded_comes_without_headers_of_the_running_kernel(
 
 
 @pytest.mark.parametrize("system", [pytest.param(EL10, id="dnf4"), DNF5])
-@pytest.mark.parametrize("name", ["nvidia-driver-cuda-libs", "nvidia-driver-cuda"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("nvidia-driver-cuda-libs", marks=pytest.mark.long), "nvidia-driver-cuda"],
+)
 def test_update_fails_and_is_undone_whose_package_is_not_installed(
     rhel: Machines, system: System, name: str
 ) -> None:
