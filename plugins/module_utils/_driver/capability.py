@@ -24,7 +24,7 @@ from .._node.machine.recorded import Additions, named, package_manager
 from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
 from .desired import parse_desired
-from .facts import OUTAGE_HINT, DriverState
+from .facts import DriverState
 from .family import UNSUPPORTED
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.modprobe import changes_file
@@ -87,8 +87,8 @@ class DriverCapability:
         self._source = Source(values["source"], NO_VERSION)
         self._begun = False
         self._release = nodeinfo.os_release(host)
-        self._codename = distributions.release(self._release)
-        known = distributions.supported(self._release.get("ID", ""), self._codename)
+        codename = distributions.release(self._release)
+        known = distributions.supported(self._release.get("ID", ""), codename)
         self._known = known is not None
         family = FAMILIES[known.family] if known else UNSUPPORTED
         manager = package_manager(
@@ -161,13 +161,14 @@ class DriverCapability:
     def _files(self) -> DriverState:
         """Return what is known before the package manager is asked."""
         node, desired = self._node, self._desired
-        loaded = observe_loaded(node, desired.module_options)
+        past = history(node)
+        loaded = observe_loaded(node, past.record, desired.module_options)
         users = self._gate.services.users() if loaded.driver else ()
         return DriverState(
-            machine=observe_machine(node, self._codename),
-            software=observe_files(node, desired.repository),
+            machine=observe_machine(node, self._release),
+            software=observe_files(node, past.record, desired.repository),
             loaded=replace(loaded, users=users),
-            history=history(node),
+            history=past,
         )
 
     def _choose_source(self, state: DriverState) -> DriverState:
@@ -214,8 +215,9 @@ class DriverCapability:
                     error.until = OLD_LISTS
                     raise
             elif not self._falls_back(error):
-                if state.history.outage and isinstance(error, BY_LISTS):
-                    error.cause, error.hint = f"{error.cause}; {state.history.outage}", OUTAGE_HINT
+                cause, hint = state.history.explain(())
+                if cause and isinstance(error, BY_LISTS):
+                    error.cause, error.hint = f"{error.cause}; {cause}", hint
                 raise
             return self.plan(self.observe())
         warnings = (*self._warnings, *planned.warnings, *self._node.manager.warnings)

@@ -129,19 +129,21 @@ def upstream(version: str) -> str:
 
 def pins_of(files: t.Mapping[str, str], names: t.Collection[str]) -> t.Dict[str, t.List[str]]:
     """Return the files of preferences, by their paths, that name one of the packages, each with those that it names."""
-    found = {}
+    pinned = {}
     for path, text in files.items():
-        hit = {name for line in PINNED.findall(text) for name in _matching(line, names)}
-        if hit:
-            found[path] = sorted(hit)
-    return found
+        matching = {name for line in PINNED.findall(text) for name in _matching(line, names)}
+        if matching:
+            pinned[path] = sorted(matching)
+    return pinned
 
 
 def _matching(patterns: str, names: t.Iterable[str]) -> t.List[str]:
     """Return the names that a line of packages in preferences is about."""
     # A pattern for all packages is a preference for a source, and stands in no package's way by itself.
-    globs = [one for one in patterns.split() if one != "*" and not one.startswith(("src:", "/"))]
-    return [name for name in names if any(fnmatch.fnmatchcase(name, one) for one in globs)]
+    globs = [
+        glob for glob in patterns.split() if glob != "*" and not glob.startswith(("src:", "/"))
+    ]
+    return [name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
 
 
 def overruled_pins(
@@ -279,16 +281,17 @@ def parse_deb822(text: str) -> t.List[Source]:
     sources = []
     lines = [line for line in text.split("\n") if not line.startswith("#")]
     for stanza in re.split(r"\n[ \t]*\n", "\n".join(lines)):
-        found = FIELD.findall(stanza)
-        fields = {name.lower(): value.strip(" \t\r") for name, value in found}
+        pairs = FIELD.findall(stanza)
+        fields = {name.lower(): value.strip(" \t\r") for name, value in pairs}
         if (
             fields.get("enabled", "").lower() not in DISABLED
             and "deb" in fields.get("types", "").split()
         ):
             components = tuple(fields.get("components", "").split())
             signed_by = fields.get("signed-by", "")
-            options = {name: fields[name.lower()] for name, _value in found}
-            options = {name: value for name, value in options.items() if name.lower() not in ENTRY}
+            options = {
+                name: fields[name.lower()] for name, _value in pairs if name.lower() not in ENTRY
+            }
             sources += [
                 Source(uri, suite, components, signed_by, tuple(options.items()))
                 for uri in fields.get("uris", "").split()

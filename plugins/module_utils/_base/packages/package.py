@@ -144,6 +144,11 @@ def still_there(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.
     return [name for name in names if name in there]
 
 
+def broken_of(packages: t.Mapping[str, Package]) -> t.Dict[str, Package]:
+    """Return those of the packages that a transaction stopped in the middle of."""
+    return {name: package for name, package in packages.items() if package.broken}
+
+
 def held(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:
     """Return those of the names that are on hold, in order."""
     return sorted(name for name in names if name in packages and packages[name].held)

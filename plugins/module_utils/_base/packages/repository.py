@@ -140,33 +140,25 @@ def step(
         params = {"files": {}, "stale": stale, "trust": (), "forget": True}
         summary = f"forget the repository: remove {', '.join(stale)}"
         return Step("repository", summary, params) if stale else None
-    elsewhere = is_elsewhere(repository, place, sources)
-    if elsewhere:
-        _check_entry(repository, place, sources)
-        wanted = {place.preferences: _pins(repository, place)} if place.preferred else {}
-        keys: t.Tuple[PublicKey, ...] = ()
-        fetch, stale = None, tuple(sorted(set(known.files) - {*wanted}))
-    else:
-        path = place.key(family)
-        keys = _keys(repository, known, path)
-        wanted = files(repository, place, family, keys)
-        stale = tuple(sorted(set(known.files) - {path, *wanted}))
-        fetch = None if keys else Fetch(repository, family, path, known.trusted)
-    write = {name: one for name, one in wanted.items() if known.files.get(name) != one}
+    entries, path = _entries(repository, place, sources), place.key(family)
+    _check_entries(repository, entries)
+    keys = () if entries else _keys(repository, known, path)
+    desired = _preferences(repository, place) if entries else files(repository, place, family, keys)
+    spared = {*desired} if entries else {path, *desired}
+    write = {name: text for name, text in desired.items() if known.files.get(name) != text}
+    stale = tuple(sorted(set(known.files) - spared))
     trust = untrusted(keys, family, known.trusted)
+    fetch = None if keys or entries else Fetch(repository, family, path, known.trusted)
     pinned = " or ".join(repository.key_fingerprints)
-    words = (
-        [f"fetch the key {repository.key_url}, which must be {pinned}, to {fetch.path}"]
-        if fetch
-        else []
-    )
+    first = f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"
+    words = [first] if fetch else []
     words += [f"write {', '.join(sorted(write))}"] if write else []
     words += [f"remove {', '.join(stale)}"] if stale else []
     words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
     if not words:
         return None
     params = {"files": write, "stale": stale, "trust": trust, "key": place.rpm_key, "forget": False}
-    verb = "use the entry that apt has for" if elsewhere else "name"
+    verb = "use the entry that apt has for" if entries else "name"
     summary = f"{verb} the repository {repository.url}: {'; '.join(words)}"
     return Step("repository", summary, {**params, "fetch": fetch})
 
@@ -212,9 +204,8 @@ def untrusted(
     return tuple(one for one in marks if not is_trusted(one, tuple(trusted)))
 
 
-def _check_entry(repository: Repository, place: Place, sources: t.Iterable[Source]) -> None:
+def _check_entries(repository: Repository, entries: t.Collection[Source]) -> None:
     """Refuse to use an entry that apt verifies by no key, or that another role has written and may remove."""
-    entries = _entries(repository, place, sources)
     roles = [source.signed_by for source in entries if source.signed_by.startswith(OWN_KEYS)]
     if roles:
         raise NodeError(
@@ -315,12 +306,17 @@ def files(
         return {**found, place.rpm_repositories[family]: _repo(repository, place, family)}
     source = Source(repository.url, repository.suite, repository.components, path)
     found[place.sources] = place.header + stanza(source)
-    return {**found, place.preferences: _pins(repository, place)} if place.preferred else found
+    return {**found, **_preferences(repository, place)}
 
 
 def key_text(keys: t.Sequence[PublicKey], family: str) -> str:
     """Return a key file as a family reads it."""
     return armoured(keys) if family in RPM_FAMILIES else binary(keys)
+
+
+def _preferences(repository: Repository, place: Place) -> t.Dict[str, str]:
+    """Return the file of preferences by its path, none where the place has none."""
+    return {place.preferences: _pins(repository, place)} if place.preferred else {}
 
 
 def _pins(repository: Repository, place: Place) -> str:

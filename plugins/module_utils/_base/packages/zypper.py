@@ -211,13 +211,11 @@ class Skipped(t.NamedTuple):
     alias: str
     reason: str
 
-    @property
-    def subject(self) -> str:
-        """Return the beginning of its sentence."""
-        return f"zypper could not read the repository {self.name!r}, "
-
     def __str__(self) -> str:
-        return f"{self.subject}so what it offers is not known: {self.reason}"
+        return (
+            f"zypper could not read the repository {self.name!r}, so what it offers is not known: "
+            f"{self.reason}"
+        )
 
 
 def skipped(answer: str) -> t.List[Skipped]:

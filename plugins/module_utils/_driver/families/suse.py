@@ -18,7 +18,7 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._base.packages.package import Policy
 from .. import branches
-from ..branches import NoCommonVersion, Version
+from ..branches import NoCommonVersion, NotOffered, Version
 from ..desired import Desired
 from ..facts import DriverState
 from ..family import Family
@@ -51,10 +51,6 @@ GENERATION = re.compile(r"^nvidia-.*-(G\d\d)(?:-|$)")
 OLD_NAMES = re.compile(r"(?:nvidia|x11-video-nvidia)(?:-[a-z]+)*(?:G\d\d|-G0[1-5])(?:-kmp-\w+)?")
 # SUSE's own builds of the open kernel modules; it installs the one for desktops by the hardware.
 SIGNED = re.compile(r"nvidia-open-driver-G\d\d-signed-(cuda-)?kmp-\w+")
-
-
-class NotOffered(NoCommonVersion):
-    """The package lists have no driver, and may be old."""
 
 
 class NoModules(NoCommonVersion):

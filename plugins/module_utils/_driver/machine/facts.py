@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ..._base import distributions
 from ..._base.packages.apt import HEADER
 from ..._base.packages.repository import Repository
 from ..._machine.packages.apt_sources import OWN_SOURCES
@@ -15,15 +16,16 @@ from ..._node.machine import facts as node_facts
 from ..branches import Version
 from ..facts import Driver, History, Loaded, Machine, Software
 from ..module_options.declared import Options
+from ..record import Record
 from ..sources.runfile import UNINSTALLER
 from .kernel import dkms, modules, signing_key
 from .sources import Node, known_repository
 
 
-def observe_machine(node: Node, codename: str) -> Machine:
-    """Return what the node is; ``codename`` is the release of its distribution."""
+def observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
+    """Return what the node is; ``release`` are the fields of its os-release."""
     host, kernel = node.host, node.kernel
-    devices, release = node_facts.pci_devices(host), node_facts.os_release(host)
+    devices = node_facts.pci_devices(host)
     distribution = release.get("ID", "unknown")
     gpus = tuple(
         (device.address, device.architecture) for device in devices if device.kind == "gpu"
@@ -32,7 +34,7 @@ def observe_machine(node: Node, codename: str) -> Machine:
     return Machine(
         traits=node.family.traits,
         distribution=distribution,
-        codename=codename,
+        codename=distributions.release(release),
         title=release.get("PRETTY_NAME", distribution),
         kernel=kernel,
         # A link that leads nowhere: in the RHEL family it comes with the kernel, not with its headers.
@@ -46,10 +48,10 @@ def observe_machine(node: Node, codename: str) -> Machine:
     )
 
 
-def observe_files(node: Node, repository: t.Optional[Repository]) -> Software:
+def observe_files(node: Node, record: Record, repository: t.Optional[Repository]) -> Software:
     """Return which files of the driver's sources are on the node; ``repository`` is the desired one."""
     sources = node.host.read(OWN_SOURCES)
-    foreign = not node.added.record.sources and not (sources or HEADER).startswith(HEADER)
+    foreign = not record.sources and not (sources or HEADER).startswith(HEADER)
     return Software(
         own_sources=None if foreign else sources,
         foreign_sources=OWN_SOURCES if foreign else "",
@@ -58,9 +60,9 @@ def observe_files(node: Node, repository: t.Optional[Repository]) -> Software:
     )
 
 
-def observe_loaded(node: Node, options: Options) -> Loaded:
+def observe_loaded(node: Node, record: Record, options: Options) -> Loaded:
     """Return what the kernel has loaded, and what it would load with the desired options."""
-    host, record = node.host, node.added.record
+    host = node.host
     driver = node_facts.loaded_driver(host)
     return Loaded(
         driver=Driver(Version(driver.version), driver.module_type) if driver else None,

@@ -143,6 +143,15 @@ def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str
     return {name: version for name, version in found.items() if name in unknown}
 
 
+def module_files(host: Host) -> t.List[str]:
+    """Return the paths of the driver's main module for each kernel on the node."""
+    return [
+        posixpath.join(KERNELS, kernel, path)
+        for kernel in host.listdir(KERNELS)
+        for path in driver_kernel.driver_files(host.read(f"{KERNELS}/{kernel}/modules.dep") or "")
+    ]
+
+
 @contextlib.contextmanager
 def building(host: Host, *, complete: bool = False) -> t.Iterator[None]:
     """Name a build that DKMS fails at inside, with the end of its log.

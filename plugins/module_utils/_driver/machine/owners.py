@@ -5,15 +5,10 @@
 
 from __future__ import annotations
 
-import posixpath
-import typing as t
-
 from ..._base.errors import NodeError
 from ..._base.packages.package import Change
-from ..._machine.host import Host
 from ..._node.machine.facts import library_files
-from ..kernel.modules import driver_files
-from .kernel import KERNELS
+from .kernel import module_files
 from .sources import Node
 
 
@@ -27,7 +22,7 @@ def refuse_unknown_owners(node: Node, change: Change) -> None:
     if not any(map(traits.type_of, change.packages)):
         return
     known = {*node.added.record.packages, *change.packages, *change.remove}
-    modules = manager.owners(_module_files(node.host))
+    modules = manager.owners(module_files(node.host))
     unknown = {path: name for path, name in modules.items() if not traits.type_of(name)}
     libraries = manager.owners(library_files(node.host))
     # Of NVIDIA's user space all names are not known.
@@ -41,12 +36,3 @@ def refuse_unknown_owners(node: Node, change: Change) -> None:
             hint="keep that driver with source: preinstalled, or remove it, then run again: "
             f"{traits.purge} {' '.join(names)}",
         )
-
-
-def _module_files(host: Host) -> t.List[str]:
-    """Return the paths of the driver's main module for each kernel on the node."""
-    return [
-        posixpath.join(KERNELS, kernel, path)
-        for kernel in host.listdir(KERNELS)
-        for path in driver_files(host.read(f"{KERNELS}/{kernel}/modules.dep") or "")
-    ]

@@ -47,8 +47,8 @@ class Node:
 
     ``advice`` is what helps where packages of others would have to go; ``refreshed`` says that this run has fetched
     the package lists, ``previewed`` that it tries sources aside, ``refresh_note`` what went wrong with the lists,
-    ``reload_note`` why it could not exchange the loaded
-    modules, ``undone`` what it has taken back, ``stream_back`` puts back the module stream that was enabled before.
+    ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
+    puts back the module stream that was enabled before.
     """
 
     host: Host

@@ -24,9 +24,8 @@ from ..families.rhel import (
     wanted_stream,
     with_stream,
 )
-from ..kernel.modules import driver_files
 from ..record import Record
-from .kernel import KERNELS
+from .kernel import module_files
 from .sources import Params, Part
 
 # As dnf writes it.
@@ -74,13 +73,7 @@ class ModuleStreams(Part):
         software, host, ours = state.software, self._node.host, state.history.record.packages
         if any(state.type_of(name) and software.installed(name) for name in ours):
             return frozenset()
-        tables = {one: host.read(f"{KERNELS}/{one}/modules.dep") for one in host.listdir(KERNELS)}
-        paths = [
-            f"{KERNELS}/{one}/{path}"
-            for one, text in tables.items()
-            for path in driver_files(text or "")
-        ]
-        providers = manager.providers([KMOD, *paths]) - ours
+        providers = manager.providers([KMOD, *module_files(host)]) - ours
         return frozenset(
             name for name in providers if is_foreign(name, software.installed(name) or "")
         )

@@ -277,8 +277,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
         change.update({**packages, **family.dependencies(state, choice, change)})
-        params: t.Dict[str, t.Any] = {"packages": change, "remove": drop, "pins": choice.pins}
-        params["taken"] = known
+        params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": known}
         steps.append(Step("install", "; ".join(texts), params))
     return steps
 

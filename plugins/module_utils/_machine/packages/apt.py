@@ -18,6 +18,7 @@ from ..._base.packages.package import (
     Policy,
     Relations,
     Simulation,
+    broken_of,
     still_there,
 )
 from ..host import Completed
@@ -177,7 +178,7 @@ class Apt(AptSources):
         if not apt.refuses_all(output):
             return None
         command = "apt-get --fix-broken install"
-        broken = {name: package for name, package in self._packages().items() if package.broken}
+        broken = self._broken()
         if any(package.needs_files for package in broken.values()):
             command = apt.repair_command(broken)
         return OutOfOrder(
@@ -212,7 +213,7 @@ class Apt(AptSources):
             raise
         except NodeError:
             after = self._packages()
-            broken = {name: package for name, package in after.items() if package.broken}
+            broken = broken_of(after)
             if (
                 self.interrupted()
                 or not broken.keys() <= before.keys()
@@ -222,7 +223,7 @@ class Apt(AptSources):
             self._warn_of(broken)
 
     def _broken(self) -> t.Dict[str, Package]:
-        return {name: package for name, package in self._packages().items() if package.broken}
+        return broken_of(self._packages())
 
     def _warn_of(self, broken: t.Mapping[str, Package]) -> None:
         """Warn of packages of others that are not in order."""
@@ -323,10 +324,12 @@ class Apt(AptSources):
             completed = self._call(["apt-get", "--simulate", *_repair(packages)], check=False)
             if completed.rc == 0 or not torn:
                 break
+        if completed.rc == 0:
+            return
         error = self._refused(completed) or self._refused(
             self._call(["apt-get", "check"], check=False)
         )
-        if completed.rc != 0 and error:
+        if error:
             raise error
 
     def _configure_all(self) -> None:

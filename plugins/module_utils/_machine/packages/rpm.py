@@ -107,9 +107,8 @@ class Rpm(PackageManager):
         while new:
             needs = self._host.run(["rpm", "-q", "--requires", *sorted(new)], check=False).out
             names_of = {line.split()[0] for line in needs.split("\n") if line.strip()}
-            command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n", *sorted(names_of)]
-            there = set(self._host.run(command, check=False).out.split("\n")) if names_of else set()
-            new = (there & set(along)) - found
+            providers = self.providers(sorted(names_of)) if names_of else frozenset()
+            new = set(providers.intersection(along) - found)
             found |= new
         return super().leftover(names, found)
 
@@ -131,11 +130,12 @@ class Rpm(PackageManager):
 
     def _lacking(self, change: Change) -> t.List[str]:
         """Return what is to be installed and is not there in its version."""
-        wanted = {name: _of(name, one) if one else name for name, one in change.packages.items()}
-        asked = {
-            name: self._host.run(["rpm", "-q", one], check=False) for name, one in wanted.items()
-        }
-        return [name for name, done in asked.items() if done.rc != 0]
+        packages = change.packages.items()
+        exact = {name: _of(name, version) if version else name for name, version in packages}
+        return [name for name, package in exact.items() if not self._is_there(package)]
+
+    def _is_there(self, package: str) -> bool:
+        return self._host.run(["rpm", "-q", package], check=False).rc == 0
 
     def _check_there(self, change: Change, done: Completed) -> None:
         """Refuse to believe a transaction that has not installed what it was to."""
@@ -191,7 +191,7 @@ class Dnf(Rpm):
 
     def known(self, prefix: str) -> t.List[str]:
         # Kernel modules for one kernel each are in module streams of their own.
-        anywhere = ["--disable-modular-filtering"] if prefix.startswith("kmod-") else []
+        anywhere = self._everywhere if prefix.startswith("kmod-") else ()
         return self._dnf(["repoquery", *anywhere, "--qf", "%{name}", f"{prefix}*"]).out.split()
 
     def update(self) -> str:
@@ -235,9 +235,6 @@ class Dnf(Rpm):
                 cause=tail(done),
                 hint="fix the cause named above and run again, which finishes what was begun",
             )
-
-    def _is_there(self, package: str) -> bool:
-        return self._host.run(["rpm", "-q", package], check=False).rc == 0
 
     def check_hold(self) -> None:
         done = self._host.run(self._lock_command("list"), check=False)

@@ -158,7 +158,7 @@ class Zypper(Rpm):
         self._check_there(change, done)
         failed = zypper.failed_scripts(f"{done.out}\n{done.err}")
         if failed or done.rc == SCRIPT_FAILED:
-            meaning = exit_status.describe("zypper", SCRIPT_FAILED).split(", as ")[1]
+            meaning = exit_status.STATUSES["zypper"][SCRIPT_FAILED].meaning
             words = "; ".join(failed) or tail(done)
             self.warnings[f"all packages are installed, but {meaning}: {words}"] = None
 
