@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel imp
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import DNF_LOCKS
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.dnf import DNF_LOCKS
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.zypper import (
     LOCKS as ZYPPER_LOCKS,
 )

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.packages.rpm import is_disabled, parse_enabled, parse_info
-from ..._machine.packages.rpm import Dnf
+from ..._machine.packages.dnf import Dnf
 from ..branches import Version
 from ..desired import Desired
 from ..facts import DriverState, Streams

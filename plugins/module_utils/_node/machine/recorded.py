@@ -17,7 +17,7 @@ from ..._machine import download
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
 from ..._machine.packages.apt import Apt
-from ..._machine.packages.rpm import fitting_dnf
+from ..._machine.packages.dnf import fitting_dnf
 from .facts import os_release
 
 R = t.TypeVar("R", bound=Record)

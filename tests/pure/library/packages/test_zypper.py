@@ -18,7 +18,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.zypper imp
     without,
 )
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import Dnf, Rpm
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.dnf import Dnf
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import Rpm
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.zypper import Zypper
 
 from tests.fakes.library.fakes import FakeHost

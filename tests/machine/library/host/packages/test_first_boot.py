@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import Comp
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages import api
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.api import Locked
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import Apt
-from ansible_collections.gpu.node.plugins.module_utils._machine.packages.rpm import Dnf
+from ansible_collections.gpu.node.plugins.module_utils._machine.packages.dnf import Dnf
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

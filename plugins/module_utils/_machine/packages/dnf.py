@@ -1,0 +1,275 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""dnf 4 and dnf 5, which stand on rpm."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..._base.errors import NodeError
+from ..._base.packages import rpm
+from ..._base.packages.package import Change, Policy, Simulation
+from ..host import Completed, Host
+from .api import RETRY_SECONDS, Locked, NoHold, PackageManager, failure, tail
+from .rpm import TEST, Rpm, exact
+
+DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
+PROGRAM = "/usr/bin/dnf"
+DNF5_LOCKS = "/etc/dnf/versionlock.toml"
+# Who writes one of these is at work; dnf 5 would wait for as long as that takes.
+GUARDS = (
+    "/var/lib/dnf/system-repo.lock",
+    "/usr/lib/sysimage/rpm/.rpm.lock",
+    "/var/lib/rpm/.rpm.lock",
+)
+# It knows \\n in a format, and takes tabs as they are.
+DNF5_FORMAT = rpm.DNF_FORMAT.replace("\\t", "\t") + "\\n"
+ANYWAY = "--setopt=disable_excludes=*"
+# Locks of ours would hide versions; those of others are respected by the plan.
+QUERY = ("repoquery", "--available")
+UNLOCKED = ("--disableplugin=versionlock", "--setopt=exit_on_lock=True")
+# So that dnf names each repository that does not answer; the user's setting would have it end, or pass over it unsaid.
+ALL_ANSWER = "--setopt=*.skip_if_unavailable=False"
+NO_WEAK = "--setopt=install_weak_deps=False"
+KEEP = "--setopt=clean_requirements_on_remove=False"
+
+
+class Dnf(Rpm):
+    """dnf 4, whose plugin versionlock keeps packages at their version."""
+
+    tool, unhold = "dnf", "remove the lock: dnf versionlock delete"
+    # What needs no repository asks none.
+    offline = "--disablerepo=*"
+    _unlocked: t.Tuple[str, ...] = UNLOCKED
+    _query: t.Tuple[str, ...] = (*QUERY, "--showduplicates", "--qf", rpm.DNF_FORMAT)
+    _everywhere: t.Tuple[str, ...] = ("--disable-modular-filtering",)
+    # The user's exclusions, with dnf 5 locks as well; what is removed is ours.
+    _anyway = "--disableexcludes=all"
+
+    def _locked(self) -> t.FrozenSet[str]:
+        return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
+
+    def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
+        done = self._dnf([*self._query, *names], check=False)
+        if done.rc != 0:
+            raise NodeError(
+                "dnf can't be asked what the repositories offer",
+                cause=tail(done),
+                hint="fix the cause named above: dnf repoquery must work on the node",
+            )
+        return rpm.parse_repoquery(done.out, set(names))
+
+    def excluded(self, names: t.Sequence[str]) -> t.FrozenSet[str]:
+        """Return those of packages that the user's exclusions hide, whichever module stream they are of."""
+        options = ((), (self._anyway,))
+        queries = ([*self._query, *self._everywhere, *one, *names] for one in options)
+        answers = (self._dnf(query, check=False).out for query in queries)
+        offered, present = (rpm.parse_repoquery(text, set(names)) for text in answers)
+        return frozenset(present.keys() - offered.keys())
+
+    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        stuck, hint = super()._stuck(words, change)
+        names = {*change.packages, *rpm.FILTERED.findall(words)}
+        excluded = [] if stuck else sorted(self.excluded(sorted(names)))
+        if excluded:
+            hint = f"dnf's configuration excludes {', '.join(excluded)}: {rpm.EXCLUSION_HINT}"
+        return stuck, hint
+
+    def known(self, prefix: str) -> t.List[str]:
+        # Kernel modules for one kernel each are in module streams of their own.
+        anywhere = self._everywhere if prefix.startswith("kmod-") else ()
+        return self._dnf(["repoquery", *anywhere, "--qf", "%{name}", f"{prefix}*"]).out.split()
+
+    def update(self) -> str:
+        done = self._refresh()
+        return "; ".join(self.unanswered.values()) if done.rc == 0 else tail(done)
+
+    def update_aside(self) -> bool:
+        # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
+        return self._refresh().rc == 0
+
+    def _refresh(self) -> Completed:
+        for name, reason in self.unanswered.items():
+            self.warnings.pop(_left_out(name, reason), None)
+        self.unanswered.clear()
+        return self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
+
+    def simulate(self, change: Change) -> Simulation:
+        done = self._transaction(change, dry=True)
+        found = rpm.parse_dnf_transaction(done.out)
+        # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
+        if any(not rpm.has(found, name) for name in self._lacking(change)):
+            raise self._no_way(done, change)
+        return found
+
+    def change(self, change: Change) -> None:
+        done = self._transaction(change)
+        expected = rpm.parse_dnf_versions(done.out).items()
+        lacking = self._lacking(change)
+        lacking += [name for name, one in expected if not self._is_there(exact(name, one))]
+        left = [name for name in change.remove if self._is_there(name)]
+        brought = {*change.packages, *dict(expected)}
+        left += [exact(name, old[0]) for name, old in rpm.doubles(self._all()) if name in brought]
+        # Scripts of packages print errors of their own, and dnf's shell ends with status 0 whatever happened in it.
+        if lacking or left:
+            states = {"not installed": lacking, "still there": left}
+            parts = [
+                f"{name}: {', '.join(dict.fromkeys(one))}" for name, one in states.items() if one
+            ]
+            raise NodeError(
+                f"dnf could not carry out the transaction ({'; '.join(parts)})",
+                cause=tail(done),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
+
+    def check_hold(self) -> None:
+        done = self._host.run(self._lock_command("list"), check=False)
+        if done.rc != 0:
+            raise NoHold(
+                "dnf can't lock packages at their version",
+                cause=tail(done),
+                hint="install its plugin versionlock (python3-dnf-plugin-versionlock), set prerequisites to install "
+                "where the sources have it, or set hold to false",
+            )
+
+    def by_hand(self, change: Change) -> str:
+        return "dnf history undo last"
+
+    def purge(self, names: t.Sequence[str]) -> None:
+        if names:
+            self._call([*TEST, *names])
+            options = [self.offline, self._anyway, *self._unlocked]
+            command = ["dnf", "-q", *options, "-y", KEEP, "remove", *names]
+            done = self._call(command, check=False)
+            if any(map(self._is_there, names)):
+                raise failure(command, done)
+
+    def hold(self, names: t.Sequence[str]) -> None:
+        self.check_hold()
+        stale = sorted(set(names) & self._locked())
+        if stale:
+            self.release(stale)
+        self._call(self._lock_command("add", *names))
+
+    def release(self, names: t.Sequence[str]) -> None:
+        self._call(self._lock_command("delete", *names))
+
+    def _lock_command(self, *words: str) -> t.List[str]:
+        return ["dnf", "-q", self.offline, "versionlock", *words]
+
+    def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
+        return self._ask(["-q", *self._unlocked, *command], check=check)
+
+    def _ask(
+        self, command: t.Sequence[str], *, check: bool = True, stdin: t.Optional[str] = None
+    ) -> Completed:
+        """Run a command that changes no package, and again without each repository that does not answer."""
+        while True:
+            argv = ["dnf", ALL_ANSWER, *self._silenced, *command]
+            done = self._call(argv, check=False, stdin=stdin)
+            name, reason = rpm.parse_unanswered(done.err)
+            # What a plugin of dnf says of a repository of its own stops nothing.
+            if done.rc == 0 or not name or name in self.unanswered:
+                break
+            self.unanswered[name] = reason
+            self.warnings[_left_out(name, reason)] = None
+        if check and done.rc != 0:
+            raise failure(argv, done)
+        return done
+
+    @property
+    def _silenced(self) -> t.List[str]:
+        """Return the options that leave out the repositories that have not answered."""
+        return [f"--setopt={name}.enabled=0" for name in self.unanswered]
+
+    def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
+        """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
+        done = self._dnf(["--assumeyes", "module", *command], check=check)
+        return done.out if done.rc == 0 else ""
+
+    def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
+        lines = [f"module enable {change.stream}"] if change.stream else []
+        packages = change.packages.items()
+        lines += [f"install {name}-{one}" if one else f"install {name}" for name, one in packages]
+        lines += [f"remove {name}" for name in change.remove]
+        command = ["--assumeno" if dry else "-y", *UNLOCKED, KEEP, NO_WEAK]
+        command += ["--setopt=module_stream_switch=True"] if change.stream else []
+        stdin = "\n".join([*lines, "run", "exit"]) + "\n"
+        if dry:
+            return self._ask([*command, "shell"], check=False, stdin=stdin)
+        return self._call(["dnf", *self._silenced, *command, "shell"], check=False, stdin=stdin)
+
+
+class Dnf5(Dnf):
+    """dnf 5, which Fedora calls dnf: it has no shell, and its version locks are no plugin that has to be installed."""
+
+    offline, _unlocked = "--setopt=*.enabled=0", ()
+    _query, _everywhere = (*QUERY, f"--queryformat={DNF5_FORMAT}"), ()
+    _anyway = ANYWAY
+
+    def _locked(self) -> t.FrozenSet[str]:
+        return rpm.parse_dnf5_locks(self._host.read(DNF5_LOCKS) or "")
+
+    def _call(self, argv: t.Sequence[str], **values: t.Any) -> Completed:
+        deadline = time.monotonic() + self._timeout
+        while holder := self._holder():
+            if time.monotonic() >= deadline:
+                raise Locked(
+                    f"another package manager is at work on the node, for longer than {self._timeout:g} s",
+                    cause=f"the process {holder} holds its lock",
+                    hint="wait until it has ended, or raise lock_timeout",
+                )
+            time.sleep(RETRY_SECONDS)
+        return super()._call(argv, **values)
+
+    def _holder(self) -> str:
+        """Return the process that has locked what rpm has installed, empty where none has."""
+        found = [self._host.status(path) for path in GUARDS]
+        files = {str(one.inode) for one in found if one is not None}
+        return rpm.writer(self._host.read("/proc/locks") or "", files) if files else ""
+
+    def known(self, prefix: str) -> t.List[str]:
+        return self._dnf(["repoquery", "--queryformat=%{name}\\n", f"{prefix}*"]).out.split()
+
+    def simulate(self, change: Change) -> Simulation:
+        found = super().simulate(change)
+        if self._ours(change):
+            self._check_excluded(found, change)
+        return found
+
+    def _check_excluded(self, found: Simulation, change: Change) -> None:
+        """Refuse what the user's exclusions forbid: where our locks are left out of account, so are they."""
+        names = {*found.new, *found.changed}
+        missing = sorted(names - self.policies(sorted(names)).keys())
+        if missing:
+            words = f"excluded in dnf's configuration: {', '.join(missing)}"
+            raise self._no_way(Completed(1, "", words), change)
+
+    def check_hold(self) -> None:
+        pass
+
+    def _ours(self, change: Change) -> t.List[str]:
+        return [ANYWAY] if self._locked() & change.holds else []
+
+    def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
+        wanted = [f"{name}-{one}" if one else name for name, one in change.packages.items()]
+        actions = ["--action=install", *wanted] if wanted else []
+        actions += ["--action=remove", *change.remove] if change.remove else []
+        options = ["-q", "--assumeno" if dry else "-y", KEEP, NO_WEAK, *self._ours(change)]
+        command = [*options, "do", *actions]
+        if dry:
+            return self._ask(command, check=False)
+        return self._call(["dnf", *self._silenced, *command], check=False)
+
+
+def _left_out(name: str, reason: str) -> str:
+    """Return the warning about a repository that does not answer."""
+    return f"the repository {name} does not answer and is left out of account: {reason}"
+
+
+def fitting_dnf(host: Host, timeout: float, purpose: str, variable: str = "") -> PackageManager:
+    """Return the one that the node calls dnf."""
+    five = (host.readlink(PROGRAM) or "").endswith("dnf5")
+    return (Dnf5 if five else Dnf)(host, timeout, purpose, variable)
