@@ -26,7 +26,9 @@ extends_documentation_fragment:
   - gpu.node.container_toolkit
 attributes:
   check_mode:
-    details: On a node that does not know the repository yet, the version is not known either, which is said.
+    details:
+      - A repository that the run would make known is tried in a folder of its own, which is gone afterwards. Its key
+        and lists are fetched, no packages.
 """
 
 EXAMPLES = r"""

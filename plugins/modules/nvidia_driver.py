@@ -28,7 +28,8 @@ attributes:
   check_mode:
     details:
       - The package manager simulates the transaction, and what it refuses is refused.
-      - On a node that has no package lists of these components yet, the versions are not known before the real run.
+      - Sources that the run would make known are tried in a folder of their own, which is gone afterwards. Their key
+        and lists are fetched, no packages.
   platform:
     platforms: debian, el, suse
 notes:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from .._base import distributions
 from .._base.errors import OLD_LISTS, NodeError, checked_timeout
 from .._base.packages.presets import DRIVER_PRESETS
+from .._base.packages.repository import followed
 from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import Plan, Step
 from .._machine.host import Host
@@ -33,7 +34,7 @@ from .kernel.persistence import DROP_IN
 from .known_families import FAMILIES
 from .machine import initramfs
 from .machine.facts import history, observe_files, observe_loaded, observe_machine
-from .machine.feasible import BEFORE, FeasiblePlans
+from .machine.feasible import FeasiblePlans
 from .machine.gate import Gate, blockers
 from .machine.gpu_record import GpuRecord
 from .machine.loading import Loading
@@ -227,14 +228,10 @@ class DriverCapability:
     def _previewed(self, planned: Plan) -> Plan:
         """Return the plan with what comes once its sources are written, which check mode tries aside."""
         written = [step for step in planned.steps if step.action in ("repository", "sources")]
-        is_new = self._check_mode and written and not self._node.previewed
-        if not (is_new and self._node.preview_sources(written)):
+        if not self._check_mode or not written or self._node.previewed:
             return planned
-        later = self._undisturbed(self.observe())
-        first = [step for step in planned.steps if step.action in BEFORE]
-        actions = {step.action for step in first}
-        steps = (*first, *(step for step in later.steps if step.action not in actions))
-        return replace(later, steps=steps)
+        self._node.preview_sources(written)
+        return followed(planned, self._undisturbed(self.observe()))
 
     def _undisturbed(self, state: DriverState) -> Plan:
         """Return the plan with the record of the GPUs, and with the services that have to stop for it."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -145,6 +146,7 @@ class RpmNode(FakeHost):
             ("systemctl", "disable"): self._switch,
             ("modprobe",): self._modprobe,
             **{(name,): self._genuine for name in ("rpm", "dnf", "zypper")},
+            ("gpgv",): lambda words: self.local.run(words, check=False),
         }
         done = self._genuine(("rpm", "--install", str(next(repo.glob(f"*/{BASE}-*.rpm")))))
         assert done.rc == 0, done.err
@@ -169,7 +171,11 @@ class RpmNode(FakeHost):
             ],
             "zypper": [f"--root={root}"],
         }
-        rest = [f"{root}{self.key_path}" if word == self.key_path else word for word in words[1:]]
+        # Also in an address: file://KEY.
+        rest = [
+            re.sub(f"(^|//){re.escape(self.key_path)}$", rf"\1{root}{self.key_path}", word)
+            for word in words[1:]
+        ]
         return [words[0], *options[words[0]], *rest]
 
     def add(self, repo: Path) -> None:
@@ -194,6 +200,9 @@ class RpmNode(FakeHost):
                 f"file://{self.root}{self.key_path}", f"file://{self.key_path}"
             )
         return super().read(path)
+
+    def exists(self, path: str) -> bool:
+        return self.read(path) is not None if path in self.paths else super().exists(path)
 
     def write(self, path: str, text: str, **values):  # type: ignore[no-untyped-def]
         if path not in self.paths and not path.startswith(ZYPPER_PRIVATE):

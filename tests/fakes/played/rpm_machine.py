@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
@@ -14,6 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.machine.recorded im
 from tests.fakes.played.rooted import Rooted
 
 KEY = PLACE.rpm_key
+KEY_AT_END = re.compile(f"(^|//){re.escape(KEY)}$")  # also in an address
 
 
 class RpmMachine(Rooted):
@@ -46,5 +48,5 @@ class RpmMachine(Rooted):
         return text.replace(self.at(KEY), KEY) if text and path.endswith(".repo") else text
 
     def _genuine(self, words: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Completed:
-        argv, own = self.command([self.at(one) if one == KEY else one for one in words], env)
+        argv, own = self.command([KEY_AT_END.sub(rf"\1{self.at(KEY)}", one) for one in words], env)
         return Host().run(argv, check=False, env=own, stdin=stdin)

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..errors import InputError, NodeError
-from ..steps import Step
+from ..steps import Plan, Step
 from ..text.masking import masked_text
 from .apt import Source, stanza
 from .pgp import PublicKey, armoured, binary, is_armoured, read
@@ -20,6 +20,8 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 OWN_KEYS = "/etc/apt/keyrings/gpu-node-"
 RPM_FAMILIES = ("rhel", "suse")
+# The steps that decide what the package manager knows.
+BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 ADDRESS = "an address with http, https or file, without a password in it"
 
 
@@ -161,6 +163,14 @@ def step(
     verb = "use the entry that apt has for" if entries else "name"
     summary = f"{verb} the repository {repository.url}: {'; '.join(words)}"
     return Step("repository", summary, {**params, "fetch": fetch})
+
+
+def followed(first: Plan, later: Plan) -> Plan:
+    """Return a plan whose first steps make sources known, and of which another one tells what comes then."""
+    before = [step for step in first.steps if step.action in BEFORE]
+    actions = {step.action for step in before}
+    rest = (step for step in later.steps if step.action not in actions)
+    return dataclasses.replace(later, steps=(*before, *rest))
 
 
 def _keys(repository: Repository, known: Known, path: str) -> t.Tuple[PublicKey, ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 import typing as t
 from collections import Counter
@@ -159,6 +160,15 @@ def parse_dnf_transaction(text: str) -> Simulation:
         elif not line.strip():
             section = ""
     return Simulation.of(found)
+
+
+def parse_repositories(text: str) -> t.Dict[str, t.Dict[str, str]]:
+    """Return the repositories in a file of dnf's or zypper's, each with its options."""
+    parser = configparser.ConfigParser(
+        strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",)
+    )
+    parser.read_string(text)
+    return {name: dict(parser.items(name)) for name in parser.sections()}
 
 
 def parse_unanswered(text: str) -> t.Tuple[str, str]:

@@ -10,6 +10,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.packages.apt import unmet
+from ..._base.packages.repository import BEFORE
 from ..._base.steps import Plan, Step
 from ..._machine.packages.api import NoHold, NoWay, OutOfOrder
 from ..._machine.packages.apt_sources import OWN_SOURCES
@@ -18,9 +19,6 @@ from ..facts import DriverState
 from ..plan import plan as plan_driver
 from .packages import Packages
 from .sources import Node, Part
-
-# The steps that decide what the package manager knows.
-BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 
 
 class FeasiblePlans(Part):

@@ -9,7 +9,6 @@ import dataclasses
 import typing as t
 
 from ..._base.errors import InputError, NodeError
-from ..._base.packages import repository as repositories
 from ..._base.packages.pgp import MAX_BYTES
 from ..._base.packages.presets import DRIVER_PRESETS
 from ..._base.packages.repository import Known, Repository, is_elsewhere
@@ -18,7 +17,7 @@ from ..._machine.download import bring, fetched
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
 from ..._machine.packages.apt_sources import OWN_SOURCES
-from ..._node.machine.recorded import Additions, existing, named
+from ..._node.machine.recorded import Additions, existing, named, repository_files
 from ..branches import NO_VERSION, Version
 from ..desired import Runfile as File
 from ..desired import parse_repository
@@ -78,29 +77,22 @@ class Node:
         self.refreshed = True
         return self.manager.update_aside()
 
-    def preview_sources(self, steps: t.Iterable[Step]) -> bool:
-        """Try the sources that steps would write, and return whether that has worked.
+    def preview_sources(self, steps: t.Iterable[Step]) -> None:
+        """Have the package manager read the sources that steps would write, for this run alone.
 
         Raises:
             NodeError: if a key can't be fetched, or is not the one that is pinned.
         """
-        if not self.manager.can_preview:
-            return False
         files: t.Dict[str, str] = {}
         removed: t.Set[str] = set()
         for step in steps:
             if step.action == "sources":
                 files[OWN_SOURCES] = step.params["text"]
             elif step.action == "repository":
-                fetch = step.params.get("fetch")
-                if fetch:
-                    text = fetched(fetch.repository.key_url, MAX_BYTES, UNREACHED)
-                    files.update(repositories.fetched(fetch, text)[0])
-                files.update(step.params["files"])
+                files.update(repository_files(step.params, UNREACHED)[0])
                 removed.update(step.params["stale"])
-        self.previewed = self.manager.preview_sources(files, removed)
-        self.refreshed = self.refreshed or self.previewed
-        return self.previewed
+        self.refresh_note = self.manager.preview_sources(files, removed)
+        self.refreshed = self.previewed = True
 
     def end_preview(self) -> None:
         """Ask the node's own sources again."""

@@ -72,7 +72,6 @@ class PackageManager(abc.ABC):
     """
 
     environment: t.Mapping[str, str] = {}
-    can_preview = False  # sources that are not written yet
     tool = ""
     # How an error says that a package is on hold, how that ends, and what else is in the way.
     on_hold, unhold, obstacles = "", "", ""
@@ -83,6 +82,11 @@ class PackageManager(abc.ABC):
         self.warnings: t.Dict[str, None] = {}  # in order, each once
         # Repositories that can't be read, each with the reason that its command gives.
         self.unanswered: t.Dict[str, str] = {}
+
+    @property
+    def unexplained(self) -> str:
+        """Return the next step where it is not known what is in the way of a transaction."""
+        return f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
 
     @abc.abstractmethod
     def _locks(self) -> t.Tuple[str, ...]:
@@ -183,15 +187,16 @@ class PackageManager(abc.ABC):
             NodeError: if it can't.
         """
 
-    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> bool:
-        """Fetch the lists of other sources for this process alone, and return whether that has worked.
+    @abc.abstractmethod
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
+        """Fetch the lists of other sources for this process alone, and return what was wrong with that.
 
         Until the preview ends, everything that is asked for is asked of these: the node's sources with ``files``
-        written, by their paths, and others removed.
+        written, by their paths, and others removed. Of a source that does not answer it is what the node's lists have.
         """
-        return False
 
-    def end_preview(self) -> None:  # noqa: B027
+    @abc.abstractmethod
+    def end_preview(self) -> None:
         """Ask the node's own sources again."""
 
     def automatic(self) -> t.FrozenSet[str]:
@@ -241,8 +246,8 @@ class PackageManager(abc.ABC):
         """Return what is on hold of what a refusal names, and the next step."""
         named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", words))
         stuck = held(named - change.holds, self.packages())
-        hint = f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
-        return stuck, f"{self.unhold} {' '.join(stuck)}" if stuck else self._pinned(named) or hint
+        hint = self._pinned(named) or self.unexplained
+        return stuck, f"{self.unhold} {' '.join(stuck)}" if stuck else hint
 
     def _pinned(self, names: t.Collection[str]) -> str:
         """Say which of the user's own preferences are about packages, where there is such a thing."""

@@ -23,7 +23,7 @@ from ..._base.packages.package import (
 )
 from ..host import Completed
 from .api import Locked, OutOfOrder, failure
-from .apt_sources import UNREADABLE, AptSources
+from .apt_sources import UNREADABLE, AptSources, complaints
 
 PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
@@ -145,8 +145,7 @@ class Apt(AptSources):
 
     def update(self) -> str:
         done = self._call(["apt-get", "-q", "update"], check=False)
-        complaints = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
-        return "; ".join(complaints[-4:])
+        return complaints(done)
 
     def simulate(self, change: Change) -> Simulation:
         with self._pins(change) as pins:

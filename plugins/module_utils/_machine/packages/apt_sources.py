@@ -15,6 +15,7 @@ from ..._base.packages import apt
 from ..._base.packages.apt import Source, parse_deb822, parse_one_line
 from ..host import Completed
 from .api import PackageManager, failure
+from .trial import copy_missing, trial_folder
 
 FOLDER = "/etc/apt/sources.list.d"
 UNREADABLE = "The list of sources could not be read"
@@ -26,12 +27,12 @@ WRITTEN = "# Written by gpu.node."
 OWN_SOURCES = f"{FOLDER}/gpu-node.sources"
 PREFERENCES_FOLDER = "/etc/apt/preferences.d"
 KEYS_FOLDER = "/etc/apt/keyrings/"
+LISTS = "/var/lib/apt/lists"
 
 
 class AptSources(PackageManager):
     """The part of apt that has to do with its sources."""
 
-    can_preview = True
     # Lists that were fetched for this process alone.
     _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
     # Leaves out our own sources file where apt can't read its sources because of it.
@@ -54,7 +55,7 @@ class AptSources(PackageManager):
         if self._readable or not own or self._read_sources({}, own):
             return False
         self._readable = contextlib.ExitStack()
-        self._parts = self._readable.enter_context(self._trial_folder({}, own))
+        self._parts = _options(self._readable.enter_context(self._trial_folder({}, own)))
         return True
 
     def _read_own(self) -> None:
@@ -126,42 +127,48 @@ class AptSources(PackageManager):
 
     def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
         """Return why apt can't read its sources with other files in their folder, empty if it can."""
-        with self._trial_folder(files, removed) as options:
-            completed = self._call(["apt-get", *options, "indextargets"], check=False)
-        folder = options[-1].partition("=")[2].rstrip("/")
-        return apt.read_errors(completed.err.replace(folder, FOLDER)) if completed.rc != 0 else ""
+        with self._trial_folder(files, removed) as folder:
+            command = ["apt-get", *_options(folder), "indextargets"]
+            completed = self._call(command, check=False)
+        return apt.read_errors(completed.err.replace(folder, "")) if completed.rc != 0 else ""
 
     def _trial_folder(
         self, files: t.Mapping[str, str], removed: t.Collection[str]
-    ) -> t.ContextManager[t.List[str]]:
-        """Give apt's options for a copy of the folder of sources in which files are written and removed."""
+    ) -> t.ContextManager[str]:
+        """Give a copy of the folders of sources and preferences in which files are written and removed."""
         folders = (FOLDER, PREFERENCES_FOLDER)
         paths = [f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder)]
         texts = {path: self._host.read(path) or "" for path in paths}
         texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
-        return _folder_of(texts)
+        return trial_folder(texts, KEYS_FOLDER, folders)
 
-    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> bool:
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
         self._read_own()
         self._readable = contextlib.ExitStack()
-        self._parts = self._readable.enter_context(self._trial_folder(files, removed))
-        if self.update_aside():
-            return True
-        self.end_preview()
-        return False
+        trial = self._readable.enter_context(self._trial_folder(files, removed))
+        self._parts = _options(trial)
+        folder, done = self._fetch_aside()
+        note = complaints(done)
+        if note:
+            copy_missing(self._host, LISTS, folder)
+        return note
 
     def end_preview(self) -> None:
         self._read_own()
         self._aside = None
 
     def update_aside(self) -> bool:
-        # Gone with this process.
-        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
-        os.mkdir(f"{self._aside.name}/partial")
-        done = self._call(self._of(["apt-get", "-q", "update"]), check=False)
+        _folder, done = self._fetch_aside()
         if done.rc != 0 or "Failed to fetch" in done.err:
             self._aside = None  # what is missing here the node's own lists have
         return self._aside is not None
+
+    def _fetch_aside(self) -> t.Tuple[str, Completed]:
+        """Fetch the lists into a folder that goes with this process, and return it and what apt has said."""
+        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
+        os.mkdir(f"{self._aside.name}/partial")
+        done = self._call(self._of(["apt-get", "-q", "update"]), check=False)
+        return self._aside.name, done
 
     def _of(self, command: t.Sequence[str]) -> t.List[str]:
         """Return a command that reads the lists that were fetched aside, where some were."""
@@ -173,21 +180,15 @@ class AptSources(PackageManager):
         return [command[0], *options, *command[1:]]
 
 
-@contextlib.contextmanager
-def _folder_of(texts: t.Mapping[str, str]) -> t.Iterator[t.List[str]]:
-    """Write sources, preferences and keys into a temporary folder and give the options that make apt read them."""
-    with tempfile.TemporaryDirectory(prefix="gpu-node-sources-") as folder:
-        os.chmod(folder, 0o755)  # apt reads keys as a user of its own
-        for name in (FOLDER, PREFERENCES_FOLDER):
-            os.makedirs(folder + name)
-        keys = [path for path in texts if path.startswith(KEYS_FOLDER)]
-        for path, text in texts.items():
-            for key in keys:
-                text = text.replace(key, folder + key)
-            os.makedirs(os.path.dirname(folder + path), exist_ok=True)
-            with open(folder + path, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(text)
-        yield [
-            *("-o", f"Dir::Etc::SourceParts={folder}{FOLDER}/"),
-            *("-o", f"Dir::Etc::PreferencesParts={folder}{PREFERENCES_FOLDER}/"),
-        ]
+def complaints(done: Completed) -> str:
+    """Return what apt-get update has complained of last."""
+    lines = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
+    return "; ".join(lines[-4:])
+
+
+def _options(folder: str) -> t.List[str]:
+    """Return the options that make apt read the sources and preferences of a trial folder."""
+    return [
+        *("-o", f"Dir::Etc::SourceParts={folder}{FOLDER}/"),
+        *("-o", f"Dir::Etc::PreferencesParts={folder}{PREFERENCES_FOLDER}/"),
+    ]

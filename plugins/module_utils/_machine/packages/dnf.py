@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 import typing as t
 
@@ -13,7 +15,8 @@ from ..._base.packages import rpm
 from ..._base.packages.package import Change, Policy, Simulation
 from ..host import Completed, Host
 from .api import RETRY_SECONDS, Locked, NoHold, PackageManager, failure, tail
-from .rpm import TEST, Rpm, exact
+from .rpm import KEYS_FOLDER, TEST, Rpm, exact, is_repositories
+from .trial import trial_folder
 
 DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
 PROGRAM = "/usr/bin/dnf"
@@ -47,6 +50,13 @@ class Dnf(Rpm):
     _everywhere: t.Tuple[str, ...] = ("--disable-modular-filtering",)
     # The user's exclusions, with dnf 5 locks as well; what is removed is ours.
     _anyway = "--disableexcludes=all"
+
+    def __init__(self, *values: t.Any) -> None:
+        super().__init__(*values)
+        self._trial = contextlib.ExitStack()
+        # Options for repositories as they are not in their files yet, and those that no file has.
+        self._previewed: t.Dict[str, t.List[str]] = {}
+        self._new: t.Set[str] = set()
 
     def _locked(self) -> t.FrozenSet[str]:
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
@@ -91,10 +101,35 @@ class Dnf(Rpm):
         return self._refresh().rc == 0
 
     def _refresh(self) -> Completed:
+        self._forget_unanswered()
+        return self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
+
+    def _forget_unanswered(self) -> None:
         for name, reason in self.unanswered.items():
             self.warnings.pop(_left_out(name, reason), None)
         self.unanswered.clear()
-        return self._dnf(["--assumeyes", "makecache", "--refresh"], check=False)
+
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
+        self.end_preview()
+        folder = self._trial.enter_context(trial_folder(files, KEYS_FOLDER))
+        for path in filter(is_repositories, removed):
+            for name in rpm.parse_repositories(self._host.read(path) or ""):
+                self._previewed[name] = [f"--setopt={name}.enabled=0"]
+        for path in filter(is_repositories, files):
+            with open(folder + path, encoding="utf-8") as file:
+                repositories = rpm.parse_repositories(file.read())
+            for name, values in repositories.items():
+                options = [f"--setopt={name}.{key}={value}" for key, value in values.items()]
+                if not self._host.exists(path):
+                    self._new.add(name)
+                    options.append(f"--repofrompath={name},{values['baseurl']}")
+                self._previewed[name] = options
+        return self.update()
+
+    def end_preview(self) -> None:
+        self._trial.close()
+        self._previewed, self._new = {}, set()
+        self._forget_unanswered()
 
     def simulate(self, change: Change) -> Simulation:
         done = self._transaction(change, dry=True)
@@ -167,7 +202,7 @@ class Dnf(Rpm):
     ) -> Completed:
         """Run a command that changes no package, and again without each repository that does not answer."""
         while True:
-            argv = ["dnf", ALL_ANSWER, *self._silenced, *command]
+            argv = ["dnf", ALL_ANSWER, *self._sources(), *command]
             done = self._call(argv, check=False, stdin=stdin)
             name, reason = rpm.parse_unanswered(done.err)
             # What a plugin of dnf says of a repository of its own stops nothing.
@@ -179,10 +214,13 @@ class Dnf(Rpm):
             raise failure(argv, done)
         return done
 
-    @property
-    def _silenced(self) -> t.List[str]:
-        """Return the options that leave out the repositories that have not answered."""
-        return [f"--setopt={name}.enabled=0" for name in self.unanswered]
+    def _sources(self) -> t.List[str]:
+        """Return the options that add previewed repositories, and leave out those that have not answered."""
+        known = [one for name, one in self._previewed.items() if name not in self.unanswered]
+        silenced = [
+            f"--setopt={name}.enabled=0" for name in self.unanswered if name not in self._new
+        ]
+        return [*itertools.chain.from_iterable(known), *silenced]
 
     def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
         """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
@@ -199,7 +237,7 @@ class Dnf(Rpm):
         stdin = "\n".join([*lines, "run", "exit"]) + "\n"
         if dry:
             return self._ask([*command, "shell"], check=False, stdin=stdin)
-        return self._call(["dnf", *self._silenced, *command, "shell"], check=False, stdin=stdin)
+        return self._call(["dnf", *self._sources(), *command, "shell"], check=False, stdin=stdin)
 
 
 class Dnf5(Dnf):
@@ -261,7 +299,7 @@ class Dnf5(Dnf):
         command = [*options, "do", *actions]
         if dry:
             return self._ask(command, check=False)
-        return self._call(["dnf", *self._silenced, *command], check=False)
+        return self._call(["dnf", *self._sources(), *command], check=False)
 
 
 def _left_out(name: str, reason: str) -> str:

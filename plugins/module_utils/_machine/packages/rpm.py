@@ -21,6 +21,7 @@ RPM_BUSY = re.compile(
 )
 # dnf's shell ends with status 0 all the same; nothing was done then.
 DNF_LOCKED = re.compile(r"^Error: .* already locked by \d+", re.M)
+KEYS_FOLDER = "/etc/pki/rpm-gpg/"
 # Of a kernel there are several versions.
 TEST = ("rpm", "--erase", "--allmatches", "--test")
 
@@ -28,6 +29,11 @@ TEST = ("rpm", "--erase", "--allmatches", "--test")
 def exact(name: str, version: str) -> str:
     """Return a package with its version as rpm names both, without the epoch."""
     return f"{name}-{version.split(':')[-1]}"
+
+
+def is_repositories(path: str) -> bool:
+    """Return whether a file has repositories; the others among the files of one are keys."""
+    return path.endswith(".repo")
 
 
 class Rpm(PackageManager):

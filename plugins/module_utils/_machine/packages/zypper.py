@@ -14,9 +14,11 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._base.packages import exit_status, rpm, zypper
 from ..._base.packages.package import Change, Package, Policy, Removal, Simulation
+from ..._base.packages.pgp import binary, read
 from ..host import Completed
 from .api import tail
-from .rpm import TEST, Rpm
+from .rpm import KEYS_FOLDER, TEST, Rpm, is_repositories
+from .trial import copy_missing, trial_folder
 
 LOCKS = "/etc/zypp/locks"
 REPOSITORIES = "/etc/zypp/repos.d"
@@ -41,6 +43,12 @@ class Zypper(Rpm):
     tool, unhold = "zypper", "remove the lock: zypper removelock"
     obstacles = "a repository or a package of another vendor"
     _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
+    # Options for repositories that are in no file yet.
+    _repositories: t.Tuple[str, ...] = ()
+
+    def __init__(self, *values: t.Any) -> None:
+        super().__init__(*values)
+        self._trial = contextlib.ExitStack()
 
     def _is_busy(self, done: Completed) -> bool:
         return done.rc == BUSY or super()._is_busy(done)
@@ -104,41 +112,77 @@ class Zypper(Rpm):
         return result
 
     def update(self) -> str:
-        completed, skipped = self._refresh()
-        if completed.rc == 0:
-            return ""
+        return self._told(*self._refresh())
+
+    def _told(self, completed: Completed, skipped: t.Sequence[zypper.Skipped]) -> str:
+        """Return what was wrong with a refresh, and warn of the repositories that it could not read."""
         self._warn(skipped)
+        if completed.rc == 0 and not skipped:
+            return ""
         notes = list(map(str, skipped)) or [zypper.messages(completed.out).strip()]
         return "; ".join(filter(None, notes)) or tail(completed)
 
     def update_aside(self) -> bool:
-        # Gone with this process.
-        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
-        completed, skipped = self._refresh()
+        completed, skipped = self._refresh_aside(self._new_aside())
         if completed.rc not in (0, NO_REPOSITORY) and not skipped:
             self._aside = None  # what is missing here the node's own lists have
-            return False
-        for repository in skipped:
-            self._take_aside(self._aside.name, repository.alias)
-        return True
+        return self._aside is not None
 
-    def _take_aside(self, folder: str, alias: str) -> None:
-        """Copy the lists that the node has of a repository, which a refresh that fails leaves as they are."""
-        path = f"raw/{alias}/repodata"
-        files = {
-            name: self._host.read_bytes(f"{CACHE}/{path}/{name}")
-            for name in self._host.listdir(f"{CACHE}/{path}")
-        }
-        if alias and files:
-            os.makedirs(f"{folder}/{path}", exist_ok=True)
-            for name, data in files.items():
-                with open(f"{folder}/{path}/{name}", "wb") as file:
-                    file.write(data or b"")
+    def _new_aside(self) -> str:
+        """Return a folder for lists that goes with this process."""
+        self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
+        return self._aside.name
+
+    def _refresh_aside(self, folder: str) -> t.Tuple[Completed, t.List[zypper.Skipped]]:
+        """Refresh the lists in a folder; a repository that can't be read has the lists there that the node has."""
+        completed, skipped = self._refresh()
+        for repository in skipped:
+            path = f"raw/{repository.alias}/repodata"
+            if repository.alias:
+                copy_missing(self._host, f"{CACHE}/{path}", f"{folder}/{path}")
+        return completed, skipped
 
     def _refresh(self) -> t.Tuple[Completed, t.List[zypper.Skipped]]:
         """Return what a refresh of all repositories has come to, and those that could not be read."""
         completed = self._zypper(["--xmlout", "refresh"], check=False)
         return completed, zypper.skipped(completed.out) if completed.rc == NOT_ALL_READ else []
+
+    def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
+        self.end_preview()
+        paths = [f"{REPOSITORIES}/{name}" for name in self._host.listdir(REPOSITORIES)]
+        texts = {path: self._host.read(path) or "" for path in filter(is_repositories, paths)}
+        texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
+        trial = self._trial.enter_context(trial_folder(texts, KEYS_FOLDER))
+        self._repositories = ("--reposd-dir", f"{trial}{REPOSITORIES}")
+        lists, unverified = self._new_aside(), []
+        for path in filter(is_repositories, files):
+            for name, values in rpm.parse_repositories(files[path]).items():
+                # zypper verifies lists with keys that rpm believes, and this one is only tried.
+                self._zypper(["--no-gpg-checks", "refresh", name], check=False)
+                index = f"{lists}/raw/{name}/repodata/repomd.xml"
+                key = values["gpgkey"].partition("://")[2]
+                text = files.get(key) or self._host.read(key) or ""
+                reason = self._unverified(index, text, required=values["repo_gpgcheck"] == "1")
+                if reason:
+                    unverified.append(zypper.Skipped(values["name"], name, reason))
+                    os.remove(trial + path)
+        completed, skipped = self._refresh_aside(lists)
+        return self._told(completed, [*unverified, *skipped])
+
+    def _unverified(self, path: str, key: str, *, required: bool) -> str:
+        """Return why lists are not what a key has signed, empty if they are; only if ``required`` they must be."""
+        signature = f"{path}.asc"
+        if not os.path.exists(path) or not (required or os.path.exists(signature)):
+            return ""
+        keyring = f"{path}.gpg"
+        with open(keyring, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(binary(read(key, "key")))
+        done = self._host.run(["gpgv", "--keyring", keyring, signature, path], check=False)
+        return "" if done.rc == 0 else f"its lists are not signed by its key: {tail(done)}"
+
+    def end_preview(self) -> None:
+        self._trial.close()
+        self._aside, self._repositories = None, ()
 
     def simulate(self, change: Change) -> Simulation:
         change = self._full(change)
@@ -247,8 +291,11 @@ class Zypper(Rpm):
     def _zypper(
         self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD
     ) -> Completed:
-        aside = ["--cache-dir", self._aside.name] if self._aside else []
-        return self._call(["zypper", "--non-interactive", *aside, *command], check=check, good=good)
+        options = ["--cache-dir", self._aside.name] if self._aside else []
+        # zypper takes the first of several folders.
+        options += () if "--reposd-dir" in command else self._repositories
+        command = ["zypper", "--non-interactive", *options, *command]
+        return self._call(command, check=check, good=good)
 
 
 def _of(policy: Policy, version: str) -> Policy:

@@ -56,6 +56,26 @@ def named(
     return None if values is None else expand(values, presets, system)
 
 
+def repository_files(
+    params: t.Mapping[str, t.Any], hint: str = NO_KEY
+) -> t.Tuple[t.Mapping[str, str], t.Tuple[str, ...]]:
+    """Return the files that a repository's step writes, with a key that is to be fetched, and what rpm is taught.
+
+    Args:
+        params: The parameters of the step.
+        hint: The next step if the key can't be fetched.
+
+    Raises:
+        NodeError: if the key can't be fetched, or is not the one that is pinned.
+    """
+    fetch = params.get("fetch")
+    if not fetch:
+        return params["files"], params["trust"]
+    text = download.fetched(fetch.repository.key_url, MAX_BYTES, hint)
+    key, trust = fetched(fetch, text)
+    return {**key, **params["files"]}, trust
+
+
 def package_manager(
     family: str, host: Host, timeout: float, purpose: str, module: str = ""
 ) -> PackageManager:
@@ -106,11 +126,7 @@ class Additions(t.Generic[R]):
 
     def write_repository(self, manager: PackageManager, params: t.Mapping[str, t.Any]) -> None:
         """Write the files that a step names, with a key that is to be fetched, and remove those that it calls stale."""
-        files, trust = params["files"], params["trust"]
-        if params.get("fetch"):
-            url = params["fetch"].repository.key_url
-            key, trust = fetched(params["fetch"], download.fetched(url, MAX_BYTES, NO_KEY))
-            files = {**key, **files}
+        files, trust = repository_files(params)
         earlier = self.record
         self.remember(repository=True, keys=earlier.keys | set(trust))
         self.write_sources(manager, files, earlier, params["stale"])

@@ -10,7 +10,7 @@ import typing as t
 from ..._base.errors import InputError
 from ..._base.packages.apt import upstream
 from ..._base.packages.presets import TOOLKIT_PRESETS
-from ..._base.packages.repository import Known, Repository
+from ..._base.packages.repository import Known, Repository, followed
 from ..._base.packages.repository import parse as parse_repository
 from ..._base.steps import Plan
 from ..._base.toolkit import MINIMUM_TEXT, is_safe
@@ -19,7 +19,7 @@ from ..._cdi.generated import NVIDIA_CTK
 from ..._cdi.machine.driver_files import SPEC_FOLDERS
 from ..._machine.host import Host
 from ..._machine.own_files import OwnFiles
-from ..._node.machine.recorded import existing, named
+from ..._node.machine.recorded import existing, named, repository_files
 from ..._runtime.machine.record import Records
 from ..machine import Software
 from . import plan as toolkit
@@ -112,10 +112,24 @@ class ToolkitCapability(Software[Observed, Record]):
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; NodeError also where packages could not be installed, or held afterwards."""
-        found = self._possible(toolkit.plan(state, self._desired, check_mode=self._check_mode))
+        found = self._possible(self._previewed(self._planned(state)))
         if any(step.action == "hold" for step in found.steps):
             self._manager.check_hold()
         return found
+
+    def _planned(self, state: Observed) -> Plan:
+        return toolkit.plan(state, self._desired, check_mode=self._check_mode)
+
+    def _previewed(self, planned: Plan) -> Plan:
+        """Return the plan with what comes once its repository is known, which check mode tries aside."""
+        named = [step for step in planned.steps if step.action == "repository"]
+        if not self._check_mode or not named or self._refreshed:
+            return planned
+        (step,) = named
+        files, _trust = repository_files(step.params)
+        self._note = self._manager.preview_sources(files, step.params["stale"])
+        self._refreshed = True
+        return followed(planned, self._planned(self.observe()))
 
     def own(self, _state: Observed) -> OwnFiles:
         """Return what is root's alone."""

@@ -235,8 +235,12 @@ def test_check_mode_tells_the_whole_way_on_a_fresh_node(
         "install",
         "hold",
     ]
-    assert "the newest available one, 1.19.1 at least" in plan.steps[3].summary
+    assert plan.steps[3].summary == f"install {', '.join(ALL)} ({NEWEST}-1)"
+    one = capability(node, check_mode=True, repository=named(vendor), version="9.9.9")
+    with pytest.raises(NodeError, match=r"do not have .* 9\.9\.9: they have"):
+        one.plan(one.observe())
     assert node.installed() == {}
+    assert [path for path in PLACE.paths if node.exists(path)] == []
     assert RECORD not in node.files
     converge(node, repository=named(vendor), version=SAFE)
     one = capability(node, check_mode=True, repository=named(vendor), version=NEWEST)
@@ -265,8 +269,9 @@ def test_lists_that_another_key_has_signed_are_not_used(
     node: ToolkitNode, vendor: Repository, stranger: Key
 ) -> None:
     wanted = named(vendor, key=stranger.armoured, key_fingerprints=[stranger.fingerprint])
-    with pytest.raises(NodeError, match=r"do not have .*NO_PUBKEY|do not have .*not signed"):
-        converge(node, repository=wanted)
+    for check_mode in (True, False):
+        with pytest.raises(NodeError, match=r"do not have .*NO_PUBKEY|do not have .*not signed"):
+            converge(node, check_mode=check_mode, repository=wanted)
     assert node.installed() == {}
 
 

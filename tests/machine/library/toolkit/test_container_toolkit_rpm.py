@@ -97,10 +97,21 @@ def named(repo: Path, key: Key, **changes: Any) -> dict[str, Any]:
     }
 
 
+def capability(node: RpmNode, *, check_mode: bool, **values: Any) -> ToolkitCapability:
+    """Return the capability with the module's defaults."""
+    defaults = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
+    return ToolkitCapability(node, {**defaults, **values}, check_mode=check_mode)
+
+
+def planned(node: RpmNode, **values: Any) -> str:
+    """Return what check mode says of the packages."""
+    one = capability(node, check_mode=True, **values)
+    return "\n".join(step.summary for step in one.plan(one.observe()).steps)
+
+
 def converge(node: RpmNode, **values: Any) -> tuple[Any, ...]:
     """Run to the end and return the steps that are left to do."""
-    defaults = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
-    one = ToolkitCapability(node, {**defaults, **values}, check_mode=False)
+    one = capability(node, check_mode=False, **values)
     for _round in range(5):
         plan = one.plan(one.observe())
         if not plan.steps:
@@ -118,6 +129,8 @@ few = pytest.mark.parametrize(
 def test_toolkit_comes_and_goes_with_its_repository(
     node: ToolkitNode, repo: Path, key: Key
 ) -> None:
+    assert f"({NEWEST}-1)" in planned(node, repository=named(repo, key))
+    assert [path for path in PLACE.paths if node.exists(path)] == []
     assert converge(node, repository=named(repo, key), version=SAFE) == ()
     assert node.installed() == dict.fromkeys(ALL, SAFE)
     assert converge(node, repository=named(repo, key), version=NEWEST) == ()
@@ -141,6 +154,7 @@ def test_lists_may_be_signed_instead_of_packages(
         converge(node, repository=named(repo, key))
     assert node.installed() == {}
     wanted = named(repo, key, signed_metadata=True, signed_packages=False)
+    assert f"install {BASE} ({NEWEST}-1)" in planned(node, repository=wanted, parts="base")
     assert converge(node, repository=wanted, parts="base") == ()
     assert node.installed() == {BASE: NEWEST}
 
@@ -151,8 +165,9 @@ def test_lists_that_another_key_has_signed_are_not_used(
 ) -> None:
     repo = build(tmp_path / "lists", Key(tmp_path / "stranger"), NEWEST, signed=False)
     wanted = named(repo, key, signed_metadata=True, signed_packages=False)
-    with pytest.raises(NodeError):
-        converge(node, repository=wanted)
+    for bring in (planned, converge):
+        with pytest.raises(NodeError, match="the sources do not have nvidia-container-toolkit"):
+            bring(node, repository=wanted)
     assert node.installed() == {}
 
 

@@ -159,16 +159,19 @@ def test_toolkit_s_key_that_is_not_the_pinned_one_is_refused(
     assert RECORD not in node.files
 
 
-def test_check_mode_shows_toolkit_s_repository_before_the_key_is_there(
-    node: Any, tmp_path: Path
+def test_check_mode_tries_toolkit_s_repository_and_leaves_no_trace(
+    node: Any, mirror: Path, key: Key, tmp_path: Path
 ) -> None:
-    one = capability(node, check_mode=True, repository=named(tmp_path / "none", None))
+    one = capability(node, check_mode=True, repository=named(mirror, key))
     plan = one.plan(one.observe())
-    assert plan.after["repository"] == f"file://{tmp_path}/none/stable/deb/amd64"
-    assert f"fetch the key file://{tmp_path}/none/gpgkey, which must be {TOOLKIT_KEY}" in (
-        plan.steps[0].summary
-    )
-    assert [step.action for step in plan.steps][-2:] == ["install", "hold"]
+    assert plan.after["repository"] == f"file://{mirror}/stable/deb/amd64"
+    fetch, *_others, install, _hold = plan.steps
+    assert f"fetch the key file://{mirror}/gpgkey, which must be {key.fingerprint}" in fetch.summary
+    assert SAFE in install.summary
+    assert [path for path in PLACE.paths if node.read(path) is not None] == []
+    one = capability(node, check_mode=True, repository=named(tmp_path / "none", None))
+    with pytest.raises(NodeError, match=rf"cannot fetch file://{tmp_path}/none/gpgkey"):
+        one.plan(one.observe())
 
 
 def test_entry_that_nvidia_s_guide_has_written_is_used(node: Any, mirror: Path, key: Key) -> None:

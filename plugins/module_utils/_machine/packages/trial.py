@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files of package sources and lists in a folder of their own, for a package manager that is to try them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import typing as t
+
+from ..host import Host
+
+
+@contextlib.contextmanager
+def trial_folder(
+    texts: t.Mapping[str, str], keys_folder: str, folders: t.Iterable[str] = ()
+) -> t.Iterator[str]:
+    """Write files below a temporary folder and give its path.
+
+    Args:
+        texts: Texts of the files, by their paths on the node.
+        keys_folder: Where keys are. A text that names one of the written keys names it in the temporary folder.
+        folders: Folders that are there even if they have no file.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpu-node-sources-") as root:
+        os.chmod(root, 0o755)  # apt reads keys as a user of its own
+        keys = [path for path in texts if path.startswith(keys_folder)]
+        for folder in folders:
+            os.makedirs(root + folder)
+        for path, text in texts.items():
+            for key in keys:
+                text = text.replace(key, root + key)
+            os.makedirs(os.path.dirname(root + path), exist_ok=True)
+            with open(root + path, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
+        yield root
+
+
+def copy_missing(host: Host, folder: str, copy: str) -> None:
+    """Copy the files of a folder of the node that a copy of it lacks."""
+    for name in host.listdir(folder):
+        data = None if os.path.exists(f"{copy}/{name}") else host.read_bytes(f"{folder}/{name}")
+        if data is not None:
+            os.makedirs(copy, exist_ok=True)
+            with open(f"{copy}/{name}", "wb") as file:
+                file.write(data)
