@@ -21,10 +21,11 @@ from ..._base.packages.package import (
     still_there,
 )
 from ..._base.steps import Step
+from ..._machine.packages.api import NoWay
 from ..._machine.packages.apt_sources import OWN_SOURCES
 from ..packages.names import is_driver
 from ..record import versions
-from ..sources.packages import would_remove
+from ..sources.packages import keep_or, would_remove
 from .kernel import building
 from .owners import refuse_unknown_owners
 from .package_facts import way_back
@@ -175,7 +176,7 @@ class Packages(Part):
     ) -> Simulation:
         """Return what would be done; refuse when others' packages would go, unless taken over, or lose their hold."""
         record = self._node.added.record
-        simulation = self._node.manager.simulate(change)
+        simulation = self._simulated(change, packages)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         others = held(touched - record.holds, packages)
         gone = set(simulation.removed) - {*change.remove, *taken} - record.packages
@@ -191,6 +192,19 @@ class Packages(Part):
                 hint="release the hold, or ask for another version",
             )
         return simulation
+
+    def _simulated(self, change: Change, packages: t.Mapping[str, Package]) -> Simulation:
+        """Return what would be done; a refusal about a driver that somebody else has installed says what helps."""
+        manager, record = self._node.manager, self._node.added.record
+        try:
+            return manager.simulate(change)
+        except NoWay as error:
+            named = packages.keys() & set(re.findall(r"[\w.+-]+", error.cause))
+            others = named - record.packages - change.packages.keys()
+            is_others = any(is_driver(name, packages[name]) for name in others)
+            if is_others and self._node.advice and error.hint == manager.unexplained:
+                error.hint = keep_or(self._node.advice)
+            raise
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
         """Carry a transaction out; where it fails, put back the packages that were there ``before``.

@@ -244,7 +244,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
         )
     if change:
         family.refuse_others(filter(state.software.installed, state.software.packages))
-    mine = {*state.history.record.packages, *ours, *choice.targets, *known}
+    mine = {*state.history.record.packages, *choice.targets, *known}
     excluded = family.excluded(state.software.packages, choice.targets) - mine
     lost = [
         one for one in sorted(filter(state.software.installed, excluded)) if not state.type_of(one)
@@ -287,8 +287,15 @@ def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
         cause="there is no other way to the wanted versions, and this module has not added them",
-        hint=f"keep the driver that is there with source: preinstalled, {advice}or ask "
-        "for a version or components that leave these packages",
+        hint=keep_or(advice),
+    )
+
+
+def keep_or(advice: str) -> str:
+    """Return the ways on where a driver of somebody else is in the way; ``advice`` is that of adoption."""
+    return (
+        f"keep the driver that is there with source: preinstalled, {advice}or ask for a version or components that "
+        "leave these packages"
     )
 
 

@@ -106,3 +106,51 @@ def test_adoption_goes_on_where_the_mirror_has_moved_on_meanwhile(node: Ubuntu) 
     node.run = run  # type: ignore[method-assign]
     converge(node, state="absent")
     assert node.installed()[META] == archive.full(OLD)
+
+
+MODULES = f"linux-modules-nvidia-580-server-open-{K85}"
+PARTS = ("nvidia-utils", "libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils")
+NEXT = "595.71.05"
+OFFERED = (*archive.A, *archive.driver(NEXT), *archive.prebuilt(K85, NEXT, "+4"))
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel_modules": "open"}], ids=["auto", "open"])
+@pytest.mark.parametrize("held", [True, False], ids=["held", "never seen"])
+def test_another_branch_over_packages_of_an_owner_is_refused_with_what_helps(
+    ubuntu: Machines, held: bool, options: dict[str, str]
+) -> None:
+    node = ubuntu.by_hand(archive.A, K85, MODULES, *(f"{name}-580-server" for name in PARTS))
+    if held:
+        converge(node, version="580")
+    before = node.installed()
+    node.archive(OFFERED)
+    for bring in (planned, converge):
+        with pytest.raises(
+            NodeError, match=r"libnvidia-compute-580-server.*adopt: true"
+        ) as refused:
+            bring(node, version="595", **options)
+        assert "kernel_modules: open" not in str(refused.value)
+    assert node.installed() == before
+    assert converge(node, version="595", adopt=True, **options).steps == ()
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{NEXT} open", True)
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "never seen"])
+@pytest.mark.parametrize(
+    "modules", ["linux-modules-nvidia-580-server-generic", "nvidia-dkms-580-server"]
+)
+def test_other_type_of_kernel_modules_beside_a_metapackage_is_refused_with_what_helps(
+    ubuntu: Machines, modules: str, held: bool
+) -> None:
+    node = ubuntu.by_hand(A, K85, "nvidia-driver-580-server", modules)
+    if held:
+        converge(node)
+    before = node.installed()
+    for bring in (planned, converge):
+        with pytest.raises(NodeError, match="adopt: true"):
+            bring(node, kernel_modules="open")
+    assert node.installed() == before
+    assert converge(node, kernel_modules="open", adopt=True).steps == ()
+    node.boot()
+    assert (node.loaded(), node.works()) == (f"{OLD} open", True)
