@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 import typing as t
 
@@ -216,11 +215,10 @@ class Dnf(Rpm):
 
     def _sources(self) -> t.List[str]:
         """Return the options that add previewed repositories, and leave out those that have not answered."""
-        known = [one for name, one in self._previewed.items() if name not in self.unanswered]
-        silenced = [
-            f"--setopt={name}.enabled=0" for name in self.unanswered if name not in self._new
-        ]
-        return [*itertools.chain.from_iterable(known), *silenced]
+        silent = self.unanswered
+        known = (options for name, options in self._previewed.items() if name not in silent)
+        off = [f"--setopt={name}.enabled=0" for name in silent if name not in self._new]
+        return [*(option for options in known for option in options), *off]
 
     def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
         """Call ``dnf module`` and return what it prints, nothing where it fails and may."""

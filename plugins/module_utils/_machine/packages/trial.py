@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 import typing as t
 
@@ -41,8 +42,8 @@ def trial_folder(
 def copy_missing(host: Host, folder: str, copy: str) -> None:
     """Copy the files of a folder of the node that a copy of it lacks."""
     for name in host.listdir(folder):
-        data = None if os.path.exists(f"{copy}/{name}") else host.read_bytes(f"{folder}/{name}")
-        if data is not None:
+        status = host.status(f"{folder}/{name}")
+        if status and stat.S_ISREG(status.mode) and not os.path.exists(f"{copy}/{name}"):
             os.makedirs(copy, exist_ok=True)
             with open(f"{copy}/{name}", "wb") as file:
-                file.write(data)
+                file.write(host.read_bytes(f"{folder}/{name}") or b"")

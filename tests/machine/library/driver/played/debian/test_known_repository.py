@@ -127,6 +127,20 @@ def test_version_of_the_repository_is_had_by_what_the_refusal_says(
     assert knowing.installed()["nvidia-driver-cuda"] == f"{NVIDIAS}-1"
 
 
+def test_sources_that_do_not_answer_keep_their_lists_in_check_mode(
+    debian: Machines, cuda: Repository
+) -> None:
+    node = debian(archive(TRIXIE, DEBIANS), TRIXIE)
+    node.apt("update")
+    (node.root / "var/lib/apt/lists/auxfiles").mkdir(exist_ok=True)
+    node.put("etc/apt/sources.list.d/site.list", "deb [trusted=yes] http://127.0.0.1:9/none ./\n")
+    before = node.files()
+    promised = planned(node, **from_cuda(cuda))
+    assert f"nvidia-driver-cuda ({NVIDIAS}-1)" in str(promised.steps)
+    assert node.files() == before
+    assert converge(node, **from_cuda(cuda)).steps == ()
+
+
 @pytest.fixture
 def volta(
     debian: Machines, tmp_path: Path, key: Key, monkeypatch: pytest.MonkeyPatch
