@@ -105,7 +105,7 @@ class Rooted(Host):
         return super().remove(self.at(path))
 
     @contextlib.contextmanager
-    def lock(self, path: str, *, timeout: float = 0) -> Iterator[None]:
+    def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> Iterator[None]:
         yield
 
     # --- what a person does ---
