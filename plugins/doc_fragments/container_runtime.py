@@ -83,7 +83,12 @@ options:
     type: str
     choices: [never, when_idle, always]
     default: when_idle
-  backup: {description: Keep a copy of the file before it is changed., type: bool, default: false}
+  backup:
+    description: >-
+      Keep a copy of the file before it is changed, beside it. For a file in a drop-in folder the copy is above the
+      folder, as CRI-O reads each file in it.
+    type: bool
+    default: false
   restart_now:
     description:
       - Units of runtimes to restart or reload now, where they have to and O(restart) lets them, such as those of an

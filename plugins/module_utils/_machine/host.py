@@ -148,15 +148,16 @@ class Host:
         NodeError where something is there that is no regular file, such as /dev/null under a masked unit.
         """
         target = os.path.realpath(path) if mode is None else path
-        folder = os.path.dirname(target)
+        folder, name = os.path.split(target)
         temporary = saved = None
         try:
             found = _regular(target)
             self.makedirs(folder)
+            beside = writers.place_beside(folder)
             if backup and found is not None:
-                saved = f"{target}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
+                saved = f"{beside}/{name}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
                 shutil.copy2(target, saved)
-            handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+            handle, temporary = tempfile.mkstemp(dir=beside, prefix=f".{name}.")
             with os.fdopen(handle, "wb") as stream:
                 stream.write(text.encode("utf-8", "surrogateescape"))
                 if mode is not None:

@@ -27,6 +27,19 @@ WRITE = 0x02
 WITHOUT_LIST = (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT)
 
 
+def place_beside(folder: str) -> str:
+    """Return the folder for copies and for what is half written of the files in another folder.
+
+    Of a drop-in folder some programs, such as CRI-O, read each file, whatever its name: it is the folder above, unless
+    a file can't be moved from there.
+    """
+    if not folder.endswith(".d"):
+        return folder
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as stream:
+        mounted = {line.split()[4] for line in stream}
+    return folder if folder in mounted else os.path.dirname(folder)
+
+
 def who_writes(folder: t.Union[str, Path], *, sticky: bool = False, links: int = 0) -> str:
     """Return who else may change what is in a folder, empty if root alone may.
 

@@ -20,6 +20,7 @@ from .edits import Change
 from .machine import kubelet
 from .machine.engine import NEVER, WHEN_IDLE, Runtime, listed
 from .machine.engines import choose, installed
+from .machine.observed import Observed, State
 from .machine.record import RECORD, File, Records, Written
 from .machine.restart import activate
 from .state import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
@@ -28,38 +29,6 @@ OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
 LIVE_RESTORE = (
     ", or set live-restore in daemon.json and reload docker, which then leaves them alone"
 )
-
-
-class State(t.NamedTuple):
-    """A runtime, how it is, and what has to change."""
-
-    runtime: Runtime
-    view: View
-    path: str
-    files: t.Tuple[File, ...]
-    stale: bool
-    stale_live: bool
-    ended: t.Tuple[str, ...] = ()  # containers that a restart would end
-    changed: t.Tuple[str, ...] = ()  # files not read since a change: ours may not be in effect
-    down: str = ""  # why it starts no containers
-    missing: t.Tuple[Change, ...] = ()  # what the file has, and the running program says it has not
-
-    def restarts(self) -> bool:
-        """Tell whether the runtime has to start again."""
-        if self.stale or self.changed or self.missing:
-            return True
-        return not all(one.is_live(self.runtime.kind.live) for one in self.files)
-
-    def reloads(self) -> bool:
-        """Tell whether it is enough that the runtime reloads its files."""
-        return (bool(self.files) or self.stale_live) and not self.restarts()
-
-
-class Observed(t.NamedTuple):
-    """All runtimes that are wanted."""
-
-    states: t.Tuple[State, ...]
-    warnings: t.Tuple[str, ...]
 
 
 class RuntimeCapability:
@@ -84,6 +53,8 @@ class RuntimeCapability:
         self._records = Records(host)
         self._states: t.Dict[str, State] = {}
         self._texts: t.Dict[str, t.Optional[str]] = {}  # what files become, by path
+        # What runtimes have made of these texts on a trial, by name.
+        self._tried: t.Dict[str, t.Mapping[str, t.Any]] = {}
         if self._config_path and self._runtime in ("auto", "podman"):
             raise InputError.of("config_path", self._config_path, "one runtime that has a file")
 
@@ -276,9 +247,10 @@ class RuntimeCapability:
         if texts:
             effective = state.runtime.trial(state.view, state.path, texts)
             self._check(state, state.view.lacking(effective), "would still not have")
+            self._tried[state.runtime.kind.name] = effective
 
     def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
-        if lacking and self._present:
+        if lacking:
             runtime, view = state.runtime, state.view
             other = runtime.setting_file(view, lacking)
             what = f"{runtime.kind.name} {words} {describe(lacking)}"
@@ -313,7 +285,7 @@ class RuntimeCapability:
         saved = self._records.saved()
         try:
             self._write(state, file)
-            self._verify(state)
+            self._verify(state, is_last=file is state.files[-1])
         except NodeError as error:
             self._undo(file, saved, error)
             raise
@@ -353,15 +325,19 @@ class RuntimeCapability:
             error.details["changed"] = True
             error.hint = f"restore {file.path}, which is left changed: {second}"
 
-    def _verify(self, state: State) -> None:
-        """See that the runtime now has what it must have, and whether that is new to it."""
+    def _verify(self, state: State, *, is_last: bool) -> None:
+        """See that the runtime has what it had on the trial, once its last file is written, and whether that is new."""
         runtime = state.runtime
         view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
         stale = state.stale or state.stale_live
         if view.effective == state.view.effective and not stale:
             self._records.unmark(runtime.unit)
             self._records.forget_before(runtime.unit)
-        self._check(state, view.lacking(view.effective), "did not take")
+        now = state._replace(view=view)
+        self._check(now, view.lacking(view.effective), "did not take")
+        if is_last:
+            left = now.left(self._tried[runtime.kind.name])
+            self._check(now, left, "did not take back")
 
     # --- report ---
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
@@ -20,7 +21,10 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import (
     Measured,
     Status,
 )
-from ansible_collections.gpu.node.plugins.module_utils._machine.writers import Hindrance
+from ansible_collections.gpu.node.plugins.module_utils._machine.writers import (
+    Hindrance,
+    place_beside,
+)
 
 Answer = t.Union[str, Completed, t.Callable[[t.Tuple[str, ...]], Completed]]
 
@@ -123,7 +127,8 @@ class FakeHost:
     ) -> t.Optional[str]:
         saved = None
         if backup and path in self.files:
-            saved = f"{path}~"
+            folder, name = os.path.split(path)
+            saved = f"{place_beside(folder)}/{name}~"
             self.files[saved] = self.files[path]
         self.files[path] = text
         return saved

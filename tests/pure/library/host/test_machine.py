@@ -31,6 +31,27 @@ def test_write_replaces_in_one_step_and_keeps_the_mode(tmp_path: Path) -> None:
     assert sorted(os.listdir(path.parent)) == sorted(["file", Path(saved).name])
 
 
+def test_nothing_else_is_ever_in_a_drop_in_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CRI-O reads each file of its folder, whatever the name, also one that a kill has left half written."""
+    path = tmp_path / "crio.conf.d/zz-gpu-node.conf"
+    there: list[list[str]] = []
+
+    def replace(source: str, target: str) -> None:
+        there.append(os.listdir(path.parent))
+        rename(source, target)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", replace)
+    HOST.write(str(path), "one")
+    saved = HOST.write(str(path), "two", backup=True)
+    assert there == [[], [path.name]]
+    assert os.listdir(path.parent) == [path.name]
+    assert saved is not None
+    assert (Path(saved).parent, Path(saved).read_text()) == (tmp_path, "one")
+
+
 def test_write_follows_a_link(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to("target")

@@ -169,3 +169,26 @@ def test_low_level_runtimes_outside_path_are_a_warning() -> None:
     host.files[config] = '[nvidia-container-runtime]\nruntimes = ["/usr/libexec/crio/crun"]\n'
     host.commands["/usr/libexec/crio/crun",] = ""
     assert one.plan(one.observe()).warnings == ()
+
+
+def test_copy_of_a_file_is_no_configuration() -> None:
+    """CRI-O reads each file of the folder, whatever its name."""
+    host = packaged()
+    converge(host, name="cri-o", mode="default_runtime", backup=True)
+    converge(host, name="cri-o", mode="runtime_class", backup=True)
+    shown = tomllib.loads(host.run(["crio", "config"]).out)["crio"]["runtime"]
+    assert shown["default_runtime"] == "crun"
+    folder = "/etc/crio/crio.conf.d/"
+    assert [one for one in host.files if one.startswith(folder)] == [PACKAGE, CRIO]
+
+
+def test_setting_that_another_file_still_has_after_it_was_taken_back_is_an_error() -> None:
+    host = packaged()
+    converge(host, name="cri-o", mode="default_runtime")
+    one = capability(host, name="cri-o", mode="runtime_class")
+    (step,) = one.plan(one.observe()).steps
+    host.files["/etc/crio/crio.conf.d/zzz"] = '[crio.runtime]\ndefault_runtime = "nvidia"\n'
+    with pytest.raises(
+        NodeError, match=r"did not take back default_runtime = crun.*zzz sets it otherwise"
+    ):
+        one.apply(step)

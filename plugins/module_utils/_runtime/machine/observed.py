@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The container runtimes of a node as they are, and what has to change in their files."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..edits import Change, lookup
+from ..state import View
+from .engine import Runtime
+from .record import File
+
+
+class State(t.NamedTuple):
+    """A runtime, how it is, and what has to change."""
+
+    runtime: Runtime
+    view: View
+    path: str
+    files: t.Tuple[File, ...]
+    stale: bool
+    stale_live: bool
+    ended: t.Tuple[str, ...] = ()  # containers that a restart would end
+    changed: t.Tuple[str, ...] = ()  # files not read since a change: ours may not be in effect
+    down: str = ""  # why it starts no containers
+    missing: t.Tuple[Change, ...] = ()  # what the file has, and the running program says it has not
+
+    def restarts(self) -> bool:
+        """Tell whether the runtime has to start again."""
+        if self.stale or self.changed or self.missing:
+            return True
+        return not all(one.is_live(self.runtime.kind.live) for one in self.files)
+
+    def reloads(self) -> bool:
+        """Tell whether it is enough that the runtime reloads its files."""
+        return (bool(self.files) or self.stale_live) and not self.restarts()
+
+    def left(self, tried: t.Mapping[str, t.Any]) -> t.List[Change]:
+        """Return what edits take back and is not in effect as it was on the trial, as far as that has a value."""
+        prefix = self.view.prefix
+        gone = [path for one in self.files for path, _value in (*one.reverts, *one.removals)]
+        keys = [path[len(prefix) :] for path in gone if path[: len(prefix)] == prefix]
+        found = [(key, lookup(tried, key)) for key in keys]
+        return [one for one in found if one[1] not in (None, lookup(self.view.effective, one[0]))]
+
+
+class Observed(t.NamedTuple):
+    """All runtimes that are wanted."""
+
+    states: t.Tuple[State, ...]
+    warnings: t.Tuple[str, ...]
