@@ -22,6 +22,15 @@ from tests.fakes.library.fakes import FakeHost
 CONFIG = "/etc/containerd/config.toml"
 DAEMON = "/etc/docker/daemon.json"
 CRIO = "/etc/crio/crio.conf.d/zz-gpu-node.conf"
+# Keys of a runtime that the template of CRI-O 1.36.3 leaves out of `crio config`.
+UNSHOWN = (
+    "seccomp_profile",
+    "no_sync_log",
+    "stream_websockets",
+    "exec_cpu_affinity",
+    "container_create_timeout",
+    "runtime_pull_image",
+)
 DIRS = ["/etc/cdi", "/var/run/cdi"]
 WRAPPER = "/usr/bin/nvidia-container-runtime"
 OLD, NEW = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
@@ -158,6 +167,9 @@ class RuntimeHost(FakeHost):
             read = tomllib.loads(self.files.get(name, ""))
             runtimes = {**runtimes, **read.get("crio", {}).get("runtime", {}).pop("runtimes", {})}
             config = merged(config, read)
+        for one in runtimes.values():
+            for key in UNSHOWN:
+                one.pop(key, None)
         if runtimes:  # the one by default is shown beside others only
             config = merged(config, {"crio": {"runtime": {"runtimes": {"crun": {}, **runtimes}}}})
         if self.refuses_trials and "trial" in folder:

@@ -10,6 +10,7 @@ a daemon ends where an entry names no monitor and PATH has no conmon, which ``cr
 from __future__ import annotations
 
 import posixpath
+import re
 import stat
 import typing as t
 
@@ -21,15 +22,14 @@ from . import toml
 from .engine import Runtime, Texts, trial_folder
 
 DEFAULT_RUNTIMES = ("crun", "runc")  # one of them is the default one where no file names one
-INHERITED = (
-    "runtime_root",
-    "monitor_path",
-    "monitor_env",
-    "monitor_cgroup",
-    "monitor_exec_cgroup",
-    "allowed_annotations",
-    "privileged_without_host_devices",
+# What of the default runtime's entry is not for another program: where its own is, and which entry it is like.
+OWN = (
+    "runtime_path",
+    "platform_runtime_paths",
+    "runtime_config_path",
+    "inherit_default_runtime",
 )
+MAIN = "/etc/crio/crio.conf"
 MONITOR = "conmon"
 LOW_LEVEL = ("runc", "crun")  # what NVIDIA's runtime calls where its own configuration names none
 Section = t.Mapping[str, t.Any]
@@ -54,7 +54,8 @@ class Crio(Runtime):
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
             base = self._tried(path, {path: None}) if own and wanted.mode != CDI else shown
-            needed = tuple(self.kind.settings(shown, wanted, True, handler(base, wanted)))
+            entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)
+            needed = tuple(self.kind.settings(shown, wanted, True, handler(entry, wanted)))
         return View(
             version,
             path,
@@ -98,10 +99,43 @@ class Crio(Runtime):
             f"PATH. Next step: name CRI-O's own in 'runtimes' of [nvidia-container-runtime] in {TOOLKIT_CONFIG}",
         )
 
-    def _shown(self, args: t.Sequence[str]) -> t.Mapping[str, t.Any]:
+    def _shown(self, args: t.Sequence[str], texts: t.Optional[Texts] = None) -> t.Dict[str, t.Any]:
+        """Return the section in effect; ``texts`` are what files would have that CRI-O is shown elsewhere.
+
+        ``crio config`` leaves out keys that its template does not know, so the entries of runtimes are the files'.
+        """
         variables = self.commands().running.environment
-        shown = self._host.run([self.kind.program, *args, "config"], env=variables).out
-        return section(toml.parse(shown, "crio config"))
+        done = self._host.run([self.kind.program, *args, "config"], check=False, env=variables)
+        if done.rc != 0:
+            raise NodeError(
+                "CRI-O can't read its configuration",
+                cause=decisive(done.err),
+                hint="fix the file that it names; nothing was changed",
+            )
+        found = section(toml.parse(done.out, "crio config"))
+        runtimes = {**(found.get("runtimes") or {}), **self._entries(texts or {})}
+        return {**found, "runtimes": runtimes} if runtimes else found
+
+    def _entries(self, texts: Texts) -> t.Dict[str, Section]:
+        """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
+        main = self.commands().running.value(self.kind.file_flag) or MAIN
+        folder = posixpath.dirname(self.path())
+        names = {*self._files(folder), *(one for one in texts if one != main)}
+        # As CRI-O walks through the folder.
+        drop_ins = sorted(names, key=lambda name: name.split("/"))
+        entries: t.Dict[str, Section] = {}
+        for path in (main, *drop_ins):
+            text = texts[path] if path in texts else self._host.read(path)
+            config = toml.parse(text or "", path)
+            entries.update(lookup(config, (*self.kind.prefix, "runtimes")) or {})
+        return entries
+
+    def _built_in(self, shown: Section, handler: str) -> Section:
+        """Return the entry of the default runtime where no file has one: CRI-O shows those of its own as comments."""
+        done = self._host.run([self.kind.program, "config", "--default"], check=False)
+        built_in = section(toml.parse(done.out if done.rc == 0 else "", "crio config --default"))
+        default = shown.get("default_runtime") or built_in.get("default_runtime")
+        return like({**built_in, "default_runtime": default}, handler)[1]
 
     def _files(self, folder: str) -> t.Iterator[str]:
         """Yield all files below a folder, in CRI-O's order."""
@@ -126,7 +160,7 @@ class Crio(Runtime):
         with self._trial(trial, there, tried):
             self._host.makedirs(trial)
             args = self.commands().running.without([self.kind.folder_flag])
-            return self._shown(["--config-dir", trial, *args])
+            return self._shown(["--config-dir", trial, *args], texts)
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         shown = self._tried(path, texts)
@@ -162,6 +196,13 @@ class Crio(Runtime):
         )
 
 
+def decisive(text: str) -> str:
+    """Return CRI-O's errors, without what it only informs of."""
+    lines = text.strip().split("\n")
+    errors = [line for line in lines if re.search(r"\blevel=(error|fatal)\b", line)]
+    return "\n".join(errors or lines)
+
+
 def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """Return CRI-O's section with the defaults, which ``crio config`` shows as comments."""
     return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.prefix) or {})}
@@ -181,14 +222,11 @@ def is_oci(entry: Section) -> bool:
     return entry.get("runtime_type") in (None, "", "oci")
 
 
-def handler(shown: Section, wanted: Wanted) -> t.Iterator[Change]:
-    """Yield what the handler's entry must have, given CRI-O's section without ours."""
+def handler(base: Section, wanted: Wanted) -> t.Iterator[Change]:
+    """Yield what the handler's entry must have, which is like another one but for its program."""
     at = ("runtimes", wanted.handler)
     yield (*at, CRIO.handler), wanted.runtime_path
-    _name, base = like(shown, wanted.handler)
-    for key in INHERITED:
-        if base.get(key):
-            yield (*at, key), base[key]
+    yield from (((*at, key), value) for key, value in base.items() if value and key not in OWN)
 
 
 def known(shown: Section, own: Section, wanted: Wanted, needed: t.Sequence[Change]) -> Section:

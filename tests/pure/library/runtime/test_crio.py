@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
 
 from tests.fakes.library.runtime_host import CRIO, WRAPPER, RuntimeHost, capability, converge
@@ -75,6 +76,46 @@ def test_handler_inherits_from_the_default_runtime(mode: str) -> None:
     converge(host, name="cri-o", mode=mode)
     assert entry(host)["runtime_root"] == "/run/other"
     host.files[PACKAGE] = PACKAGED
+    converge(host, name="cri-o", state="absent")
+    assert host.own_files() == before
+
+
+SITE = """\
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+runtime_root = "/run/crun"
+monitor_path = "/usr/libexec/crio/conmon"
+container_min_memory = "20MiB"
+container_create_timeout = 600
+seccomp_profile = "/etc/crio/seccomp-node.json"
+default_annotations = { "site.example/class" = "gpu" }
+platform_runtime_paths = { "linux/arm64" = "/usr/bin/crun" }
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_handler_has_all_options_of_the_sites_runtime(mode: str) -> None:
+    host = packaged(**{"/etc/crio/crio.conf.d/20-site.conf": SITE})
+    before = host.own_files()
+    converge(host, name="cri-o", mode=mode)
+    assert entry(host) == {
+        "runtime_path": WRAPPER,
+        "runtime_root": "/run/crun",
+        "monitor_path": CONMON,
+        "container_min_memory": "20MiB",
+        "container_create_timeout": 600,
+        "seccomp_profile": "/etc/crio/seccomp-node.json",
+        "default_annotations": {"site.example/class": "gpu"},
+    }
+    assert converge(host, name="cri-o", mode=mode) == []
+    changed = SITE.replace("seccomp-node", "seccomp-other")
+    host.files["/etc/crio/crio.conf.d/20-site.conf"] = changed
+    converge(host, name="cri-o", mode=mode)
+    assert entry(host)["seccomp_profile"] == "/etc/crio/seccomp-other.json"
+    host.files["/etc/crio/crio.conf.d/20-site.conf"] = changed.replace("seccomp_profile", "# ")
+    converge(host, name="cri-o", mode=mode)
+    assert "seccomp_profile" not in entry(host)
+    host.files["/etc/crio/crio.conf.d/20-site.conf"] = SITE
     converge(host, name="cri-o", state="absent")
     assert host.own_files() == before
 
@@ -192,3 +233,17 @@ def test_setting_that_another_file_still_has_after_it_was_taken_back_is_an_error
         NodeError, match=r"did not take back default_runtime = crun.*zzz sets it otherwise"
     ):
         one.apply(step)
+
+
+def test_error_of_crio_is_told_without_what_it_informs_of() -> None:
+    host = packaged()
+    said = [
+        'time="2026-11-29T12:00:00Z" level=info msg="Updating config from drop-in file"',
+        'time="2026-11-29T12:00:00Z" level=fatal msg="unable to decode: toml: line 1"',
+    ]
+    host.commands["crio", "config"] = Completed(1, "", "\n".join([*said, ""]))
+    one = capability(host, name="cri-o")
+    with pytest.raises(NodeError, match=r"can't read its configuration.*line 1") as caught:
+        one.observe()
+    assert "level=info" not in str(caught.value)
+    assert "fix the file that it names" in caught.value.hint
