@@ -79,14 +79,15 @@ options:
         RV(blocked_by) and in a warning. The file is written, and a run that finds no containers any more asks for the
         restart.
       - With V(never), this applies to every runtime that must be restarted.
-      - With V(always), containers are not considered.
+      - With V(always), containers are not considered. Otherwise a change with which CRI-O would lose containers that
+        run is refused.
     type: str
     choices: [never, when_idle, always]
     default: when_idle
   backup:
     description: >-
-      Keep a copy of the file before it is changed, beside it. For a file in a drop-in folder the copy is above the
-      folder, as CRI-O reads each file in it.
+      Keep a copy of the file before it is changed, in the same folder. The copy of a drop-in file is in the folder
+      above instead, as CRI-O reads each file in a drop-in folder.
     type: bool
     default: false
   restart_now:

@@ -18,7 +18,7 @@ from .._machine.own_files import OwnFiles
 from .containerd import DROP_IN, EARLIER_DROP_INS
 from .edits import Change
 from .machine import kubelet
-from .machine.engine import NEVER, WHEN_IDLE, Runtime, listed
+from .machine.engine import ALWAYS, NEVER, WHEN_IDLE, Runtime, listed
 from .machine.engines import choose, installed
 from .machine.observed import Observed, State
 from .machine.record import RECORD, File, Records, Written
@@ -248,6 +248,8 @@ class RuntimeCapability:
             effective = state.runtime.trial(state.view, state.path, texts)
             self._check(state, state.view.lacking(effective), "would still not have")
             self._tried[state.runtime.kind.name] = effective
+            if self._restart != ALWAYS:
+                state.runtime.check_running(state.view.effective, effective)
 
     def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
         if lacking:

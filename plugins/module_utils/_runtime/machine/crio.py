@@ -19,7 +19,7 @@ from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
 from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, about_default, has_cdi
 from . import toml
-from .engine import Runtime, Texts, trial_folder
+from .engine import Runtime, Texts, listed, option, trial_folder, watched
 
 DEFAULT_RUNTIMES = ("crun", "runc")  # one of them is the default one where no file names one
 # What of the default runtime's entry is not for another program: where its own is, and which entry it is like.
@@ -87,17 +87,21 @@ class Crio(Runtime):
         """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
         if wanted.mode in ("", CDI):
             return ()
-        text = self._host.read(TOOLKIT_CONFIG) or ""
-        at = ("nvidia-container-runtime", "runtimes")
-        found = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
-        told = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-        names = told or LOW_LEVEL
+        names = self._low_levels()
         if any(self._host.which(one) for one in names):
             return ()
         return (
             f"{wanted.runtime_path} looks for {' or '.join(names)}, and the node has none of them in "
             f"PATH. Next step: name CRI-O's own in 'runtimes' of [nvidia-container-runtime] in {TOOLKIT_CONFIG}",
         )
+
+    def _low_levels(self) -> t.Sequence[str]:
+        """Return the runtimes of which NVIDIA's calls the first that is there."""
+        text = self._host.read(TOOLKIT_CONFIG) or ""
+        at = ("nvidia-container-runtime", "runtimes")
+        found = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
+        told = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+        return told or LOW_LEVEL
 
     def _shown(self, args: t.Sequence[str], texts: t.Optional[Texts] = None) -> t.Dict[str, t.Any]:
         """Return the section in effect; ``texts`` are what files would have that CRI-O is shown elsewhere.
@@ -179,6 +183,40 @@ class Crio(Runtime):
                 return one
         return ""
 
+    def check_running(self, before: Section, after: Section) -> None:
+        was, becomes = like(before, "")[0], like(after, "")[0]
+        there, stays = (one.get("runtimes") or {} for one in (before, after))
+        kinds = [self._low_level(name, one) for name, one in ((was, there), (becomes, stays))]
+        if kinds[0] != kinds[1]:
+            names = self._started_by(_program(was, there))
+            cause = (
+                f"{was} has started them, and CRI-O asks the runtime that is the default about them: {becomes}, which "
+                f"calls {kinds[1]}"
+            )
+            hint = (
+                f"drain the node, or name {kinds[0]} first in 'runtimes' of [nvidia-container-runtime] in "
+                f"{TOOLKIT_CONFIG}, then run again"
+            )
+            _refuse_loss(names, cause, hint)
+        for name in sorted(there.keys() - stays.keys()):
+            names = self._started_by(_program(name, there))
+            cause = f"they run under the handler {name}, without which CRI-O can't end them"
+            _refuse_loss(names, cause, "end them, then run again")
+
+    def _low_level(self, name: str, runtimes: Section) -> str:
+        """Return what a runtime calls in the end, such as crun: itself, unless it is NVIDIA's."""
+        program = _program(name, runtimes)
+        if posixpath.basename(program) != posixpath.basename(Wanted().runtime_path):
+            return posixpath.basename(program)
+        return next(filter(self._host.which, self._low_levels()), "")
+
+    def _started_by(self, program: str) -> t.Tuple[str, ...]:
+        """Return the containers whose monitor was told to use a program."""
+        pids = filter(str.isdigit, self._host.listdir("/proc"))
+        commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
+        told = [one for one in commands if option(one.split("\0"), ("-r", "--runtime")) == program]
+        return tuple(sorted(filter(None, map(watched, told))))
+
     def _check_monitor(self, shown: Section, name: str) -> None:
         entry = lookup(shown, ("runtimes", name)) or {}
         monitor = str(shown.get("conmon") or entry.get("monitor_path") or MONITOR)
@@ -193,6 +231,20 @@ class Crio(Runtime):
             what,
             cause=f"PATH has no {monitor}, and the runtime {base or 'that is the default'} has no monitor_path",
             hint=f"set monitor_path in [crio.runtime.runtimes.{base or 'crun'}] to where conmon is",
+        )
+
+
+def _program(name: str, runtimes: Section) -> str:
+    """Return the program of a runtime, which CRI-O looks for in PATH by the runtime's name where none is set."""
+    return str((runtimes.get(name) or {}).get(CRIO.handler) or name)
+
+
+def _refuse_loss(names: t.Sequence[str], cause: str, hint: str) -> None:
+    if names:
+        raise NodeError(
+            f"cri-o would lose {listed(names)}: the processes would run on, and their pods start a second time",
+            cause=cause,
+            hint=f"{hint}; restart: always changes it all the same. Nothing was changed",
         )
 
 

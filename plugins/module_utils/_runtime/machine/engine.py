@@ -130,6 +130,13 @@ class Runtime:
             NodeError: in the program's own words.
         """
 
+    def check_running(self, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> None:
+        """Refuse a configuration with which the runtime would lose containers that run; both as in a view.
+
+        Raises:
+            NodeError: with the containers, and with what keeps them.
+        """
+
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return what the running program says that it has, from the kind's ``prefix`` on.
 
@@ -271,10 +278,14 @@ def watched(command: str) -> t.Optional[str]:
     words = command.split("\0")
     if not words[0].rpartition("/")[2].startswith(WATCHERS):
         return None
-    for option in ("-id", "--id", "-c", "--cid"):
-        if option in words[:-1]:
-            return words[words.index(option) + 1][:SHORT]
-    return words[0]
+    found = option(words, ("-id", "--id", "-c", "--cid"))
+    return found[:SHORT] if found else words[0]
+
+
+def option(words: t.Sequence[str], names: t.Sequence[str]) -> str:
+    """Return the word after an option of a command line, empty if it is not there."""
+    there = [name for name in names if name in words[:-1]]
+    return words[words.index(there[0]) + 1] if there else ""
 
 
 def listed(names: t.Sequence[str]) -> str:

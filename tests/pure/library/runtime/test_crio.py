@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.visible_devices import TOOLKIT_CONFIG
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
 
@@ -247,3 +248,60 @@ def test_error_of_crio_is_told_without_what_it_informs_of() -> None:
         one.observe()
     assert "level=info" not in str(caught.value)
     assert "fix the file that it names" in caught.value.hint
+
+
+def start(host: RuntimeHost, pid: int, container: str, program: str) -> None:
+    """Have a container run, whose monitor CRI-O has started outside of its unit."""
+    words = [CONMON, "-s", "-c", container, "-n", "k8s_pod", "-u", container, "-r", program]
+    host.files[f"/proc/{pid}/cmdline"] = "\0".join(
+        [*words, "--runtime-arg", "--root=/run/crun", ""]
+    )
+
+
+ID, OTHER = "4f2c66a1b7d09e31", "9a1d03c7e5b24f60"
+RUNTIMES = "[nvidia-container-runtime]\nruntimes = [{}]\n"
+
+
+def test_default_runtime_that_would_lose_running_containers_is_refused() -> None:
+    """NVIDIA's runtime calls runc where it is there, and crun has started what runs."""
+    host = packaged()
+    host.commands["runc",] = host.commands["crun",] = ""
+    start(host, 500, ID, "/usr/libexec/crio/crun")
+    start(host, 501, OTHER, "/usr/libexec/crio/runc")
+    before = host.own_files()
+    with pytest.raises(
+        NodeError, match=rf"would lose {ID[:12]}:.*nvidia, which calls runc"
+    ) as caught:
+        converge(host, name="cri-o", mode="default_runtime")
+    assert f"name crun first in 'runtimes' of [nvidia-container-runtime] in {TOOLKIT_CONFIG}" in (
+        caught.value.hint
+    )
+    assert host.own_files() == before
+    converge(host, name="cri-o", mode="runtime_class")
+    host.files[TOOLKIT_CONFIG] = RUNTIMES.format('"crun", "runc"')
+    converge(host, name="cri-o", mode="default_runtime")
+    host.files[TOOLKIT_CONFIG] = RUNTIMES.format('"runc"')
+    converge(host, name="cri-o", mode="default_runtime")  # which nothing changes any more
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", [{"state": "absent"}, {"mode": "cdi"}], ids=["absent", "cdi"])
+def test_handler_of_running_containers_is_not_taken_away(mode: str, change: dict[str, str]) -> None:
+    host = packaged()
+    host.commands["crun",] = ""
+    converge(host, name="cri-o", mode=mode)
+    start(host, 500, ID, WRAPPER)
+    there = host.own_files()
+    with pytest.raises(NodeError, match=rf"would lose {ID[:12]}:.*under the handler nvidia"):
+        converge(host, name="cri-o", **change)
+    assert host.own_files() == there
+    del host.files["/proc/500/cmdline"]
+    converge(host, name="cri-o", **change)
+
+
+def test_loss_is_the_users_choice_by_restart_always() -> None:
+    host = packaged()
+    host.commands["runc",] = host.commands["crun",] = ""
+    start(host, 500, ID, "/usr/libexec/crio/crun")
+    converge(host, name="cri-o", mode="default_runtime", restart="always")
+    assert tomllib.loads(host.files[CRIO])["crio"]["runtime"]["default_runtime"] == "nvidia"
