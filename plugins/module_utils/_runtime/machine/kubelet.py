@@ -46,3 +46,10 @@ def unknown_runtime(host: Host, runtimes: t.Iterable[Runtime]) -> t.Tuple[str, .
 def _plain(address: str) -> str:
     path = address[len("unix://") :] if address.startswith("unix://") else address
     return path[len("/var") :] if path.startswith("/var/run/") else path
+
+
+def said_of_version(host: Host) -> str:
+    """Return what the node's kubelet says of its version, empty where it is not a program of its own."""
+    if not host.which("kubelet"):
+        return ""
+    return host.run(["kubelet", "--version"], check=False).out

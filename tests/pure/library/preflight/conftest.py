@@ -47,7 +47,10 @@ def look(host: FakeHost, room: FakeRoom) -> Look:
         except NodeError as error:
             return str(error)
         finally:
-            reads = ("containerd", "python3", "crio", "systemctl show", "ldconfig -p")
+            reads = (
+                *("containerd", "crio", "kubelet --version", "ldconfig -p", "python3"),
+                "systemctl show",
+            )
             assert not [one for one in host.ran if not " ".join(one).startswith(reads)]
         return ""
 

@@ -59,6 +59,44 @@ def test_a_strategy_that_no_runtime_of_the_node_carries_out_is_refused(
     assert "container_runtime_mode: runtime_class" in said
 
 
+CRI = {"flags": {"plugin": {"deviceListStrategy": ["cdi-cri"]}}}
+KUBELET = "Kubernetes v1.26.11\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({}, "device_plugin_config"),
+        ({"device_plugin_config": CRI}, "device_plugin_config"),
+        ({"device_plugin_configs": {"few": CRI}}, "device_plugin_configs.few"),
+    ],
+)
+def test_a_strategy_that_the_kubelet_does_not_understand_is_refused(
+    look: Look, host: RuntimeHost, variables: dict[str, Any], named: str
+) -> None:
+    host.commands["kubelet", "--version"] = KUBELET
+    said = look(**variables)
+    assert f"- {named}: flags.plugin.deviceListStrategy: ['cdi-cri'] is not valid: " in said
+    assert "it is of Kubernetes 1.26.11 and knows the answer of cdi-cri from 1.29.0 on" in said
+    assert "set deviceListStrategy: [cdi-annotations] there" in said
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (["cdi-cri"], "Kubernetes v1.29.0+k3s1\n"),
+        (["cdi-cri"], "no version"),
+        (["cdi-annotations"], KUBELET),
+        (["cdi-cri", "cdi-annotations"], KUBELET),
+    ],
+)
+def test_a_strategy_that_the_kubelet_may_understand_is_taken(
+    look: Look, host: RuntimeHost, chosen: list[str], said: str
+) -> None:
+    host.commands["kubelet", "--version"] = said
+    assert look(device_plugin_config={"flags": {"plugin": {"deviceListStrategy": chosen}}}) == ""
+
+
 @pytest.mark.parametrize(
     "variables",
     [

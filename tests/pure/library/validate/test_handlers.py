@@ -44,6 +44,14 @@ def test_of_several_configurations_the_one_in_force_is_named() -> None:
     assert str(runtimes.unreached(one)).startswith("device_plugin_config: ")  # type: ignore[arg-type]
 
 
+def test_a_kubelet_that_does_not_understand_the_strategy_is_not_ready() -> None:
+    one = host({"flags": {"plugin": {"deviceListStrategy": ["cdi-cri"]}}})
+    one.commands["kubelet", "--version"] = "Kubernetes v1.26.11\n"
+    said = failures(node(unreached=runtimes.unreached(one)))  # type: ignore[arg-type]
+    assert "knows the answer of cdi-cri from 1.29.0 on" in said["device plugin"]
+    assert " -> set deviceListStrategy: [cdi-annotations]" in said["device plugin"]
+
+
 @pytest.mark.parametrize(
     "one",
     [

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ...._base import space
+from ...._base import kubelet_api, space
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
 from ...._base.visible_devices import by_handler_alone
@@ -28,6 +28,7 @@ from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
+from ...._runtime.machine.kubelet import said_of_version
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
 from .. import dra
@@ -51,12 +52,13 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         found += _runtimes(host, params["container_runtime"])
         found += _read_only(host, room, params["container_runtime"])
     if dra.wanted(values) and starts:
-        found += dra.of_kubelet(values, _kubelet(host))
+        found += dra.of_kubelet(values, said_of_version(host))
         found += dra.of_runtime(values, managed=manages)
     if starts:
         pod = pod_of(host)
         found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
         found += _unreached(host, values, params["device_plugin"], manages=manages)
+        found += _not_understood(host, params["device_plugin"])
     source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
     from_packages = source not in ("", "preinstalled")
     if from_packages and host.exists(needs.PROGRAM):
@@ -108,10 +110,21 @@ def _unreached(
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
 
 
+def _not_understood(host: Host, options: t.Dict[str, t.Any]) -> t.List[Problem]:
+    """Refuse strategies of which the node's kubelet understands none."""
+    if options["allocation"] == DRA:
+        return []
+    said = said_of_version(host)
+    found = {
+        name: kubelet_api.not_understood(one, said) for name, one in configurations(options).items()
+    }
+    return [Problem.of(kubelet_api.refusal(name, one, said)) for name, one in found.items() if one]
+
+
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
     """Return what is to be said of a node that may do, and may not."""
     plugin = "device_plugin" in modules
-    said = dra.warning(values, _kubelet(host)) if plugin and dra.wanted(values) else ""
+    said = dra.warning(values, said_of_version(host)) if plugin and dra.wanted(values) else ""
     package = _package(host, values) if plugin else ""
     manager = "mig" in modules and host.exists(needs.MIG_MANAGER_ENABLED)
     mig_manager = needs.MIG_MANAGER_WARNING if manager else ""
@@ -140,13 +153,6 @@ def _package(host: Host, values: Values) -> str:
         f"apt installs {pythons.VENV} for the device plugin's virtual environment: no wheelhouse has it, so the"
         " node's package sources or a mirror must"
     )
-
-
-def _kubelet(host: Host) -> str:
-    """Return what the node's kubelet says of its version, empty where it is not a program of its own."""
-    if not host.which("kubelet"):
-        return ""
-    return host.run(["kubelet", "--version"], check=False).out
 
 
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ...._base import kubelet_api
 from ...._base.dra.allocation import owners_in, written
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
@@ -19,6 +20,7 @@ from ...._runtime.edits import lookup
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import choose
+from ...._runtime.machine.kubelet import said_of_version
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.machine.record import Records, Written
 from ...._runtime.state import SPEC_DIRS, Wanted
@@ -57,13 +59,20 @@ def unreached(host: Host) -> t.Optional[NodeError]:
     """Return why nothing that the device plugin gives out reaches a container, None where it does or is not known."""
     text = host.read(CONFIG)
     try:
-        chosen = by_handler_alone(written(text))
+        config, is_dra = written(text), owners_in(text).allocation == DRA
     except ValueError:
         return None
-    lacking = nvidia.without(host) if chosen and owners_in(text).allocation != DRA else ()
+    if is_dra or text is None:
+        return None
     name = posixpath.basename(host.readlink(CONFIG) or "default")
     variable = "device_plugin_config" if name == "default" else f"device_plugin_configs.{name}"
-    return refusal(variable, chosen, lacking) if lacking else None
+    chosen = by_handler_alone(config)
+    lacking = nvidia.without(host) if chosen else ()
+    if lacking:
+        return refusal(variable, chosen, lacking)
+    said = "" if chosen else said_of_version(host)
+    unknown = kubelet_api.not_understood(config, said)
+    return kubelet_api.refusal(variable, unknown, said) if unknown else None
 
 
 def _look(
