@@ -180,16 +180,10 @@ def _runtime(cri: Table, name: str) -> Table:
     return lookup(cri, ("containerd", "runtimes", name)) or {}
 
 
-def lost(cri: Table, there: t.Callable[[str], bool], wanted: Wanted) -> t.Tuple[str, ...]:
-    """Warn of a default runtime whose program is gone, as another tool may leave it behind."""
+def default_program(cri: Table) -> t.Tuple[str, str]:
+    """Return the default runtime and the program that is set for it, empty where none is."""
     name = str(lookup(cri, CONTAINERD.default) or "")
-    program = str(lookup(_runtime(cri, name), ("options", "BinaryName")) or "")
-    if program[:1] != "/" or program == wanted.runtime_path or there(program):
-        return ()
-    return (
-        f"containerd's default runtime {name} names {program}, which is not there: no container can be started."
-        " Next step: make runc the default, or bring the program back",
-    )
+    return name, str(lookup(_runtime(cri, name), ("options", "BinaryName")) or "")
 
 
 def _copied(runtime: Table) -> t.Dict[str, t.Any]:

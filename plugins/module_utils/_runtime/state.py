@@ -303,3 +303,19 @@ def podman(wanted: Wanted) -> t.Tuple[str, ...]:
         for folder in wanted.spec_dirs
         if folder not in SPEC_DIRS
     )
+
+
+def about_program(
+    kind: Kind, name: str, program: str, is_there: t.Callable[[str], bool], wanted: Wanted
+) -> t.Tuple[str, ...]:
+    """Warn of a default runtime whose program is gone, as another tool may leave it behind.
+
+    The mode's own program is looked for before, if the mode needs it.
+    """
+    needed = wanted.mode not in ("", CDI) and program == wanted.runtime_path
+    if not program or needed or is_there(program):
+        return ()
+    return (
+        f"{kind.name}'s default runtime {name} names {program}, which is not there: no container can be started."
+        " Next step: make another one the default, or bring the program back",
+    )

@@ -30,6 +30,9 @@ class Containerd(Runtime):
 
     kind = containerd.CONTAINERD
 
+    def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
+        return containerd.default_program(effective)
+
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._configs: t.Dict[str, Config] = {}  # of the files that it reads, by their paths
@@ -66,7 +69,7 @@ class Containerd(Runtime):
             tuple(containerd.settings(effective, wanted, cdi)),
             (
                 *about_default(lookup(effective, self.kind.default), wanted),
-                *containerd.lost(effective, self._host.exists, wanted),
+                *self.about_program(effective, wanted),
             ),
             loaded,
         )

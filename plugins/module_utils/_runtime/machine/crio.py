@@ -64,6 +64,7 @@ class Crio(Runtime):
             settings=needed,
             warnings=(
                 *about_default(lookup(shown, self.kind.default), wanted),
+                *self.about_program(shown, wanted),
                 *self._about(wanted),
             ),
             loaded=tuple(self._files(posixpath.dirname(path))),

@@ -14,7 +14,17 @@ from ..._machine.host import Host, properties
 from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
 from ..start_command import PROGRAMS, Flag
-from ..state import Kind, Version, View, Wanted, about_default, check_types, has_cdi, parse_version
+from ..state import (
+    Kind,
+    Version,
+    View,
+    Wanted,
+    about_default,
+    about_program,
+    check_types,
+    has_cdi,
+    parse_version,
+)
 from . import start_commands, toml
 from .start_commands import CGROUPS, StartCommands
 
@@ -155,8 +165,26 @@ class Runtime:
             prefix=kind.prefix,
             effective=effective,
             settings=tuple(kind.settings(effective, wanted, cdi)) if wanted.mode else (),
-            warnings=about_default(lookup(effective, kind.default), wanted),
+            warnings=(
+                *about_default(lookup(effective, kind.default), wanted),
+                *self.about_program(effective, wanted),
+            ),
         )
+
+    def about_program(self, effective: t.Mapping[str, t.Any], wanted: Wanted) -> t.Tuple[str, ...]:
+        """Say that the program of the default runtime is gone, nothing if it is there."""
+        name, program = self.default_program(effective)
+        return about_program(self.kind, name, program, self._is_there, wanted)
+
+    def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
+        """Return the default runtime and the program that is set for it, empty where none is."""
+        name = str(lookup(effective, self.kind.default) or "")
+        return name, str(lookup(effective, ("runtimes", name, self.kind.handler)) or "")
+
+    def _is_there(self, program: str) -> bool:
+        if program.startswith("/"):
+            return self._host.exists(program)
+        return self._host.which(program) is not None
 
     def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
         """Return the files that it has read when it started, but for those that it writes itself."""

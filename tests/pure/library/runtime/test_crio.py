@@ -53,7 +53,8 @@ MODES = ["runtime_class", "default_runtime"]
 def packaged(text: str = PACKAGED, **files: str) -> RuntimeHost:
     host = RuntimeHost({PACKAGE: text, **files}, crio="1.36.0")
     del host.commands["conmon",], host.commands["runc",]
-    host.commands[CONMON,] = ""
+    for path in (CONMON, "/usr/libexec/crio/crun", "/usr/libexec/crio/runc"):
+        host.files[path] = host.commands[path,] = ""
     host.install_toolkit()
     return host
 

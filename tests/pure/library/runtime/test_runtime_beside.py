@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._cdi import boot
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import FAILED
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import runtimes
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability, converge, planned
@@ -50,11 +53,52 @@ def test_a_default_runtime_whose_program_is_gone_is_named(version: str) -> None:
     host = RuntimeHost({CONFIG: text}, containerd=version)
     said = (
         f"containerd's default runtime nvidia names {LEFT}, which is not there: no container can be started."
-        " Next step: make runc the default, or bring the program back"
+        " Next step: make another one the default, or bring the program back"
     )
     assert said in capability(host).plan(capability(host).observe()).warnings
     host.files[LEFT] = "#!/bin/sh\n"
     assert said not in capability(host).plan(capability(host).observe()).warnings
+
+
+PROGRAM = "/usr/bin/nvidia-container-runtime"
+BOOT = (
+    '{"path": "/etc/cdi/a.yaml", "hooks": "auto", "library_folders": [], "driver_root": "/", '
+    '"generator": "nvml"}'
+)
+DEFAULTS = {
+    "containerd": (
+        CONFIG,
+        f'version = 2\n[plugins."{OLD}".containerd]\ndefault_runtime_name = "nvidia"\n'
+        f'[plugins."{OLD}".containerd.runtimes.nvidia.options]\nBinaryName = "{PROGRAM}"\n',
+        "1.7.24",
+    ),
+    "docker": (
+        "/etc/docker/daemon.json",
+        f'{{"default-runtime": "nvidia", "runtimes": {{"nvidia": {{"path": "{PROGRAM}"}}}}}}',
+        "26.1.5",
+    ),
+    "cri-o": (
+        "/etc/crio/crio.conf.d/20-site.conf",
+        '[crio.runtime]\ndefault_runtime = "nvidia"\n'
+        f'[crio.runtime.runtimes.nvidia]\nruntime_path = "{PROGRAM}"\n',
+        "1.36.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_default_runtime_whose_program_was_removed_is_named_and_not_ready(name: str) -> None:
+    path, text, version = DEFAULTS[name]
+    host = RuntimeHost({path: text, boot.CONFIG: BOOT}, **{name.replace("-", ""): version})
+    said = f"{name}'s default runtime nvidia names {PROGRAM}, which is not there: no container"
+    plan = capability(host, name=name).plan(capability(host, name=name).observe())
+    assert [one for one in plan.warnings if one.startswith(said)]
+    found = runtimes.look(host, runtimes.there(host))  # type: ignore[arg-type]
+    assert found[name].state == FAILED
+    assert found[name].cause.startswith(said)
+    host.files[PROGRAM] = "#!/bin/sh\n"
+    plan = capability(host, name=name).plan(capability(host, name=name).observe())
+    assert not [one for one in plan.warnings if one.startswith(said)]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,10 @@ def _look(
     ours = [one for one in noted if one.runtime == runtime.kind.name]
     try:
         view = runtime.view(runtime.path(), Wanted(spec_dirs=()))
+        gone = runtime.about_program(view.effective, Wanted())
+        if gone:
+            words, _label, step = gone[0].partition(". Next step: ")
+            return judged(name, words, step)
         problem = _problem(runtime, view.effective, folder)
         running = None if problem else runtime.running(runtime.path())
         if running is not None:
