@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from . import __version__
-from .model.mps.paths import ROOT as MPS_ROOT
 from .tools import commands, instance_lock, logs, status
 
 POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -74,7 +73,12 @@ def _status_options(show: argparse.ArgumentParser) -> None:
         dra_status_file=names.STATUS,
         cdi_config=cdi_boot.CONFIG,
     )
-    show.add_argument("--mps-root", type=Path, default=MPS_ROOT, metavar="DIR")
+    show.add_argument(
+        "--mps-root",
+        type=Path,
+        metavar="DIR",
+        help="the only folder to look for MPS daemons in (default: wherever they have their files)",
+    )
     _pod_resources(show)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpu_plugin.model.mps.settings import Settings
@@ -82,6 +83,27 @@ def test_daemons_are_found_where_their_settings_say(tmp_path: Path) -> None:
     assert roots(tmp_path / "none") == [Path("/run/gpu-node/mps")]
 
 
+def state_of(device: str, **more: Any) -> dict[str, Any]:
+    """Return what a manager has written of a daemon."""
+    known = {"version": 1, "device": device, "state": "ready", "pid": os.getpid()}
+    rest = {"since": "", "problem": "", "limits": {"asked": {}}, "replicas": 2, "restarts": 0}
+    own = {"began": started(os.getpid()), "clients": 0, "servers": []}
+    return {**known, **rest, **own, **more}
+
+
+def test_status_shows_daemons_below_another_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with NVIDIA's own mpsRoot; who takes a GPU for idle by it would take one that MPS shares."""
+    device, other = "GPU-00000000-0000-0000-0000-000000000000", tmp_path / "other"
+    other.mkdir()
+    (other / f"{device}.json").write_text(json.dumps(state_of(device)))
+    monkeypatch.setattr(mps_state, "roots", lambda folder: [folder, other])
+    (found,) = mps_state.everywhere(settings=tmp_path)
+    assert (found["device"], found["state"]) == (device, "ready")
+    assert mps_state.everywhere(tmp_path) == []
+
+
 def test_only_who_shows_clients_looks_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,20 +115,7 @@ def test_only_who_shows_clients_looks_for_them(
 
     monkeypatch.setattr(mps_state, "look", watched)
     device = "GPU-00000000-0000-0000-0000-000000000000"
-    state = {
-        "version": 1,
-        "device": device,
-        "state": "ready",
-        "pid": os.getpid(),
-        "began": started(os.getpid()),
-        "since": "",
-        "problem": "",
-        "limits": {"asked": {}},
-        "replicas": 2,
-        "restarts": 0,
-        "clients": 2,
-        "servers": [{"pid": 42, "clients": [7, 9]}],
-    }
+    state = state_of(device, clients=2, servers=[{"pid": 42, "clients": [7, 9]}])
     (tmp_path / f"{device}.json").write_text(json.dumps(state))
     _status, _type, page = pages(Observer(), lambda: ({}, 0.0), lambda: str(tmp_path))["/metrics"]()
     assert device.encode() in page

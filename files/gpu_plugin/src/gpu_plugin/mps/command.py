@@ -100,8 +100,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    roots = [options.root] if options.root else state.roots(Path(SETTINGS))
-    states = state.named([one for root in roots for one in state.load(root)])
+    states = state.named(state.everywhere(options.root))
     if options.json:
         print(json.dumps(states, indent=2))
     else:

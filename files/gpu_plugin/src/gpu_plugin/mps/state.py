@@ -20,7 +20,7 @@ from typing import Any, Final
 from .._shared._base.dra.names import DEVICE_PLUGIN, DRA
 from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
-from ..model.mps.paths import ROOT, UUID, Names, problem_of_root, settings_file
+from ..model.mps.paths import ROOT, SETTINGS, UUID, Names, problem_of_root, settings_file
 from ..model.mps.settings import Settings, Shares, from_json
 from ..tools import bounded, files, logs
 from ..tools.files import VERSION, StateFile, StateUnusable, alive, started
@@ -150,6 +150,11 @@ def load(root: Path) -> list[dict[str, Any]]:
     """Return the states of a node's daemons, by device. Where a manager was killed it is CRASHED."""
     found = filter(None, map(read, sorted(root.glob("*-*.json"))))
     return [one if alive(one) or one["state"] == FAILED else {**one, **KILLED} for one in found]
+
+
+def everywhere(root: Path | None = None, settings: Path = Path(SETTINGS)) -> list[dict[str, Any]]:
+    """Return the states of all daemons of the node, wherever managers have their files, or of one root's alone."""
+    return [state for place in ([root] if root else roots(settings)) for state in load(place)]
 
 
 def named(states: list[dict[str, Any]]) -> list[dict[str, Any]]:

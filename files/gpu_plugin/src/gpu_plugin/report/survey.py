@@ -32,14 +32,15 @@ def show(
     cdi: Path,
     labels: Path,
     pods: Path,
-    mps: Path,
+    mps: Path | None,
     dra: Path,
     *,
     as_json: bool,
 ) -> int:
     """Print what is known. Returns the exit status: 3 when the daemon does not run.
 
-    Each is asked where it is found: in files, at the kubelet's socket, and in the folder of MPS daemons.
+    Each is asked where it is found: in files, at the kubelet's socket, and in the folders of MPS daemons, or in ``mps``
+    alone.
     """
     beside = {
         "mig_boot": status.mig_boot(mig_boot),
@@ -54,7 +55,7 @@ def show(
     claimed = claims.uuids(beside["dra"])
     holders, allocatable, kubelet_problem = _kubelet(PodResources(pods), claimed)
     resources = state["resources"] if state else {}
-    daemons = mps_state.load(mps)
+    daemons = mps_state.everywhere(mps)
     rows = overview.rows(hardware, resources, holders, daemons)
     if as_json:
         unknown = {"state": "stale" if state else "unknown", "problem": problem}
