@@ -188,7 +188,9 @@ CRIO = Kind(  # CDI itself is always on
     variables="CONTAINER_",
     socket="/run/crio/crio.sock",
 )
-PODMAN = Kind("podman", "podman", (), "", (4, 1), toml=False)
+PODMAN = Kind("podman", "podman", (), "", (4, 1), spec_dirs=("cdi_spec_dirs",), toml=False)
+PODMAN_CONFIG = "/etc/containers/containers.conf"
+PODMAN_FOLDERS = (5, 5)  # from it on, podman reads cdi_spec_dirs
 
 
 def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
@@ -294,14 +296,34 @@ def docker_info(info: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
     return found
 
 
-def podman(wanted: Wanted) -> t.Tuple[str, ...]:
-    """Name folders that podman does not look into by itself; refuse what its command line is for."""
+def podman_defaults(version: Version) -> t.Tuple[str, ...]:
+    """Return where a podman looks for specifications if nobody has set it (containers/podman#26569)."""
+    return SPEC_DIRS[:1] if (5, 5) <= version < (5, 5, 2) else SPEC_DIRS
+
+
+def podman(
+    wanted: Wanted, version: Version, folders: t.Sequence[str], file: str
+) -> t.Tuple[str, ...]:
+    """Name folders that podman does not look into, and what helps; refuse what its command line is for.
+
+    Args:
+        wanted: How GPUs are to reach containers.
+        version: podman's.
+        folders: Where it looks for specifications.
+        file: The file that has set that. Empty if none has.
+    """
     if wanted.mode not in ("", CDI):
         raise InputError.of("mode", wanted.mode, "cdi for podman; --runtime names another runtime")
-    return tuple(
-        f"podman reads no CDI specifications in {folder}. Next step: name it with --cdi-spec-dir"
-        for folder in wanted.spec_dirs
-        if folder not in SPEC_DIRS
+    lacking = [folder for folder in wanted.spec_dirs if folder not in folders]
+    if not lacking:
+        return ()
+    whole = json.dumps([*folders, *lacking])
+    step = f"set cdi_spec_dirs = {whole} in [engine] of {file or PODMAN_CONFIG}"
+    if version < PODMAN_FOLDERS:
+        release = version_text(PODMAN_FOLDERS)
+        step = f"write the specification to {folders[0]} (cdi_path), or upgrade podman to {release} or later"
+    return (
+        f"podman {version_text(version)} reads no CDI specifications in {', '.join(lacking)}. Next step: {step}",
     )
 
 

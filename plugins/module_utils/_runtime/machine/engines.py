@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import fnmatch
 import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host, properties
+from ..edits import lookup
 from ..start_command import with_flags
 from ..state import (
     DOCKER,
     DOCKER_CHECKS,
     PODMAN,
+    PODMAN_CONFIG,
+    PODMAN_FOLDERS,
     Version,
     View,
     Wanted,
@@ -21,11 +25,14 @@ from ..state import (
     docker_info,
     has_cdi,
     podman,
+    podman_defaults,
 )
-from . import engine, kubelet
+from . import engine, kubelet, toml
 from .containerd import Containerd, K0s, K3s, MicroK8s, Rke2
 from .crio import Crio
 from .engine import Runtime, Texts
+
+PODMAN_VENDOR = "/usr/share/containers/containers.conf"
 
 
 class Docker(Runtime):
@@ -87,10 +94,29 @@ class Podman(Runtime):
     kind = PODMAN
 
     def view(self, path: str, wanted: Wanted) -> View:
-        warnings = podman(wanted)
         version = self._version()
         has_cdi(self.kind, version, wanted)
-        return View(version, warnings=warnings)
+        folders, file = self._folders() if version >= PODMAN_FOLDERS else ((), "")
+        folders = folders or podman_defaults(version)
+        warnings = podman(wanted, version, folders, file)
+        return View(version, effective={"cdi_spec_dirs": [*folders]}, warnings=warnings)
+
+    def _folders(self) -> t.Tuple[t.Tuple[str, ...], str]:
+        """Return the folders of specifications as podman merges its files, and the last file that sets them.
+
+        A later file replaces the list, unless it says that it appends to it: containers.conf(5).
+        """
+        names = fnmatch.filter(self._host.listdir(f"{PODMAN_CONFIG}.d"), "*.conf")
+        folders: t.List[str] = []
+        last = ""
+        for path in (PODMAN_VENDOR, PODMAN_CONFIG, *(f"{PODMAN_CONFIG}.d/{one}" for one in names)):
+            config = toml.parse(self._host.read(path) or "", path)
+            found = lookup(config, ("engine", "cdi_spec_dirs"))
+            if isinstance(found, list):
+                appends = {"append": True} in found
+                own = [one for one in found if isinstance(one, str)]
+                folders, last = [*folders, *own] if appends else own, path
+        return tuple(folders), last
 
 
 KINDS: t.Tuple[t.Type[Runtime], ...] = (Containerd, Docker, Crio, Podman, K3s, Rke2, K0s, MicroK8s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
 from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import crio
@@ -22,7 +22,6 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
     docker,
     has_cdi,
     parse_version,
-    podman,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -220,13 +219,6 @@ def test_crio_needs_nothing_for_cdi() -> None:
         (("runtimes", "nvidia", "runtime_path"), PATH),
         (("default_runtime",), "nvidia"),
     ]
-
-
-def test_podman_has_no_handler() -> None:
-    with pytest.raises(InputError, match="cdi for podman"):
-        podman(CLASS)
-    assert podman(Wanted()) == ()
-    assert "/opt/cdi" in podman(Wanted(spec_dirs=("/opt/cdi",)))[0]
 
 
 def test_lookup_of_what_is_not_there() -> None:
