@@ -76,7 +76,7 @@ class RuntimeHost(FakeHost):
             self.commands["conmon",] = self.commands["runc",] = ""
             self.commands["crio", "--version"] = f"crio version {crio}\n"
             self.commands["crio", "config"] = self._crio
-            self.commands["crio", "--config-dir"] = self._crio
+            self.commands["crio", "--config-dir"] = self.commands["crio", "--config"] = self._crio
         if podman:
             self.commands["podman", "--version"] = f"podman version {podman}\n"
         self.started(since)
@@ -159,11 +159,13 @@ class RuntimeHost(FakeHost):
 
     def _crio(self, words: tuple[str, ...]) -> Completed:
         """Show the configuration by the rules of CRI-O's source: a later file replaces the entry of a runtime."""
-        folder = words[2] if words[1] == "--config-dir" else "/etc/crio/crio.conf.d"
+        given = dict(zip(words[1::2], words[2::2], strict=False))
+        folder = given.get("--config-dir", "/etc/crio/crio.conf.d")
+        main = given.get("--config", "/etc/crio/crio.conf")
         names = [one for one in sorted(self.files) if one.startswith(f"{folder}/")]
         config: Config = {}
         runtimes: Config = {}
-        for name in ["/etc/crio/crio.conf", *names]:
+        for name in [main, *names]:
             read = tomllib.loads(self.files.get(name, ""))
             runtimes = {**runtimes, **read.get("crio", {}).get("runtime", {}).pop("runtimes", {})}
             config = merged(config, read)

@@ -14,7 +14,7 @@ import re
 import stat
 import typing as t
 
-from ..._base.errors import NodeError
+from ..._base.errors import InputError, NodeError
 from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
 from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, about_default, has_cdi
@@ -45,6 +45,19 @@ class Crio(Runtime):
         name = posixpath.basename(self.kind.config_path)
         return posixpath.join(folder, name) if folder else self.kind.config_path
 
+    def _main(self) -> str:
+        """Return the main file, which is read before those of the folder."""
+        return self.commands().running.value(self.kind.file_flag) or MAIN
+
+    def chosen_path(self, config_path: t.Optional[str]) -> str:
+        main, folder = self._main(), posixpath.dirname(self.path())
+        if config_path is None:
+            return self.path()
+        if config_path != main and posixpath.dirname(config_path) != folder:
+            expected = f"{main}, or a file in {folder}, which {self.unit} reads"
+            raise InputError.of("config_path", config_path, expected)
+        return config_path
+
     def view(self, path: str, wanted: Wanted) -> View:
         version = self._version()
         has_cdi(self.kind, version, wanted)
@@ -53,7 +66,7 @@ class Crio(Runtime):
         needed: t.Tuple[Change, ...] = ()
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
-            base = self._tried(path, {path: None}) if own and wanted.mode != CDI else shown
+            base = self._tried({path: None}) if own and wanted.mode != CDI else shown
             entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)
             needed = tuple(self.kind.settings(shown, wanted, True, handler(entry, wanted)))
         return View(
@@ -67,13 +80,11 @@ class Crio(Runtime):
                 *self.about_program(shown, wanted),
                 *self._about(wanted),
             ),
-            loaded=tuple(self._files(posixpath.dirname(path))),
+            loaded=tuple(self._files(posixpath.dirname(self.path()))),
         )
 
     def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
-        folder, _ending = posixpath.splitext(posixpath.dirname(path))
-        main = self.commands().running.value(self.kind.file_flag)
-        return (main or folder, *view.loaded)
+        return (self._main(), *view.loaded)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         done = self._host.run([self.kind.program, "status", "config"], check=False)
@@ -123,8 +134,7 @@ class Crio(Runtime):
 
     def _entries(self, texts: Texts) -> t.Dict[str, Section]:
         """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
-        main = self.commands().running.value(self.kind.file_flag) or MAIN
-        folder = posixpath.dirname(self.path())
+        main, folder = self._main(), posixpath.dirname(self.path())
         names = {*self._files(folder), *(one for one in texts if one != main)}
         # As CRI-O walks through the folder.
         drop_ins = sorted(names, key=lambda name: name.split("/"))
@@ -153,22 +163,26 @@ class Crio(Runtime):
             else:
                 yield path
 
-    def _tried(self, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
-        """Return what CRI-O makes of its folder with other texts in some files: it reads all, whatever their names."""
-        folder, trial = posixpath.dirname(path), trial_folder()
-        files = {one: self._host.read(one) for one in self._files(folder)}
-        files.update(texts)
-        tried = {one: f"{trial}{one[len(folder) :]}" for one in texts}
-        there = {
-            f"{trial}{one[len(folder) :]}": text for one, text in files.items() if text is not None
-        }
-        with self._trial(trial, there, tried):
-            self._host.makedirs(trial)
-            args = self.commands().running.without([self.kind.folder_flag])
-            return self._shown(["--config-dir", trial, *args], texts)
+    def _tried(self, texts: Texts) -> t.Mapping[str, t.Any]:
+        """Return what CRI-O makes of other texts in some files: it reads all of its folder, whatever their names."""
+        main, folder, trial = self._main(), posixpath.dirname(self.path()), trial_folder()
+        files = {**{one: self._host.read(one) for one in self._files(folder)}, **texts}
+
+        def place(path: str) -> str:
+            return f"{trial}/main" if path == main else f"{trial}/folder{path[len(folder) :]}"
+
+        there = {place(path): text for path, text in files.items() if text is not None}
+        flags = [self.kind.folder_flag]
+        args = ["--config-dir", f"{trial}/folder"]
+        if main in texts:
+            there[place(main)] = texts[main] or ""
+            flags, args = [*flags, self.kind.file_flag], ["--config", place(main), *args]
+        with self._trial(trial, there, {path: place(path) for path in texts}):
+            self._host.makedirs(f"{trial}/folder")
+            return self._shown([*args, *self.commands().running.without(flags)], texts)
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
-        shown = self._tried(path, texts)
+        shown = self._tried(texts)
         for at, _value in view.settings:
             if at[:1] == ("runtimes",) and at[-1] == self.kind.handler:
                 self._check_monitor(shown, at[1])

@@ -10,7 +10,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.visible_devices import TOOLKIT_CONFIG
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
@@ -306,3 +306,27 @@ def test_loss_is_the_users_choice_by_restart_always() -> None:
     start(host, 500, ID, "/usr/libexec/crio/crun")
     converge(host, name="cri-o", mode="default_runtime", restart="always")
     assert tomllib.loads(host.files[CRIO])["crio"]["runtime"]["default_runtime"] == "nvidia"
+
+
+MAIN = "/etc/crio/crio.conf"
+POLICY = "/etc/crio/policy.json"
+
+
+@pytest.mark.parametrize("mode", ["cdi", "runtime_class"])
+def test_main_file_is_edited_where_it_is_named(mode: str) -> None:
+    """What else is in its folder, such as upstream's policy, is no configuration."""
+    host = packaged(**{MAIN: "[crio.image]\n", POLICY: "{}"})
+    before = host.own_files()
+    params = {"name": "cri-o", "mode": mode, "config_path": MAIN, "spec_dirs": ["/opt/cdi"]}
+    converge(host, **params)
+    assert tomllib.loads(host.files[MAIN])["crio"]["runtime"]["cdi_spec_dirs"][-1] == "/opt/cdi"
+    assert CRIO not in host.files
+    assert converge(host, **params) == []
+    converge(host, name="cri-o", state="absent", config_path=MAIN)
+    assert host.own_files() == before
+
+
+def test_file_that_crio_does_not_read_is_refused_by_name() -> None:
+    host = packaged()
+    with pytest.raises(InputError, match=rf"config_path: '/srv/x'.*expected {MAIN}, or a file in "):
+        converge(host, name="cri-o", config_path="/srv/x")
