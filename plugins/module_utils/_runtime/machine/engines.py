@@ -61,6 +61,21 @@ class Docker(Runtime):
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         return docker_info(self._ask("/info", path))
 
+    def check_running(self, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> None:
+        there, stays = (config.get("runtimes") or {} for config in (before, after))
+        gone, path = there.keys() - stays.keys(), self.path()
+        listed = self._ask("/containers/json", path) or [] if gone else []
+        told = [self._ask(f"/containers/{one.get('Id')}/json", path) or {} for one in listed]
+        using = [one for one in told if lookup(one, ("HostConfig", "Runtime")) in gone]
+        if using:
+            names = sorted(str(one.get("Name", "?")).lstrip("/") for one in using)
+            raise NodeError(
+                f"docker could not start {engine.listed(names)} again",
+                cause=f"they were made with the runtime {', '.join(sorted(gone))}, which would be gone",
+                hint="make them again with --device nvidia.com/gpu=..., then run again; restart: always changes it all "
+                "the same. Nothing was changed",
+            )
+
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]
         if text is not None and view.version >= DOCKER_CHECKS:

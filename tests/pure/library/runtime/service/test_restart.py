@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
 from tests.fakes.library.runtime_host import CONFIG, DAEMON, RuntimeHost, capability
 
@@ -197,3 +198,20 @@ def test_a_runtime_that_failed_before_the_last_edit_is_started() -> None:
     host.commands["systemctl", "show"] = "ActiveState=failed\nStateChangeTimestampMonotonic=1\n"
     restored = run(host, state="absent")
     assert restored["required"] == ["containerd.service"]
+
+
+def test_runtime_of_containers_that_run_is_not_taken_away() -> None:
+    """They outlive dockerd with live-restore, and could not be started again."""
+    host = docker(live=True, containers=CONTAINERS[:1])
+    host.install_toolkit()
+    run(host, name="docker", mode="runtime_class")
+    made = {"Name": "/train", "HostConfig": {"Runtime": "nvidia"}}
+    host.answers[SOCKET, f"/containers/{'a' * 64}/json"] = made
+    before = host.daemon()
+    for change in ({"mode": "cdi"}, {"state": "absent"}):
+        with pytest.raises(NodeError, match=r"could not start train again.*the runtime nvidia"):
+            run(host, name="docker", **change)
+    assert host.daemon() == before
+    made["HostConfig"] = {"Runtime": "runc"}
+    run(host, name="docker", mode="cdi")
+    assert "runtimes" not in host.daemon()
