@@ -80,7 +80,7 @@ options:
         restart.
       - With V(never), this applies to every runtime that must be restarted.
       - With V(always), containers are not considered. Otherwise a change with which CRI-O would lose containers that
-        run, or Docker could not start them again, is refused.
+        run, or containerd and Docker could not start them again, is refused.
     type: str
     choices: [never, when_idle, always]
     default: when_idle

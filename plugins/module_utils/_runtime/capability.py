@@ -249,7 +249,7 @@ class RuntimeCapability:
             self._check(state, state.view.lacking(effective), "would still not have")
             self._tried[state.runtime.kind.name] = effective
             if self._restart != ALWAYS:
-                state.runtime.check_running(state.view.effective, effective)
+                state.runtime.check_running(state.view, effective)
 
     def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
         if lacking:

@@ -13,6 +13,7 @@ import posixpath
 import typing as t
 
 from .._base.errors import NodeError
+from .._base.text import json_data
 from .edits import Change, Config, Path, Table, lookup
 from .start_command import Flag
 from .state import CDI, Kind, Version, Wanted, version_text
@@ -221,6 +222,15 @@ def cri_settings(config: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
     found = {"enable_cdi": config.get("enableCDI"), "cdi_spec_dirs": config.get("cdiSpecDirs")}
     cdi = {key: value for key, value in found.items() if value is not None}
     return {**cdi, "containerd": named}
+
+
+def pods_of(answer: str, handlers: t.Container[str]) -> t.Tuple[str, ...]:
+    """Return the pods of some handlers in an answer of JSON, none where it is no such answer."""
+    try:
+        found = json_data.loads(answer)
+        return tuple(sorted(str(name) for name, handler in found if handler in handlers))
+    except json_data.MISREAD:
+        return ()
 
 
 def leaves(table: Table, path: Path = ()) -> t.Iterator[Change]:

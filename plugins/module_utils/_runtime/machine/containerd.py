@@ -18,7 +18,7 @@ from .. import containerd
 from ..edits import Change, Config, apply, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
 from . import cri_status
-from .engine import Runtime, Texts, trial_folder
+from .engine import Runtime, Texts, listed, trial_folder
 from .start_commands import StartCommands
 
 PYTHON = "/opt/gpu-node/current/bin/python"  # which has grpc, on nodes with the device plugin
@@ -159,12 +159,28 @@ class Containerd(Runtime):
         return self._section(dump, view.version)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
-        argv = [PYTHON, "-c", inspect.getsource(cri_status), self.socket()]
-        done = self._host.run(argv, check=False, timeout=CRI_SECONDS)
         try:
-            return containerd.cri_settings(json_data.loads(done.out))
+            return containerd.cri_settings(json_data.loads(self._ask()))
         except json_data.MISREAD:
             return None
+
+    def check_running(self, view: View, after: t.Mapping[str, t.Any]) -> None:
+        at = ("containerd", "runtimes")
+        # Without a mode, a view has all of the configuration.
+        before = view.effective if view.prefix else self._section({**view.effective}, view.version)
+        there, stays = (lookup(config, at) or {} for config in (before, after))
+        gone = there.keys() - stays.keys()
+        names = containerd.pods_of(self._ask("pods"), gone) if gone else ()
+        if names:
+            raise NodeError(
+                f"{self.kind.name} could not start a container again in {listed(names)}",
+                cause=f"these pods are of the handler {', '.join(sorted(gone))}, which would be gone",
+                hint="end them, then run again; restart: always changes it all the same. Nothing was changed",
+            )
+
+    def _ask(self, *words: str) -> str:
+        argv = [PYTHON, "-c", inspect.getsource(cri_status), self.socket(), *words]
+        return self._host.run(argv, check=False, timeout=CRI_SECONDS).out
 
     def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
         for one in reversed(view.loaded):

@@ -1,20 +1,24 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask a runtime for its configuration over CRI, and print it as JSON: a program for the device plugin's Python.
+"""Ask a runtime for its configuration or its pods over CRI, and print JSON: a program for the device plugin's Python.
 
-The argument is the runtime's socket. Status is called as kubernetes/cri-api, runtime/v1/api.proto, has it: verbose
-is field 1 of the request, info field 2 of the answer, a map of texts. Nothing is printed where nobody answers, "null"
-where the service is not there, as after a CRI plugin that failed to start.
+The arguments are the runtime's socket, and "pods" for these. Messages are those of kubernetes/cri-api,
+runtime/v1/api.proto: of Status, verbose is field 1 of the request and info, a map of texts, field 2 of the answer.
+Nothing is printed where nobody answers, "null" where the service is not there, as after a CRI plugin that failed.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import typing as t
 
-METHOD = "/runtime.v1.RuntimeService/Status"
+STATUS = "/runtime.v1.RuntimeService/Status"
 VERBOSE = b"\x08\x01"
+PODS = "/runtime.v1.RuntimeService/ListPodSandbox"
+# A filter (field 1) by the state (2), of which the value that is left out is that of pods that are ready.
+READY = b"\x0a\x02\x12\x00"
 SECONDS = 10
 TEXT = 2  # the wire type of texts and messages
 
@@ -47,14 +51,27 @@ def configuration(answer: bytes) -> str:
     return found.get(b"config", b"").decode()
 
 
+def pods(answer: bytes) -> str:
+    """Return the pods of an answer, each as its namespace with its name, and its handler, as JSON."""
+    items = (dict(fields(value)) for number, value in fields(answer) if number == 1)
+    found = []
+    for item in items:
+        metadata = dict(fields(item.get(2, b"")))
+        namespace, name = (metadata.get(number, b"").decode() for number in (3, 1))
+        found.append((f"{namespace}/{name}", item.get(7, b"").decode()))
+    return json.dumps(found)
+
+
 def main() -> None:
-    """Print the configuration."""
+    """Print what is asked for."""
     import grpc  # of the device plugin's environment
 
+    asks_for_pods = sys.argv[2:] == ["pods"]
     channel = grpc.insecure_channel(f"unix://{sys.argv[1]}")
-    call = channel.unary_unary(METHOD, None, None)
+    call = channel.unary_unary(PODS if asks_for_pods else STATUS, None, None)
     try:
-        sys.stdout.write(configuration(call(VERBOSE, timeout=SECONDS)))
+        answer = call(READY if asks_for_pods else VERBOSE, timeout=SECONDS)
+        sys.stdout.write((pods if asks_for_pods else configuration)(answer))
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNIMPLEMENTED:
             sys.stdout.write("null")

@@ -198,7 +198,8 @@ class Crio(Runtime):
                 return one
         return ""
 
-    def check_running(self, before: Section, after: Section) -> None:
+    def check_running(self, view: View, after: Section) -> None:
+        before = view.effective
         was, becomes = like(before, "")[0], like(after, "")[0]
         there, stays = (one.get("runtimes") or {} for one in (before, after))
         kinds = [self._low_level(name, one) for name, one in ((was, there), (becomes, stays))]

@@ -140,8 +140,12 @@ class Runtime:
             NodeError: in the program's own words.
         """
 
-    def check_running(self, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> None:
-        """Refuse a configuration with which the runtime would lose containers that run; both as in a view.
+    def check_running(self, view: View, after: t.Mapping[str, t.Any]) -> None:
+        """Refuse a configuration with which the runtime would lose containers that run.
+
+        Args:
+            view: What it has now.
+            after: What it has on the trial.
 
         Raises:
             NodeError: with the containers, and with what keeps them.

@@ -61,8 +61,8 @@ class Docker(Runtime):
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         return docker_info(self._ask("/info", path))
 
-    def check_running(self, before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> None:
-        there, stays = (config.get("runtimes") or {} for config in (before, after))
+    def check_running(self, view: View, after: t.Mapping[str, t.Any]) -> None:
+        there, stays = (config.get("runtimes") or {} for config in (view.effective, after))
         gone, path = there.keys() - stays.keys(), self.path()
         listed = self._ask("/containers/json", path) or [] if gone else []
         told = [self._ask(f"/containers/{one.get('Id')}/json", path) or {} for one in listed]
