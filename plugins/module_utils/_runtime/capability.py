@@ -339,7 +339,7 @@ class RuntimeCapability:
         self._check(now, view.lacking(view.effective), "did not take")
         if is_last:
             left = now.left(self._tried[runtime.kind.name])
-            self._check(now, left, "did not take back")
+            self._check(now, left, "still has")
 
     # --- report ---
 

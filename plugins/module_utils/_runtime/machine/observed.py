@@ -38,12 +38,19 @@ class State(t.NamedTuple):
         return (bool(self.files) or self.stale_live) and not self.restarts()
 
     def left(self, tried: t.Mapping[str, t.Any]) -> t.List[Change]:
-        """Return what edits take back and is not in effect as it was on the trial, as far as that has a value."""
-        prefix = self.view.prefix
-        gone = [path for one in self.files for path, _value in (*one.reverts, *one.removals)]
-        keys = [path[len(prefix) :] for path in gone if path[: len(prefix)] == prefix]
-        found = [(key, lookup(tried, key)) for key in keys]
-        return [one for one in found if one[1] not in (None, lookup(self.view.effective, one[0]))]
+        """Return the default runtime that edits take back and another file still has, unless it was on the trial.
+
+        Other settings may be what the runtime has by itself.
+        """
+        key = self.runtime.kind.default
+        gone = [change for one in self.files for change in (*one.reverts, *one.removals)]
+        names = {path for path, _value in gone}
+        written = (one.written.entries for one in self.files if one.written)
+        ours = {one.path: one.value for entries in written for one in entries}
+        path = (*self.view.prefix, *key)
+        value = ours.get(path) if path in names else None
+        found = value is not None and lookup(self.view.effective, key) == value
+        return [(key, value)] if found and lookup(tried, key) != value else []
 
 
 class Observed(t.NamedTuple):

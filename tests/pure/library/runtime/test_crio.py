@@ -15,32 +15,9 @@ from ansible_collections.gpu.node.plugins.module_utils._base.visible_devices imp
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
 
+from tests.fakes.library.crio_files import CONMON, CRUN, PACKAGE, PACKAGED, RUNC, SITE
 from tests.fakes.library.runtime_host import CRIO, WRAPPER, RuntimeHost, capability, converge
 
-# As in upstream's packages (cri-o/packaging, 10-crio.conf).
-PACKAGED = """\
-[crio.image]
-signature_policy = "/etc/crio/policy.json"
-
-[crio.runtime]
-default_runtime = "crun"
-
-[crio.runtime.runtimes.crun]
-runtime_path = "/usr/libexec/crio/crun"
-runtime_root = "/run/crun"
-monitor_path = "/usr/libexec/crio/conmon"
-monitor_env = ["PATH=/usr/bin"]
-allowed_annotations = [
-    "io.containers.trace-syscall",
-]
-
-[crio.runtime.runtimes.runc]
-runtime_path = "/usr/libexec/crio/runc"
-runtime_root = "/run/runc"
-monitor_path = "/usr/libexec/crio/conmon"
-"""
-PACKAGE = "/etc/crio/crio.conf.d/10-crio.conf"
-CONMON = "/usr/libexec/crio/conmon"
 INHERITED = {
     "runtime_root": "/run/crun",
     "monitor_path": CONMON,
@@ -53,7 +30,7 @@ MODES = ["runtime_class", "default_runtime"]
 def packaged(text: str = PACKAGED, **files: str) -> RuntimeHost:
     host = RuntimeHost({PACKAGE: text, **files}, crio="1.36.0")
     del host.commands["conmon",], host.commands["runc",]
-    for path in (CONMON, "/usr/libexec/crio/crun", "/usr/libexec/crio/runc"):
+    for path in (CONMON, CRUN, RUNC):
         host.files[path] = host.commands[path,] = ""
     host.install_toolkit()
     return host
@@ -80,19 +57,6 @@ def test_handler_inherits_from_the_default_runtime(mode: str) -> None:
     host.files[PACKAGE] = PACKAGED
     converge(host, name="cri-o", state="absent")
     assert host.own_files() == before
-
-
-SITE = """\
-[crio.runtime.runtimes.crun]
-runtime_path = "/usr/libexec/crio/crun"
-runtime_root = "/run/crun"
-monitor_path = "/usr/libexec/crio/conmon"
-container_min_memory = "20MiB"
-container_create_timeout = 600
-seccomp_profile = "/etc/crio/seccomp-node.json"
-default_annotations = { "site.example/class" = "gpu" }
-platform_runtime_paths = { "linux/arm64" = "/usr/bin/crun" }
-"""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -232,7 +196,7 @@ def test_setting_that_another_file_still_has_after_it_was_taken_back_is_an_error
     (step,) = one.plan(one.observe()).steps
     host.files["/etc/crio/crio.conf.d/zzz"] = '[crio.runtime]\ndefault_runtime = "nvidia"\n'
     with pytest.raises(
-        NodeError, match=r"did not take back default_runtime = crun.*zzz sets it otherwise"
+        NodeError, match=r"still has default_runtime = nvidia: .*zzz sets it otherwise"
     ):
         one.apply(step)
 
