@@ -16,14 +16,23 @@ from .._base.text.masking import excerpts, masked_text
 from .._machine.host import Host
 from .._machine.own_files import OwnFiles
 from .containerd import DROP_IN, EARLIER_DROP_INS
-from .edits import Change
+from .edits import Change, lookup
 from .machine import kubelet
 from .machine.engine import ALWAYS, NEVER, WHEN_IDLE, Runtime, listed
 from .machine.engines import choose, installed
 from .machine.observed import Observed, State
 from .machine.record import RECORD, File, Records, Written
 from .machine.restart import activate
-from .state import CDI, Unfit, View, Wanted, check_wanted, describe, version_text
+from .state import (
+    CDI,
+    Unfit,
+    View,
+    Wanted,
+    about_default,
+    check_wanted,
+    describe,
+    version_text,
+)
 
 OWN_NAME = posixpath.splitext(DROP_IN)[0]  # of files that nobody else writes
 LIVE_RESTORE = (
@@ -212,9 +221,25 @@ class RuntimeCapability:
             "".join(after),
             restart_required=tuple(restart),
             blocked_by=tuple(name for one in state.states for name in one.ended),
-            warnings=(*state.warnings, *map(self._waiting, self._deferred(state)), *down),
+            warnings=(
+                *self._lasting(state),
+                *map(self._waiting, self._deferred(state)),
+                *down,
+            ),
             more=bool(self._restart_now),
         )
+
+    def _lasting(self, state: Observed) -> t.Iterator[str]:
+        """Yield the warnings, but for what no runtime has any more once its files are written."""
+        handler = self._wanted.handler
+        after = [
+            lookup(
+                self._tried.get(one.runtime.kind.name, one.view.effective), one.runtime.kind.default
+            )
+            for one in state.states
+        ]
+        gone = () if handler in after else about_default(handler, self._wanted)
+        yield from (text for text in state.warnings if text not in gone)
 
     def _waits(self, state: State) -> bool:
         """Tell whether a restart is left to somebody else, or to a later run."""

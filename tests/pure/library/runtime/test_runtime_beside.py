@@ -135,3 +135,21 @@ def test_two_plans_at_a_time_do_not_take_each_others_trial_files(
     assert beside == [expected]
     assert host.own_files() == before
     assert not [path for path in host.files if "trial" in path]
+
+
+@pytest.mark.parametrize(
+    "versions", [{"containerd": "1.7.24"}, {"docker": "27.5.1"}, {"crio": "1.36.0"}]
+)
+def test_run_that_takes_the_default_back_does_not_warn_of_it(versions: dict[str, str]) -> None:
+    name = {"crio": "cri-o"}.get(next(iter(versions)), next(iter(versions)))
+    host = RuntimeHost({CONFIG: "version = 2\n"} if name == "containerd" else {}, **versions)
+    host.install_toolkit()
+    converge(host, name=name, mode="default_runtime")
+    said = "nvidia is the default runtime"
+    found = planned(host, name=name, mode="runtime_class")
+    assert "default_runtime" in str(found.steps).replace("-", "_")
+    assert not [one for one in found.warnings if said in one]
+    converge(host, name=name, mode="runtime_class")
+    assert not [
+        one for one in planned(host, name=name, mode="runtime_class").warnings if said in one
+    ]
