@@ -69,7 +69,7 @@ def inventory(folder: Path, node: str, product: str, gpus: int) -> None:
 
 def play(folder: Path) -> None:
     """Run the playbook with the readable display."""
-    print("$ ansible-playbook gpu_nodes.yml", flush=True)
+    print("$ ansible-playbook -i hosts.yml gpu.node.gpu_nodes", flush=True)
     if subprocess.run([folder / "play", "gpu.node.gpu_nodes"], check=False).returncode:
         sys.exit(f"demo: the playbook failed; look at the node with: {folder / 'node'} journalctl")
 

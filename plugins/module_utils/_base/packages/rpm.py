@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import typing as t
 from collections import Counter
@@ -164,6 +163,8 @@ def parse_dnf_transaction(text: str) -> Simulation:
 
 def parse_repositories(text: str) -> t.Dict[str, t.Dict[str, str]]:
     """Return the repositories in a file of dnf's or zypper's, each with its options."""
+    import configparser  # for previews alone: what a look loads is compiled on the node each time
+
     parser = configparser.ConfigParser(
         strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",)
     )

@@ -227,8 +227,13 @@ class Crio(Runtime):
         return next(filter(self._host.which, self._low_levels()), "")
 
     def _started_by(self, program: str) -> t.Tuple[str, ...]:
-        """Return the containers whose monitor was told to use a program."""
+        """Return the containers whose monitor was told to use a program.
+
+        Monitors are in the node's own namespace of processes, in which a container's can't pass for one.
+        """
+        own = self._host.readlink("/proc/1/ns/pid")
         pids = filter(str.isdigit, self._host.listdir("/proc"))
+        pids = (pid for pid in pids if self._host.readlink(f"/proc/{pid}/ns/pid") == own)
         commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
         told = [one for one in commands if option(one.split("\0"), ("-r", "--runtime")) == program]
         return tuple(sorted(filter(None, map(watched, told))))

@@ -264,6 +264,15 @@ def test_handler_of_running_containers_is_not_taken_away(mode: str, change: dict
     converge(host, name="cri-o", **change)
 
 
+def test_process_of_a_container_passes_for_no_monitor() -> None:
+    """It calls itself conmon, to keep the node's default runtime from being changed."""
+    host = packaged()
+    host.commands["runc",] = host.commands["crun",] = ""
+    host.links |= {"/proc/1/ns/pid": "pid:[1]", "/proc/500/ns/pid": "pid:[2]"}
+    start(host, 500, ID, CRUN)
+    converge(host, name="cri-o", mode="default_runtime")
+
+
 def test_loss_is_the_users_choice_by_restart_always() -> None:
     host = packaged()
     host.commands["runc",] = host.commands["crun",] = ""
