@@ -40,3 +40,27 @@ seccomp_profile = "/etc/crio/seccomp-node.json"
 default_annotations = { "site.example/class" = "gpu" }
 platform_runtime_paths = { "linux/arm64" = "/usr/bin/crun" }
 """
+# What CRI-O 1.36.3 prints as its own default.
+BUILT_IN = """\
+[crio.runtime]
+default_runtime = "crun"
+
+[crio.runtime.runtimes.crun]
+runtime_path = ""
+runtime_type = "oci"
+runtime_root = "/run/crun"
+inherit_default_runtime = false
+runtime_config_path = ""
+container_min_memory = "500KiB"
+monitor_path = ""
+monitor_cgroup = "system.slice"
+monitor_exec_cgroup = ""
+monitor_env = [
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+]
+allowed_annotations = [
+	"io.containers.trace-syscall",
+	"devices.crio.io",
+]
+privileged_without_host_devices = false
+"""

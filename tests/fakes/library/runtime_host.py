@@ -17,6 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import Comp
 from ansible_collections.gpu.node.plugins.module_utils._runtime.capability import RuntimeCapability
 from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
+from tests.fakes.library.crio_files import BUILT_IN
 from tests.fakes.library.fakes import FakeHost
 
 CONFIG = "/etc/containerd/config.toml"
@@ -159,6 +160,8 @@ class RuntimeHost(FakeHost):
 
     def _crio(self, words: tuple[str, ...]) -> Completed:
         """Show the configuration by the rules of CRI-O's source: a later file replaces the entry of a runtime."""
+        if "--default" in words:
+            return Completed(0, BUILT_IN, "")
         given = dict(zip(words[1::2], words[2::2], strict=False))
         folder = given.get("--config-dir", "/etc/crio/crio.conf.d")
         main = given.get("--config", "/etc/crio/crio.conf")

@@ -67,7 +67,7 @@ class Crio(Runtime):
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
             base = self._tried({path: None}) if own and wanted.mode != CDI else shown
-            entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)
+            entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)[1]
             needed = tuple(self.kind.settings(shown, wanted, True, handler(entry, wanted)))
         return View(
             version,
@@ -145,12 +145,12 @@ class Crio(Runtime):
             entries.update(lookup(config, (*self.kind.prefix, "runtimes")) or {})
         return entries
 
-    def _built_in(self, shown: Section, handler: str) -> Section:
-        """Return the entry of the default runtime where no file has one: CRI-O shows those of its own as comments."""
+    def _built_in(self, shown: Section, handler: str) -> t.Tuple[str, Section]:
+        """Return the default runtime if no file has an entry of it: CRI-O shows those of its own as comments."""
         done = self._host.run([self.kind.program, "config", "--default"], check=False)
         built_in = section(toml.parse(done.out if done.rc == 0 else "", "crio config --default"))
         default = shown.get("default_runtime") or built_in.get("default_runtime")
-        return like({**built_in, "default_runtime": default}, handler)[1]
+        return like({**built_in, "default_runtime": default}, handler)
 
     def _files(self, folder: str) -> t.Iterator[str]:
         """Yield all files below a folder, in CRI-O's order."""
@@ -200,7 +200,7 @@ class Crio(Runtime):
 
     def check_running(self, view: View, after: Section) -> None:
         before = view.effective
-        was, becomes = like(before, "")[0], like(after, "")[0]
+        was, becomes = (like(one, "")[0] or self._built_in(one, "")[0] for one in (before, after))
         there, stays = (one.get("runtimes") or {} for one in (before, after))
         kinds = [self._low_level(name, one) for name, one in ((was, there), (becomes, stays))]
         if kinds[0] != kinds[1]:
@@ -235,8 +235,13 @@ class Crio(Runtime):
         pids = filter(str.isdigit, self._host.listdir("/proc"))
         pids = (pid for pid in pids if self._host.readlink(f"/proc/{pid}/ns/pid") == own)
         commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
-        told = [one for one in commands if option(one.split("\0"), ("-r", "--runtime")) == program]
-        return tuple(sorted(filter(None, map(watched, told))))
+        told = {one: option(one.split("\0"), ("-r", "--runtime")) for one in commands}
+        named = [
+            one
+            for one, path in told.items()
+            if program in (path, posixpath.basename(path)) and path
+        ]
+        return tuple(sorted(filter(None, map(watched, named))))
 
     def _check_monitor(self, shown: Section, name: str) -> None:
         entry = lookup(shown, ("runtimes", name)) or {}

@@ -249,6 +249,21 @@ def test_default_runtime_that_would_lose_running_containers_is_refused() -> None
     converge(host, name="cri-o", mode="default_runtime")  # which nothing changes any more
 
 
+def test_containers_of_the_runtime_that_is_built_in_are_not_lost() -> None:
+    """CRI-O finds it in PATH, and its monitors are told the whole path."""
+    host = RuntimeHost({}, crio="1.36.3")
+    host.install_toolkit()
+    host.commands["runc",] = host.commands["conmon",] = ""
+    start(host, 500, ID, "/usr/bin/crun")
+    host.files["/proc/501/cmdline"] = "/usr/bin/containerd-shim-runc-v2\0-id\0other\0"
+    with pytest.raises(NodeError, match=rf"would lose {ID[:12]}: .*crun has started them"):
+        converge(host, name="cri-o", mode="default_runtime")
+    host.commands["crun",] = ""
+    host.files[TOOLKIT_CONFIG] = RUNTIMES.format('"crun"')
+    converge(host, name="cri-o", mode="default_runtime")
+    assert entry(host)["runtime_root"] == "/run/crun"
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("change", [{"state": "absent"}, {"mode": "cdi"}], ids=["absent", "cdi"])
 def test_handler_of_running_containers_is_not_taken_away(mode: str, change: dict[str, str]) -> None:
