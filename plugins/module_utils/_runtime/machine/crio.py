@@ -232,8 +232,8 @@ class Crio(Runtime):
         Monitors are in the node's own namespace of processes, in which a container's can't pass for one.
         """
         own = self._host.readlink("/proc/1/ns/pid")
-        pids = filter(str.isdigit, self._host.listdir("/proc"))
-        pids = (pid for pid in pids if self._host.readlink(f"/proc/{pid}/ns/pid") == own)
+        every = filter(str.isdigit, self._host.listdir("/proc"))
+        pids = (pid for pid in every if self._host.readlink(f"/proc/{pid}/ns/pid") == own)
         commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
         told = {one: option(one.split("\0"), ("-r", "--runtime")) for one in commands}
         named = [
