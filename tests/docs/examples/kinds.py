@@ -24,8 +24,8 @@ GROUP = {"hosts", "vars", "children"}
 TASK = {"name", "register", "when", "delegate_to", "become", "changed_when", "vars", "loop"}
 CONFIG = {"version", *(one.path.partition(".")[0] for one in configuration.KEYS)}
 CONFIG |= {"resources", "sharing", "gpuNode"}
-# What belongs to others: to kubespray, and to Ansible's plays.
-FOREIGN = {"nvidia_accelerator_enabled", "enable_cdi", "environment"}
+# What belongs to others: to kubespray, to Ansible's plays, and to compose.
+FOREIGN = {"nvidia_accelerator_enabled", "enable_cdi", "environment", "services"}
 # Of the Prometheus operator, whose API server is not ours: what an object has in its spec.
 OPERATOR = {
     "ScrapeConfig": {"jobName", "staticConfigs", "kubernetesSDConfigs", "relabelings"},

@@ -71,6 +71,8 @@ ELSEWHERE = {
     'no matches for kind "ResourceSlice" in version "resource.k8s.io/v1"',
     "gpu-plugin: command not found",
     "No rule to make target 'demo'",
+    'could not select device driver "" with capabilities: [[gpu]]',
+    "unknown or invalid runtime name: nvidia",
 }
 
 

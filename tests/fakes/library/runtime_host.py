@@ -17,8 +17,8 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.host import Comp
 from ansible_collections.gpu.node.plugins.module_utils._runtime.capability import RuntimeCapability
 from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
-from tests.fakes.library.crio_files import BUILT_IN
 from tests.fakes.library.fakes import FakeHost
+from tests.fakes.runtime.crio_files import BUILT_IN
 
 CONFIG = "/etc/containerd/config.toml"
 DAEMON = "/etc/docker/daemon.json"

@@ -49,7 +49,7 @@ class SoftwareNode(Services, FakeHost):
         FakeHost.__init__(self, {"/etc/os-release": SYSTEMS.get(system, system)})
         self.calls: list[tuple[str, ...]] = []
         self.there: dict[str, Package] = {}
-        self.offered = self.coming = dict(offered)
+        self.before = self.offered = self.coming = dict(offered)
         self.users: dict[str, str] = {}
         self.keys: tuple[str, ...] = ()
         self.rival = self.note = ""
@@ -123,6 +123,15 @@ class Shelf(PackageManager):
         self.node.calls.append(("update",))
         self.node.offered = self.node.coming
         return self.node.note
+
+    def preview_sources(self, files: Mapping[str, str], removed: Collection[str]) -> str:
+        self.node.calls.append(("preview", *sorted(files), *(f"-{path}" for path in removed)))
+        self.node.before, self.node.offered = self.node.offered, self.node.coming
+        return self.node.note
+
+    def end_preview(self) -> None:
+        self.node.calls.append(("end_preview",))
+        self.node.offered = self.node.before
 
     def change(self, change: Change) -> None:
         words = [f"{name}={version}" for name, version in sorted(change.packages.items())]

@@ -11,10 +11,10 @@ import time
 import typing as t
 
 from ..._base.errors import NodeError
+from ..._base.kubelet.pods import paths
 from ..._base.packages import exit_status
 from ..._base.packages.apt import Source
 from ..._base.packages.package import Change, Package, Policy, Relations, Removal, Simulation, held
-from ..._base.pods import paths
 from ..._base.text.shown import printable
 from ..host import Completed, Host
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.pods import uid_of
+from ansible_collections.gpu.node.plugins.module_utils._base.kubelet.pods import uid_of
 
 from tests.support import helper_process
 from tests.support.folder import belonging

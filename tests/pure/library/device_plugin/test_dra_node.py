@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.dra.checkpoint impo
     entry,
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._base.pods import LOGS
+from ansible_collections.gpu.node.plugins.module_utils._base.kubelet.pods import LOGS
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base import pods
+from ansible_collections.gpu.node.plugins.module_utils._base.kubelet import pods
 from ansible_collections.gpu.node.plugins.module_utils._node.users.holders import advice
 from ansible_collections.gpu.node.plugins.module_utils._node.users.users import (
     Container,

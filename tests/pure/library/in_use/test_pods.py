@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.pods import name_of, uid_of
+from ansible_collections.gpu.node.plugins.module_utils._base.kubelet.pods import name_of, uid_of
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 

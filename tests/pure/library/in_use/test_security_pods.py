@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.pods import uid_of
+from ansible_collections.gpu.node.plugins.module_utils._base.kubelet.pods import uid_of
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 OTHER = "11111111-2222-3333-4444-555555555555"

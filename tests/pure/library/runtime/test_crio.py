@@ -15,8 +15,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.visible_devices imp
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
 
-from tests.fakes.library.crio_files import CONMON, CRUN, PACKAGE, PACKAGED, RUNC, SITE
 from tests.fakes.library.runtime_host import CRIO, WRAPPER, RuntimeHost, capability, converge
+from tests.fakes.runtime.crio_files import CONMON, CRUN, PACKAGE, PACKAGED, RUNC, SITE
 
 INHERITED = {
     "runtime_root": "/run/crun",

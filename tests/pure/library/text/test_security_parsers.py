@@ -11,10 +11,11 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base import linker, pods
+from ansible_collections.gpu.node.plugins.module_utils._base import linker
 from ansible_collections.gpu.node.plugins.module_utils._base import toolkit as toolkit_version
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import nvidia_device, parse_minors
+from ansible_collections.gpu.node.plugins.module_utils._base.kubelet import pods
 from ansible_collections.gpu.node.plugins.module_utils._base.services import mps as mps_units
 from ansible_collections.gpu.node.plugins.module_utils._base.services.mps import idle_servers
 from ansible_collections.gpu.node.plugins.module_utils._base.text import json_data

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .._shared._base import pods
+from .._shared._base.kubelet import pods
 from .._shared._base.text.shown import cut, printable
 from ..model.mps.paths import Names
 from ..tools.bounded import peek, peek_lines

@@ -10,9 +10,10 @@ import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ...._base import kubelet_api, space
+from ...._base import space
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
+from ...._base.kubelet import allocate
 from ...._base.visible_devices import by_handler_alone
 from ...._device_plugin import instance_lock as beside
 from ...._device_plugin import python as pythons
@@ -116,9 +117,9 @@ def _not_understood(host: Host, options: t.Dict[str, t.Any]) -> t.List[Problem]:
         return []
     said = said_of_version(host)
     found = {
-        name: kubelet_api.not_understood(one, said) for name, one in configurations(options).items()
+        name: allocate.not_understood(one, said) for name, one in configurations(options).items()
     }
-    return [Problem.of(kubelet_api.refusal(name, one, said)) for name, one in found.items() if one]
+    return [Problem.of(allocate.refusal(name, one, said)) for name, one in found.items() if one]
 
 
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from ...._base import kubelet_api
 from ...._base.dra.allocation import owners_in, written
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
+from ...._base.kubelet import allocate
 from ...._base.visible_devices import by_handler_alone
 from ...._cdi import boot
 from ...._device_plugin.state import CONFIG
@@ -71,8 +71,8 @@ def unreached(host: Host) -> t.Optional[NodeError]:
     if lacking:
         return refusal(variable, chosen, lacking)
     said = "" if chosen else said_of_version(host)
-    unknown = kubelet_api.not_understood(config, said)
-    return kubelet_api.refusal(variable, unknown, said) if unknown else None
+    unknown = allocate.not_understood(config, said)
+    return allocate.refusal(variable, unknown, said) if unknown else None
 
 
 def _look(

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ...._base import pods
 from ...._base.boot import PROGRAM
 from ...._base.dra.checkpoint import load
 from ...._base.dra.names import CHECKPOINT as CLAIMS_HELD
 from ...._base.dra.names import DRIVER, NVIDIA
 from ...._base.errors import NodeError
 from ...._base.knowledge import Absent, Knowledge, Known, Unknown
+from ...._base.kubelet import pods
 from ...._machine.host import Host
 from ..allocated import ROOTS, SOCKET, Allocation, checkpoint, claims, is_gpu, parse
 from .witness import CHECKPOINT, unreported

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...._base import pods
+from ...._base.kubelet import pods
 from ...._base.services.driver import FABRIC_SERVICE, SERVICE
 from ...._machine.devices import Device, parse_majors
 from ...._machine.host import Host

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ...._base import pods
 from ...._base.dra.checkpoint import PreparedClaim
 from ...._base.errors import NodeError
 from ...._base.gpu import MIG_MINORS, parse_minors
 from ...._base.knowledge import Absent, Knowledge, Known, Unknown
+from ...._base.kubelet import pods
 from ...._machine.devices import Device, parse_majors
 from ...._machine.host import Host
 from ...machine.facts import proc

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin._shared._base import pods
+from gpu_plugin._shared._base.kubelet import pods
 from gpu_plugin.dra.enforcement import cgroup as cgroups
 from gpu_plugin.dra.enforcement.cgroup import NOTHING
 from gpu_plugin.dra.users import STATE

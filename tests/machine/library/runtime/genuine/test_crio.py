@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 
-from tests.fakes.library.crio_files import CONMON, CRUN, PACKAGE, PACKAGED, RUNC, SITE
 from tests.fakes.library.runtime_host import CRIO
+from tests.fakes.runtime.crio_files import CONMON, CRUN, PACKAGE, PACKAGED, RUNC, SITE
 from tests.fakes.runtime.genuine_runtimes import WRAPPER, GenuineRuntimes, converge
 
 CRIO_BIN = os.environ.get("CRIO_BIN", "")

@@ -16,7 +16,7 @@ from typing import Final
 from ..._shared._base.dra.names import CGROUP
 from ..._shared._base.errors import InputError, NodeError
 from ..._shared._base.gpu import FUNCTION_NOT_FOUND, NvmlError
-from ..._shared._base.pods import UID
+from ..._shared._base.kubelet.pods import UID
 from ..._shared._machine.nvml import limits
 from ..._shared._machine.nvml.limits import NO_LIMITS, Limits
 from ..._shared._machine.nvml.real import Nvml, open_nvml

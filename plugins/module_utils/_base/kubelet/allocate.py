@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from .dra.versions import FIRST, Version, parse
-from .dra.versions import text as shown
-from .errors import InputError
-from .visible_devices import strategies
+from ..dra.versions import FIRST, Version, parse
+from ..dra.versions import text as shown
+from ..errors import InputError
+from ..visible_devices import strategies
 
 # cdi_devices: KEP-4009, the feature gate DevicePluginCDIDevices, which is on by default from 1.29 on. Annotations,
 # variables, and mounts are as old as the API.
