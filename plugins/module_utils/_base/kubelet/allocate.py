@@ -21,21 +21,21 @@ SINCE: t.Mapping[str, Version] = {"cdi-cri": (1, 29, 0)}
 INSTEAD = "cdi-annotations"
 
 
-def not_understood(config: t.Any, said: str) -> t.Tuple[str, ...]:
+def not_understood(config: t.Any, printed: str) -> t.Tuple[str, ...]:
     """Return the strategies of a configuration where the kubelet understands none of them.
 
     Args:
         config: The configuration of a device plugin.
-        said: What the kubelet says of its version. Empty if it can't be asked.
+        printed: What ``kubelet --version`` prints. Empty if it can't be asked.
     """
-    chosen, version = strategies(config), parse(said)
-    known = [one for one in chosen if version is None or version >= SINCE.get(one, FIRST)]
-    return () if known else chosen
+    chosen, version = strategies(config), parse(printed)
+    understood = version is None or any(version >= SINCE.get(name, FIRST) for name in chosen)
+    return () if understood else chosen
 
 
-def refusal(variable: str, chosen: t.Sequence[str], said: str) -> InputError:
+def refusal(variable: str, chosen: t.Sequence[str], printed: str) -> InputError:
     """Return the error of a configuration of which the kubelet understands nothing."""
-    floor, version = shown(max(SINCE[one] for one in chosen)), parse(said)
+    floor, version = shown(max(SINCE[name] for name in chosen)), parse(printed)
     expected = (
         f"one that the node's kubelet passes on: it is of Kubernetes {shown(version or FIRST)} and knows the answer of "
         f"{' and '.join(chosen)} from {floor} on, so pods would start without a GPU"

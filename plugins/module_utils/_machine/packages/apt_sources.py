@@ -15,7 +15,7 @@ from ..._base.packages import apt
 from ..._base.packages.apt import Source, parse_deb822, parse_one_line
 from ..host import Completed
 from .api import PackageManager, failure
-from .trial import copy_missing, trial_folder
+from .trial import changed_texts, copy_missing, trial_folder
 
 FOLDER = "/etc/apt/sources.list.d"
 UNREADABLE = "The list of sources could not be read"
@@ -138,8 +138,7 @@ class AptSources(PackageManager):
         """Give a copy of the folders of sources and preferences in which files are written and removed."""
         folders = (FOLDER, PREFERENCES_FOLDER)
         paths = [f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder)]
-        texts = {path: self._host.read(path) or "" for path in paths}
-        texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
+        texts = changed_texts(self._host, paths, files, removed)
         return trial_folder(texts, KEYS_FOLDER, folders)
 
     def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:

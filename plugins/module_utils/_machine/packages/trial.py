@@ -39,6 +39,17 @@ def trial_folder(
         yield root
 
 
+def changed_texts(
+    host: Host,
+    paths: t.Iterable[str],
+    files: t.Mapping[str, str],
+    removed: t.Collection[str],
+) -> t.Dict[str, str]:
+    """Return the texts of the node's files by their paths, as if ``files`` were written and others ``removed``."""
+    texts = {**{path: host.read(path) or "" for path in paths}, **files}
+    return {path: text for path, text in texts.items() if path not in removed}
+
+
 def copy_missing(host: Host, folder: str, copy: str) -> None:
     """Copy the files of a folder of the node that a copy of it lacks."""
     for name in host.listdir(folder):

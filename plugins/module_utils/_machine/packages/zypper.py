@@ -18,7 +18,7 @@ from ..._base.packages.pgp import binary, read
 from ..host import Completed
 from .api import tail
 from .rpm import KEYS_FOLDER, TEST, Rpm, is_repositories
-from .trial import copy_missing, trial_folder
+from .trial import changed_texts, copy_missing, trial_folder
 
 LOCKS = "/etc/zypp/locks"
 REPOSITORIES = "/etc/zypp/repos.d"
@@ -150,8 +150,7 @@ class Zypper(Rpm):
     def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
         self.end_preview()
         paths = [f"{REPOSITORIES}/{name}" for name in self._host.listdir(REPOSITORIES)]
-        texts = {path: self._host.read(path) or "" for path in filter(is_repositories, paths)}
-        texts = {path: text for path, text in {**texts, **files}.items() if path not in removed}
+        texts = changed_texts(self._host, filter(is_repositories, paths), files, removed)
         trial = self._trial.enter_context(trial_folder(texts, KEYS_FOLDER))
         self._repositories = ("--reposd-dir", f"{trial}{REPOSITORIES}")
         lists, unverified = self._new_aside(), []

@@ -18,7 +18,7 @@ from .. import containerd
 from ..edits import Change, Config, apply, lookup
 from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
 from . import cri_status
-from .engine import Runtime, Texts, listed, trial_folder
+from .engine import Runtime, Texts, listed, trial_folder, would_lose
 from .start_commands import StartCommands
 
 PYTHON = "/opt/gpu-node/current/bin/python"  # which has grpc, on nodes with the device plugin
@@ -172,10 +172,10 @@ class Containerd(Runtime):
         gone = there.keys() - stays.keys()
         names = containerd.pods_of(self._ask("pods"), gone) if gone else ()
         if names:
-            raise NodeError(
+            raise would_lose(
                 f"{self.kind.name} could not start a container again in {listed(names)}",
-                cause=f"these pods are of the handler {', '.join(sorted(gone))}, which would be gone",
-                hint="end them, then run again; restart: always changes it all the same. Nothing was changed",
+                f"these pods are of the handler {', '.join(sorted(gone))}, which would be gone",
+                "end them, then run again",
             )
 
     def _ask(self, *words: str) -> str:

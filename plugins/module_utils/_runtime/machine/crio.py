@@ -9,6 +9,7 @@ a daemon ends where an entry names no monitor and PATH has no conmon, which ``cr
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 import stat
@@ -19,7 +20,7 @@ from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
 from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, about_default, has_cdi
 from . import toml
-from .engine import Runtime, Texts, listed, option, trial_folder, watched
+from .engine import Runtime, Texts, listed, option, trial_folder, watched, would_lose
 
 DEFAULT_RUNTIMES = ("crun", "runc")  # one of them is the default one where no file names one
 # What of the default runtime's entry is not for another program: where its own is, and which entry it is like.
@@ -67,8 +68,7 @@ class Crio(Runtime):
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
             base = self._tried({path: None}) if own and wanted.mode != CDI else shown
-            entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)[1]
-            needed = tuple(self.kind.settings(shown, wanted, True, handler(entry, wanted)))
+            needed = tuple(self.kind.settings(shown, wanted, True, self._handler(base, wanted)))
         return View(
             version,
             path,
@@ -145,12 +145,23 @@ class Crio(Runtime):
             entries.update(lookup(config, (*self.kind.prefix, "runtimes")) or {})
         return entries
 
+    def _handler(self, base: Section, wanted: Wanted) -> t.Iterator[Change]:
+        """Yield what the handler's entry must have, which is like another one but for its program."""
+        entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)[1]
+        at = ("runtimes", wanted.handler)
+        yield (*at, CRIO.handler), wanted.runtime_path
+        yield from (((*at, key), value) for key, value in entry.items() if value and key not in OWN)
+
     def _built_in(self, shown: Section, handler: str) -> t.Tuple[str, Section]:
         """Return the default runtime if no file has an entry of it: CRI-O shows those of its own as comments."""
+        default = shown.get("default_runtime") or self._defaults.get("default_runtime")
+        return like({**self._defaults, "default_runtime": default}, handler)
+
+    @functools.cached_property
+    def _defaults(self) -> Section:
+        """What CRI-O has by itself, empty where it does not tell."""
         done = self._host.run([self.kind.program, "config", "--default"], check=False)
-        built_in = section(toml.parse(done.out if done.rc == 0 else "", "crio config --default"))
-        default = shown.get("default_runtime") or built_in.get("default_runtime")
-        return like({**built_in, "default_runtime": default}, handler)
+        return section(toml.parse(done.out if done.rc == 0 else "", "crio config --default"))
 
     def _files(self, folder: str) -> t.Iterator[str]:
         """Yield all files below a folder, in CRI-O's order."""
@@ -265,12 +276,12 @@ def _program(name: str, runtimes: Section) -> str:
     return str((runtimes.get(name) or {}).get(CRIO.handler) or name)
 
 
-def _refuse_loss(names: t.Sequence[str], cause: str, hint: str) -> None:
+def _refuse_loss(names: t.Sequence[str], cause: str, step: str) -> None:
     if names:
-        raise NodeError(
+        raise would_lose(
             f"cri-o would lose {listed(names)}: the processes would run on, and their pods start a second time",
-            cause=cause,
-            hint=f"{hint}; restart: always changes it all the same. Nothing was changed",
+            cause,
+            step,
         )
 
 
@@ -298,13 +309,6 @@ def like(shown: Section, handler: str) -> t.Tuple[str, Section]:
 def is_oci(entry: Section) -> bool:
     """Tell whether a runtime is one that conmon watches."""
     return entry.get("runtime_type") in (None, "", "oci")
-
-
-def handler(base: Section, wanted: Wanted) -> t.Iterator[Change]:
-    """Yield what the handler's entry must have, which is like another one but for its program."""
-    at = ("runtimes", wanted.handler)
-    yield (*at, CRIO.handler), wanted.runtime_path
-    yield from (((*at, key), value) for key, value in base.items() if value and key not in OWN)
 
 
 def known(shown: Section, own: Section, wanted: Wanted, needed: t.Sequence[Change]) -> Section:

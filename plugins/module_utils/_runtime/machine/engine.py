@@ -320,6 +320,12 @@ def option(words: t.Sequence[str], names: t.Sequence[str]) -> str:
     return words[words.index(there[0]) + 1] if there else ""
 
 
+def would_lose(message: str, cause: str, step: str) -> NodeError:
+    """Return the refusal of a change with which containers that run would be lost; ``step`` keeps them."""
+    hint = f"{step}; restart: always changes it all the same. Nothing was changed"
+    return NodeError(message, cause=cause, hint=hint)
+
+
 def listed(names: t.Sequence[str]) -> str:
     """Return names as a message has them."""
     more = len(names) - MOST

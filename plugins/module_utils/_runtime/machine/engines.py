@@ -69,11 +69,10 @@ class Docker(Runtime):
         using = [one for one in told if lookup(one, ("HostConfig", "Runtime")) in gone]
         if using:
             names = sorted(str(one.get("Name", "?")).lstrip("/") for one in using)
-            raise NodeError(
+            raise engine.would_lose(
                 f"docker could not start {engine.listed(names)} again",
-                cause=f"they were made with the runtime {', '.join(sorted(gone))}, which would be gone",
-                hint="make them again with --device nvidia.com/gpu=..., then run again; restart: always changes it all "
-                "the same. Nothing was changed",
+                f"they were made with the runtime {', '.join(sorted(gone))}, which would be gone",
+                "make them again with --device nvidia.com/gpu=..., then run again",
             )
 
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:

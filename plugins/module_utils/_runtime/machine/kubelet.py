@@ -48,8 +48,8 @@ def _plain(address: str) -> str:
     return path[len("/var") :] if path.startswith("/var/run/") else path
 
 
-def said_of_version(host: Host) -> str:
-    """Return what the node's kubelet says of its version, empty where it is not a program of its own."""
+def printed_version(host: Host) -> str:
+    """Return what ``kubelet --version`` prints, empty where the kubelet is not a program of its own."""
     if not host.which("kubelet"):
         return ""
     return host.run(["kubelet", "--version"], check=False).out

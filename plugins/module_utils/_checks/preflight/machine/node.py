@@ -29,7 +29,7 @@ from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
-from ...._runtime.machine.kubelet import said_of_version
+from ...._runtime.machine.kubelet import printed_version
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
 from .. import dra
@@ -52,14 +52,15 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     if manages:
         found += _runtimes(host, params["container_runtime"])
         found += _read_only(host, room, params["container_runtime"])
-    if dra.wanted(values) and starts:
-        found += dra.of_kubelet(values, said_of_version(host))
-        found += dra.of_runtime(values, managed=manages)
     if starts:
+        kubelet_version = printed_version(host)
+        if dra.wanted(values):
+            found += dra.of_kubelet(values, kubelet_version)
+            found += dra.of_runtime(values, managed=manages)
         pod = pod_of(host)
         found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
         found += _unreached(host, values, params["device_plugin"], manages=manages)
-        found += _not_understood(host, params["device_plugin"])
+        found += _not_understood(kubelet_version, params["device_plugin"])
     source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
     from_packages = source not in ("", "preinstalled")
     if from_packages and host.exists(needs.PROGRAM):
@@ -111,21 +112,25 @@ def _unreached(
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
 
 
-def _not_understood(host: Host, options: t.Dict[str, t.Any]) -> t.List[Problem]:
+def _not_understood(kubelet_version: str, options: t.Dict[str, t.Any]) -> t.List[Problem]:
     """Refuse strategies of which the node's kubelet understands none."""
     if options["allocation"] == DRA:
         return []
-    said = said_of_version(host)
-    found = {
-        name: allocate.not_understood(one, said) for name, one in configurations(options).items()
+    unknown = {
+        variable: allocate.not_understood(config, kubelet_version)
+        for variable, config in configurations(options).items()
     }
-    return [Problem.of(allocate.refusal(name, one, said)) for name, one in found.items() if one]
+    return [
+        Problem.of(allocate.refusal(variable, strategies, kubelet_version))
+        for variable, strategies in unknown.items()
+        if strategies
+    ]
 
 
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
     """Return what is to be said of a node that may do, and may not."""
     plugin = "device_plugin" in modules
-    said = dra.warning(values, said_of_version(host)) if plugin and dra.wanted(values) else ""
+    said = dra.warning(values, printed_version(host)) if plugin and dra.wanted(values) else ""
     package = _package(host, values) if plugin else ""
     manager = "mig" in modules and host.exists(needs.MIG_MANAGER_ENABLED)
     mig_manager = needs.MIG_MANAGER_WARNING if manager else ""

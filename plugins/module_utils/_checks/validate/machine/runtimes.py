@@ -20,7 +20,7 @@ from ...._runtime.edits import lookup
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import choose
-from ...._runtime.machine.kubelet import said_of_version
+from ...._runtime.machine.kubelet import printed_version
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.machine.record import Records, Written
 from ...._runtime.state import SPEC_DIRS, Wanted
@@ -67,12 +67,12 @@ def unreached(host: Host) -> t.Optional[NodeError]:
     name = posixpath.basename(host.readlink(CONFIG) or "default")
     variable = "device_plugin_config" if name == "default" else f"device_plugin_configs.{name}"
     chosen = by_handler_alone(config)
-    lacking = nvidia.without(host) if chosen else ()
-    if lacking:
-        return refusal(variable, chosen, lacking)
-    said = "" if chosen else said_of_version(host)
-    unknown = allocate.not_understood(config, said)
-    return allocate.refusal(variable, unknown, said) if unknown else None
+    if chosen:
+        lacking = nvidia.without(host)
+        return refusal(variable, chosen, lacking) if lacking else None
+    kubelet_version = printed_version(host)
+    unknown = allocate.not_understood(config, kubelet_version)
+    return allocate.refusal(variable, unknown, kubelet_version) if unknown else None
 
 
 def _look(
