@@ -237,7 +237,8 @@ class DriverCapability:
         """Return the plan with the record of the GPUs, and with the services that have to stop for it."""
         spared = self._spared(state)
         absent = self._desired.state == "absent"
-        steps = (*spared.steps, *self._gpus.steps(state, spared.steps, absent=absent))
+        actions = [step.action for step in spared.steps]
+        steps = (*spared.steps, *self._gpus.steps(state.machine, actions, absent=absent))
         planned = replace(spared, steps=steps)
         if disrupts(planned) or self._gate.services.unsettled:
             planned = self._gate.services.around(planned)

@@ -83,6 +83,8 @@ def plan(family: Family, state: DriverState, desired: Desired, choice: Choice) -
 
 def _judge(state: DriverState, desired: Desired, version: Version, kind: str) -> t.Tuple[str, ...]:
     """Return the warnings about the modules' options, for a version of the driver."""
+    if not desired.module_options:
+        return ()
     driver = state.loaded.driver
     loaded = driver.version if driver else ""
     itself = {name: there or loaded for name, there in state.loaded.modules.itself.items()}

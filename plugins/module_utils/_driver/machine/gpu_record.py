@@ -13,7 +13,7 @@ from ..._node.gpu_record import ACTION, PATH, dump, identities, load
 from ..._node.machine import facts as node_facts
 from ..._node.machine.quarantine import answering
 from ..._node.quarantine import Seen
-from ..facts import DriverState
+from ..facts import Machine
 from .sources import Node, Params, Part
 
 
@@ -24,13 +24,13 @@ class GpuRecord(Part):
         super().__init__(node)
         self._count = gpu_count
 
-    def steps(self, state: DriverState, planned: t.Sequence[Step], *, absent: bool) -> t.List[Step]:
-        """Return the step that brings the record up to date, or removes it if no planned step does."""
+    def steps(self, machine: Machine, actions: t.Collection[str], *, absent: bool) -> t.List[Step]:
+        """Return the step that brings the record up to date, or removes it if no planned action does."""
         host = self._node.host
         if absent:
-            stays = host.exists(PATH) and "remove" not in [step.action for step in planned]
+            stays = host.exists(PATH) and "remove" not in actions
             return [Step(ACTION, "forget which GPUs the node had")] if stays else []
-        addresses = (address for address, _architecture in state.machine.gpus)
+        addresses = (address for address, _architecture in machine.gpus)
         return node_facts.recorded_gpus(host, addresses, self._count).steps()
 
     def apply(self, params: Params) -> None:

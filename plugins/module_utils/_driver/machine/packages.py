@@ -23,11 +23,11 @@ from ..._base.packages.package import (
 from ..._base.steps import Step
 from ..._machine.packages.api import NoWay
 from ..._machine.packages.apt_sources import OWN_SOURCES
+from ..._node.machine.facts import library_files
 from ..packages.names import is_driver
 from ..record import versions
 from ..sources.packages import keep_or, would_remove
-from .kernel import building
-from .owners import refuse_unknown_owners
+from .kernel import building, module_files
 from .package_facts import way_back
 from .sources import Node, Params, Part
 
@@ -294,3 +294,29 @@ class Packages(Part):
 def _without_advice(error: t.Optional[NodeError]) -> str:
     """Return an error without its advice, which is not that of the whole."""
     return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"
+
+
+def refuse_unknown_owners(node: Node, change: Change) -> None:
+    """Refuse to install the driver beside kernel modules or libraries of a package that is not known.
+
+    Raises:
+        NodeError: if there is such a package. Of two drivers the kernel and the linker would each choose one.
+    """
+    traits, manager = node.family.traits, node.manager
+    if not any(map(traits.type_of, change.packages)):
+        return
+    known = {*node.added.record.packages, *change.packages, *change.remove}
+    modules = manager.owners(module_files(node.host))
+    unknown = {path: name for path, name in modules.items() if not traits.type_of(name)}
+    libraries = manager.owners(library_files(node.host))
+    # Of NVIDIA's user space all names are not known.
+    unknown.update((path, name) for path, name in libraries.items() if name[:7] != "nvidia-")
+    unknown = {path: name for path, name in unknown.items() if name not in known}
+    if unknown:
+        names = sorted(set(unknown.values()))
+        raise NodeError(
+            f"{', '.join(names)} of another packager has files of the driver, and this module has not added it",
+            cause=f"{', '.join(sorted(unknown))} would be there beside those of the packages to be installed",
+            hint="keep that driver with source: preinstalled, or remove it, then run again: "
+            f"{traits.purge} {' '.join(names)}",
+        )
