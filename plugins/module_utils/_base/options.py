@@ -82,7 +82,10 @@ DEFAULTS: t.Mapping[str, t.Any] = {
     "dcgm_state": "unmanaged",
     "device_plugin_config": {
         "version": "v1",
-        "flags": {"migStrategy": "mixed", "plugin": {"deviceListStrategy": ["cdi-cri"]}},
+        "flags": {
+            "migStrategy": "mixed",
+            "plugin": {"deviceListStrategy": ["cdi-annotations", "cdi-cri"]},
+        },
     },
 }
 VARIABLES: t.Mapping[str, t.Mapping[str, str]] = {

@@ -182,6 +182,14 @@ class RuntimeHost(FakeHost):
         return Completed(0, tomlkit.dumps(config), "")
 
 
+def with_kubelet(host: RuntimeHost, *args: str) -> RuntimeHost:
+    """Return the node with a kubelet that runs with these arguments."""
+    properties = host.commands["systemctl", "show"]
+    host.commands["systemctl", "show", "kubelet.service"] = f"{properties}MainPID=88\n"
+    host.files["/proc/88/cmdline"] = "\0".join(["/usr/bin/kubelet", *args, ""])
+    return host
+
+
 def capability(host: t.Any, **params: t.Any) -> RuntimeCapability:
     """Return the module's inside for parameters."""
     defaults = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}

@@ -1,45 +1,94 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a kubelet understands of the device plugin's answers, by its version.
+"""Which answers of the device plugin reach a container, by the releases of the kubelet and of its container runtime.
 
-It drops a field of Allocate's answer that it does not know, and starts the container without the GPU.
+A kubelet drops a field of Allocate's answer that it does not know, and a runtime a field of the container's
+configuration: the container starts without the GPU.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ..dra.versions import FIRST, Version, parse
+from ..dra.versions import Version
 from ..dra.versions import text as shown
 from ..errors import InputError
-from ..visible_devices import strategies
 
-# cdi_devices: KEP-4009, the feature gate DevicePluginCDIDevices, which is on by default from 1.29 on. Annotations,
-# variables, and mounts are as old as the API.
-SINCE: t.Mapping[str, Version] = {"cdi-cri": (1, 29, 0)}
-INSTEAD = "cdi-annotations"
+KUBELET = "kubelet"
+BY_FIELD = "cdi-cri"  # as devices of claims reach a container, too
+NEVER: Version = (9999, 0, 0)
+# The first release of each program that passes a strategy's answer on. Other strategies are as old as the API, and the
+# mode cdi refuses a containerd or CRI-O without CDI. Sources: kubernetes/enhancements#4009 (on by default since 1.29),
+# containerd/containerd#8519, cri-o/cri-o#6944, and Mirantis/cri-dockerd#522, which no release up to 0.4.3 has.
+FLOORS: t.Mapping[str, t.Mapping[str, Version]] = {
+    "cdi-annotations": {"cri-dockerd": NEVER},
+    BY_FIELD: {
+        KUBELET: (1, 29, 0),
+        "containerd": (1, 7, 2),
+        "cri-o": (1, 28, 0),
+        "cri-dockerd": (0, 4, 4),
+    },
+}
+BY_HANDLER = (
+    "set deviceListStrategy: [envvar] there and container_runtime_mode: runtime_class, with NVIDIA's runtime on the "
+    "node"
+)
 
 
-def not_understood(config: t.Any, printed: str) -> t.Tuple[str, ...]:
-    """Return the strategies of a configuration where the kubelet understands none of them.
+class Obstacle(t.NamedTuple):
+    """A program that does not pass a strategy's answer on."""
+
+    strategy: str
+    program: str
+    version: Version
+
+    def __str__(self) -> str:
+        floor = FLOORS[self.strategy][self.program]
+        text = f"{self.program} {shown(self.version)} drops the answer of {self.strategy}"
+        return text if floor == NEVER else f"{text}, which {shown(floor)} and later pass on"
+
+
+def depend_on(strategies: t.Iterable[str], programs: t.Collection[str]) -> bool:
+    """Return whether these programs, if they are old, can keep the answers of all strategies from a container."""
+    return all(set(programs).intersection(FLOORS.get(name, ())) for name in strategies)
+
+
+def obstacles(
+    strategies: t.Iterable[str], versions: t.Mapping[str, Version]
+) -> t.Tuple[Obstacle, ...]:
+    """Return what keeps each strategy's answer from a container, nothing if one of them reaches it.
 
     Args:
-        config: The configuration of a device plugin.
-        printed: What ``kubelet --version`` prints. Empty if it can't be asked.
+        strategies: Those of deviceListStrategy.
+        versions: The releases of the programs that an answer goes through, as far as they are known.
     """
-    chosen, version = strategies(config), parse(printed)
-    understood = version is None or any(version >= SINCE.get(name, FIRST) for name in chosen)
-    return () if understood else chosen
+    found = [_obstacle(name, versions) for name in strategies]
+    return tuple(filter(None, found)) if all(found) else ()
 
 
-def refusal(variable: str, chosen: t.Sequence[str], printed: str) -> InputError:
-    """Return the error of a configuration of which the kubelet understands nothing."""
-    floor, version = shown(max(SINCE[name] for name in chosen)), parse(printed)
+def _obstacle(strategy: str, versions: t.Mapping[str, Version]) -> t.Optional[Obstacle]:
+    for program, floor in FLOORS.get(strategy, {}).items():
+        if versions.get(program, NEVER) < floor:
+            return Obstacle(strategy, program, versions[program])
+    return None
+
+
+def refusal(
+    variable: str, strategies: t.Sequence[str], versions: t.Mapping[str, Version]
+) -> t.Optional[InputError]:
+    """Return the error of a configuration of which no answer reaches a container, None if one does."""
+    found = obstacles(strategies, versions)
+    if not found:
+        return None
+    causes = ", and ".join(map(str, found))
     expected = (
-        f"one that the node's kubelet passes on: it is of Kubernetes {shown(version or FIRST)} and knows the answer of "
-        f"{' and '.join(chosen)} from {floor} on, so pods would start without a GPU"
+        f"one that reaches the node's containers: {causes}, so pods would start without a GPU"
     )
-    error = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", list(chosen), expected)
-    hint = f"set deviceListStrategy: [{INSTEAD}] there, or upgrade Kubernetes to {floor}"
+    error = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", [*strategies], expected)
+    suited = [name for name in FLOORS if _obstacle(name, versions) is None]
+    instead = f"set deviceListStrategy: [{', '.join(suited)}] there" if suited else BY_HANDLER
+    releases = {one.program: FLOORS[one.strategy][one.program] for one in found}
+    newer = [f"{program} {shown(floor)}" for program, floor in releases.items() if floor != NEVER]
+    hint = f"{instead}, or upgrade to {' and '.join(newer)}" if newer else instead
     return InputError(error.message, cause=error.cause, hint=hint, key=variable)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.dra.names import DEVICE_PLUGIN
-from ..._base.dra.versions import OLDEST, RECOMMENDED, parse, refusal
+from ..._base.dra.versions import OLDEST, RECOMMENDED, Version, parse, refusal
 from ..._base.dra.versions import text as shown
+from ..._base.kubelet.allocate import BY_FIELD, KUBELET, obstacles
 from ..._runtime.state import CDI
 from .problems import Problem
 
@@ -112,8 +113,14 @@ def of_server(
     return [_refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")]
 
 
-def of_runtime(values: t.Mapping[str, t.Any], *, managed: bool) -> t.List[Problem]:
-    """Refuse a mode that leaves CDI off, by which the devices of claims reach containers."""
+def of_runtime(
+    values: t.Mapping[str, t.Any], versions: t.Mapping[str, Version], *, managed: bool
+) -> t.List[Problem]:
+    """Refuse a runtime that is too old, or a mode that leaves CDI off, by which devices of claims reach containers."""
+    runtimes = {name: version for name, version in versions.items() if name != KUBELET}
+    for obstacle in obstacles([BY_FIELD], runtimes):
+        why = f"devices of claims reach containers as those of {BY_FIELD} do, and {obstacle}"
+        return [_refused(values, why, f"upgrade {obstacle.program}, {BACK}")]
     mode = values.get("container_runtime_mode") or CDI
     if not managed or mode == CDI:
         return []

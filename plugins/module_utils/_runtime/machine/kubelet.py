@@ -1,22 +1,38 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which runtime the kubelet of a node uses: the endpoint of its command line, or of its configuration."""
+"""Which runtime the kubelet of a node uses, and what the two pass on of a device plugin's answers.
+
+The runtime is that of the endpoint of its command line, or of its configuration.
+"""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
+from ..._base.dra.versions import Version, parse
+from ..._base.errors import InputError
+from ..._base.kubelet import allocate
+from ..._base.visible_devices import strategies
 from ..._machine.host import Host
+from ..containerd import CONTAINERD
 from ..start_command import Flag
-from ..state import Kind
+from ..state import CRIO, DOCKER, Kind
 from . import start_commands
 from .engine import Runtime
 
 KUBELET = Kind("kubelet", "kubelet", ("kubelet.service",), "", (), file_flag=Flag(("config",)))
 ENDPOINT = Flag(("container-runtime-endpoint",))
 # A key at the top level of its configuration, which is YAML or JSON.
+PROGRAMS = {
+    allocate.KUBELET: "kubelet",
+    "containerd": "containerd",
+    "cri-o": "crio",
+    "cri-dockerd": "cri-dockerd",
+}
+SOCKETS = {kind.socket: kind.name for kind in (CONTAINERD, CRIO)}
+SOCKETS[DOCKER.socket] = "cri-dockerd"
 KEY = re.compile(r"(?m)^(?:\s*\")?containerRuntimeEndpoint\"?:\s*[\"']?([^\s\"',#]+)")
 
 
@@ -53,3 +69,30 @@ def printed_version(host: Host) -> str:
     if not host.which("kubelet"):
         return ""
     return host.run(["kubelet", "--version"], check=False).out
+
+
+def refuse_strategies(host: Host, configs: t.Mapping[str, t.Any]) -> t.List[InputError]:
+    """Return the errors of configurations of the device plugin, by variable, of which no answer reaches a container."""
+    chosen = {variable: strategies(config) for variable, config in configs.items()}
+    errors = (
+        allocate.refusal(variable, names, versions(host, names))
+        for variable, names in chosen.items()
+    )
+    return [error for error in errors if error]
+
+
+def versions(host: Host, strategies: t.Sequence[str]) -> t.Dict[str, Version]:
+    """Return the releases of the kubelet and of the runtime that it uses, as far as they say them.
+
+    They are asked only if the answers of all these strategies depend on them.
+    """
+    present = [name for name, program in PROGRAMS.items() if host.which(program)]
+    if not allocate.depend_on(strategies, present):
+        return {}
+    used = (allocate.KUBELET, SOCKETS.get(_plain(endpoint(host))))
+    programs = {name: PROGRAMS[name] for name in present if name in used}
+    printed = {
+        name: host.run([program, "--version"], check=False) for name, program in programs.items()
+    }
+    found = {name: parse(f"{one.out}\n{one.err}") for name, one in printed.items()}
+    return {name: version for name, version in found.items() if version}

@@ -18,8 +18,8 @@ from .record import Records
 PROGRAM = "nvidia-container-runtime"
 HOOKS = tuple(f"{one}/containers/oci/hooks.d" for one in ("/usr/share", "/etc", "/run"))
 STEP = (
-    "set deviceListStrategy: [cdi-cri], the role's default; or container_runtime_mode: runtime_class with"
-    " container_toolkit_state: present, for pods that name its RuntimeClass"
+    "set deviceListStrategy: [cdi-annotations, cdi-cri], the role's default; or container_runtime_mode: runtime_class"
+    " with container_toolkit_state: present, for pods that name its RuntimeClass"
 )
 
 

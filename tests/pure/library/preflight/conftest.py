@@ -48,8 +48,8 @@ def look(host: FakeHost, room: FakeRoom) -> Look:
             return str(error)
         finally:
             reads = (
-                *("containerd", "crio", "kubelet --version", "ldconfig -p", "python3"),
-                "systemctl show",
+                *("containerd", "cri-dockerd --version", "crio", "kubelet --version"),
+                *("ldconfig -p", "python3", "systemctl show"),
             )
             assert not [one for one in host.ran if not " ".join(one).startswith(reads)]
         return ""

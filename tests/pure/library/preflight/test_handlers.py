@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Vie
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, Look, node
-from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost
+from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, with_kubelet
 
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 ENVVAR = {"flags": {"plugin": {"deviceListStrategy": ["envvar"]}}}
@@ -55,34 +55,72 @@ def test_a_strategy_that_no_runtime_of_the_node_carries_out_is_refused(
     assert said.startswith(REFUSED)
     assert f"- {named}: flags.plugin.deviceListStrategy: {value} is not valid: " in said
     assert "containerd" in said
-    assert "set deviceListStrategy: [cdi-cri]" in said
+    assert "set deviceListStrategy: [cdi-annotations, cdi-cri]" in said
     assert "container_runtime_mode: runtime_class" in said
 
 
 CRI = {"flags": {"plugin": {"deviceListStrategy": ["cdi-cri"]}}}
 KUBELET = "Kubernetes v1.26.11\n"
+ENDPOINT = "--container-runtime-endpoint=unix://{}"
 
 
 @pytest.mark.parametrize(
     ("variables", "named"),
     [
-        ({}, "device_plugin_config"),
         ({"device_plugin_config": CRI}, "device_plugin_config"),
         ({"device_plugin_configs": {"few": CRI}}, "device_plugin_configs.few"),
     ],
 )
-def test_a_strategy_that_the_kubelet_does_not_understand_is_refused(
+def test_a_strategy_that_the_kubelet_drops_is_refused(
     look: Look, host: RuntimeHost, variables: dict[str, Any], named: str
 ) -> None:
     host.commands["kubelet", "--version"] = KUBELET
     said = look(**variables)
     assert f"- {named}: flags.plugin.deviceListStrategy: ['cdi-cri'] is not valid: " in said
-    assert "it is of Kubernetes 1.26.11 and knows the answer of cdi-cri from 1.29.0 on" in said
-    assert "set deviceListStrategy: [cdi-annotations] there" in said
+    assert "kubelet 1.26.11 drops the answer of cdi-cri, which 1.29.0 and later pass on" in said
+    assert "set deviceListStrategy: [cdi-annotations] there, or upgrade to kubelet 1.29.0" in said
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("program", "printed", "socket", "refused"),
+    [
+        ("containerd", "containerd x 1.7.1 y\n", "/run/containerd/containerd.sock", "1.7.2"),
+        ("containerd", "containerd x 1.7.2 y\n", "/run/containerd/containerd.sock", ""),
+        ("containerd", "containerd x 1.7.1 y\n", "/run/k3s/containerd/containerd.sock", ""),
+        ("crio", "crio version 1.27.8\n", "/var/run/crio/crio.sock", "1.28.0"),
+        ("crio", "crio version 1.28.0\n", "/var/run/crio/crio.sock", ""),
+        ("cri-dockerd", "cri-dockerd 0.3.4 (e88b1605)\n", "/run/cri-dockerd.sock", "0.4.4"),
+    ],
+)
+def test_a_strategy_that_the_kubelets_runtime_drops_is_refused(
+    look: Look, host: RuntimeHost, program: str, printed: str, socket: str, refused: str
+) -> None:
+    host.commands["kubelet", "--version"] = "Kubernetes v1.36.3\n"
+    host.commands[program, "--version"] = printed
+    with_kubelet(host, ENDPOINT.format(socket))
+    said = look(device_plugin_config=CRI)
+    assert bool(said) == bool(refused)
+    assert f"which {refused} and later pass on" in said if refused else not said
+
+
+def test_the_default_reaches_no_container_of_cri_dockerd(look: Look, host: RuntimeHost) -> None:
+    host.commands["cri-dockerd", "--version"] = "cri-dockerd 0.3.4 (e88b1605)\n"
+    with_kubelet(host, ENDPOINT.format("/run/cri-dockerd.sock"))
+    said = look()
+    assert "cri-dockerd 0.3.4 drops the answer of cdi-annotations, and cri-dockerd 0.3.4 " in said
+    assert "set deviceListStrategy: [envvar] there and container_runtime_mode: " in said
+
+
+def test_claims_reach_no_container_of_cri_dockerd(look: Look, host: RuntimeHost) -> None:
+    host.commands["cri-dockerd", "--version"] = "cri-dockerd 0.4.3 (HEAD)\n"
+    with_kubelet(host, ENDPOINT.format("/run/cri-dockerd.sock"))
+    said = look(gpu_nodes_allocation="dra")
+    assert "gpu_nodes_allocation: 'dra' is not possible: devices of claims reach " in said
+    assert "cri-dockerd 0.4.3 drops the answer of cdi-cri, which 0.4.4 and later pass on" in said
+
+
+@pytest.mark.parametrize(
+    ("chosen", "printed"),
     [
         (["cdi-cri"], "Kubernetes v1.29.0+k3s1\n"),
         (["cdi-cri"], "no version"),
@@ -90,11 +128,17 @@ def test_a_strategy_that_the_kubelet_does_not_understand_is_refused(
         (["cdi-cri", "cdi-annotations"], KUBELET),
     ],
 )
-def test_a_strategy_that_the_kubelet_may_understand_is_taken(
-    look: Look, host: RuntimeHost, chosen: list[str], said: str
+def test_a_strategy_that_the_kubelet_may_pass_on_is_taken(
+    look: Look, host: RuntimeHost, chosen: list[str], printed: str
 ) -> None:
-    host.commands["kubelet", "--version"] = said
+    host.commands["kubelet", "--version"] = printed
     assert look(device_plugin_config={"flags": {"plugin": {"deviceListStrategy": chosen}}}) == ""
+
+
+def test_no_program_is_asked_for_the_default(look: Look, host: RuntimeHost) -> None:
+    host.commands["kubelet", "--version"] = KUBELET
+    assert look() == ""
+    assert ("kubelet", "--version") not in host.ran
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_node_without_the_handler_is_not_ready() -> None:
     text = said["device plugin"]
     assert text.startswith("device_plugin_config: flags.plugin.deviceListStrategy: ['envvar'] is ")
     assert "docker of this node has no handler of it" in text
-    assert " -> set deviceListStrategy: [cdi-cri]" in text
+    assert " -> set deviceListStrategy: [cdi-annotations, cdi-cri]" in text
 
 
 def test_of_several_configurations_the_one_in_force_is_named() -> None:
@@ -44,11 +44,11 @@ def test_of_several_configurations_the_one_in_force_is_named() -> None:
     assert str(runtimes.unreached(one)).startswith("device_plugin_config: ")  # type: ignore[arg-type]
 
 
-def test_a_kubelet_that_does_not_understand_the_strategy_is_not_ready() -> None:
+def test_a_kubelet_that_drops_the_strategy_is_not_ready() -> None:
     one = host({"flags": {"plugin": {"deviceListStrategy": ["cdi-cri"]}}})
     one.commands["kubelet", "--version"] = "Kubernetes v1.26.11\n"
     said = failures(node(unreached=runtimes.unreached(one)))  # type: ignore[arg-type]
-    assert "knows the answer of cdi-cri from 1.29.0 on" in said["device plugin"]
+    assert "kubelet 1.26.11 drops the answer of cdi-cri" in said["device plugin"]
     assert " -> set deviceListStrategy: [cdi-annotations]" in said["device plugin"]
 
 

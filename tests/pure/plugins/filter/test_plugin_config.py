@@ -22,6 +22,7 @@ from gpu_plugin.config import configuration
 
 from tests.support.paths import REPOSITORY
 
+BOTH = ("cdi-annotations", "cdi-cri")
 METRICS = {"metricsAddress": "10.0.0.5:9402"}
 WRITTEN = {
     "flags": {"plugin": {"deviceListStrategy": ["envvar"]}, "migStrategy": "none"},
@@ -33,11 +34,11 @@ WRITTEN = {
 @pytest.mark.parametrize(
     ("given", "strategies", "migs"),
     [
-        ({"version": "v1", "gpuNode": METRICS}, ("cdi-cri",), "mixed"),
-        ({"gpuNode": METRICS}, ("cdi-cri",), "mixed"),
-        ({"gpuNode": METRICS, "flags": {"migStrategy": "single"}}, ("cdi-cri",), "single"),
-        ({"gpuNode": METRICS, "flags": {"migstrategy": "single"}}, ("cdi-cri",), "single"),
-        ({"gpuNode": METRICS, "flags": None}, ("cdi-cri",), "mixed"),
+        ({"version": "v1", "gpuNode": METRICS}, BOTH, "mixed"),
+        ({"gpuNode": METRICS}, BOTH, "mixed"),
+        ({"gpuNode": METRICS, "flags": {"migStrategy": "single"}}, BOTH, "single"),
+        ({"gpuNode": METRICS, "flags": {"migstrategy": "single"}}, BOTH, "single"),
+        ({"gpuNode": METRICS, "flags": None}, BOTH, "mixed"),
         (
             {"gpuNode": METRICS, "flags": {"plugin": {"deviceListStrategy": ["envvar"]}}},
             ("envvar",),

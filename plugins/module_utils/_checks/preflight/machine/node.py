@@ -13,7 +13,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ...._base import space
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
-from ...._base.kubelet import allocate
+from ...._base.kubelet.allocate import BY_FIELD
 from ...._base.visible_devices import by_handler_alone
 from ...._device_plugin import instance_lock as beside
 from ...._device_plugin import python as pythons
@@ -29,7 +29,7 @@ from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
-from ...._runtime.machine.kubelet import printed_version
+from ...._runtime.machine.kubelet import printed_version, refuse_strategies, versions
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
 from .. import dra
@@ -53,14 +53,16 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         found += _runtimes(host, params["container_runtime"])
         found += _read_only(host, room, params["container_runtime"])
     if starts:
-        kubelet_version = printed_version(host)
         if dra.wanted(values):
-            found += dra.of_kubelet(values, kubelet_version)
-            found += dra.of_runtime(values, managed=manages)
+            found += dra.of_kubelet(values, printed_version(host))
+            found += dra.of_runtime(values, versions(host, [BY_FIELD]), managed=manages)
         pod = pod_of(host)
         found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
         found += _unreached(host, values, params["device_plugin"], manages=manages)
-        found += _not_understood(kubelet_version, params["device_plugin"])
+        if params["device_plugin"]["allocation"] != DRA:
+            found += map(
+                Problem.of, refuse_strategies(host, configurations(params["device_plugin"]))
+            )
     source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
     from_packages = source not in ("", "preinstalled")
     if from_packages and host.exists(needs.PROGRAM):
@@ -110,21 +112,6 @@ def _unreached(
     wrong = {name: chosen for name, chosen in found.items() if chosen}
     lacking = nvidia.without(host, leaving=manages) if wrong else ()
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
-
-
-def _not_understood(kubelet_version: str, options: t.Dict[str, t.Any]) -> t.List[Problem]:
-    """Refuse strategies of which the node's kubelet understands none."""
-    if options["allocation"] == DRA:
-        return []
-    unknown = {
-        variable: allocate.not_understood(config, kubelet_version)
-        for variable, config in configurations(options).items()
-    }
-    return [
-        Problem.of(allocate.refusal(variable, strategies, kubelet_version))
-        for variable, strategies in unknown.items()
-        if strategies
-    ]
 
 
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:

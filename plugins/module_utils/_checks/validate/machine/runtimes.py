@@ -11,7 +11,6 @@ import typing as t
 from ...._base.dra.allocation import owners_in, written
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
-from ...._base.kubelet import allocate
 from ...._base.visible_devices import by_handler_alone
 from ...._cdi import boot
 from ...._device_plugin.state import CONFIG
@@ -20,7 +19,7 @@ from ...._runtime.edits import lookup
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import choose
-from ...._runtime.machine.kubelet import printed_version
+from ...._runtime.machine.kubelet import refuse_strategies
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.machine.record import Records, Written
 from ...._runtime.state import SPEC_DIRS, Wanted
@@ -70,9 +69,7 @@ def unreached(host: Host) -> t.Optional[NodeError]:
     if chosen:
         lacking = nvidia.without(host)
         return refusal(variable, chosen, lacking) if lacking else None
-    kubelet_version = printed_version(host)
-    unknown = allocate.not_understood(config, kubelet_version)
-    return allocate.refusal(variable, unknown, kubelet_version) if unknown else None
+    return next(iter(refuse_strategies(host, {variable: config})), None)
 
 
 def _look(

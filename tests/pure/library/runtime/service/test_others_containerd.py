@@ -12,7 +12,15 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
 from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Kind
 
-from tests.fakes.library.runtime_host import CONFIG, OLD, RuntimeHost, capability, converge, planned
+from tests.fakes.library.runtime_host import (
+    CONFIG,
+    OLD,
+    RuntimeHost,
+    capability,
+    converge,
+    planned,
+    with_kubelet,
+)
 
 MAIN = containerd.K0S.config_path
 GENERATED = '# k0s_managed=true\nversion = 2\nimports = ["/run/k0s/containerd-cri.toml"]\n'
@@ -96,13 +104,6 @@ def test_settings_of_microk8s_go_into_its_template() -> None:
     assert plan.restart_required == ("snap.microk8s.daemon-containerd.service",)
     converge(host, name="microk8s", state="absent")
     assert host.files[path] == TEMPLATE
-
-
-def with_kubelet(host: RuntimeHost, *args: str) -> RuntimeHost:
-    shown = host.commands["systemctl", "show"]
-    host.commands["systemctl", "show", "kubelet.service"] = f"{shown}MainPID=88\n"
-    host.files["/proc/88/cmdline"] = "\0".join(["/usr/bin/kubelet", *args, ""])
-    return host
 
 
 @pytest.mark.parametrize(
