@@ -13,7 +13,8 @@ version_added: 0.2.0
 author: the gpu.node authors (@gpu-node)
 description:
   - Mappings are merged key by key, in the order of what is given; lists and values replace those of the default.
-  - The role's default has C(version) v1, C(flags.migStrategy) mixed and C(flags.plugin.deviceListStrategy) cdi-cri.
+  - The role's default has C(version) v1, C(flags.migStrategy) mixed and C(flags.plugin.deviceListStrategy)
+    cdi-annotations and cdi-cri.
 positional: sharing
 options:
   _input:

@@ -94,3 +94,32 @@ def test_the_daemon_says_it_once_for_each_configuration(make_node: MakeNode) -> 
     node.config.write_text(CDI)
     eventually(lambda: "configuration loaded" in node.logged())
     assert node.logged().count("NVIDIA_VISIBLE_DEVICES") == 1
+
+
+@pytest.mark.parametrize(
+    ("strategies", "printed", "status"),
+    [
+        ("cdi-cri", "Kubernetes v1.26.11", 1),
+        ("cdi-cri", "Kubernetes v1.29.0", 0),
+        ("cdi-cri", "nothing", 0),
+        ("cdi-annotations, cdi-cri", "Kubernetes v1.26.11", 0),
+    ],
+)
+def test_a_strategy_that_the_kubelet_drops_is_refused_on_the_node(
+    strategies: str,
+    printed: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    kubelet, file = tmp_path / "bin/kubelet", tmp_path / "config.yaml"
+    kubelet.parent.mkdir()
+    kubelet.write_text(f"#!/bin/sh\necho {printed}\n")
+    kubelet.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubelet.parent), prepend=os.pathsep)
+    file.write_text(f"flags: {{plugin: {{deviceListStrategy: [{strategies}]}}}}")
+    assert cli.main(["check-config", str(file)]) == 0
+    assert cli.main(["check-config", "--node", str(file)]) == status
+    if status:
+        assert "kubelet 1.26.11 drops the answer of cdi-cri" in capfd.readouterr().err

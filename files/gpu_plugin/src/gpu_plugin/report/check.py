@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from .._shared._base.dra import versions
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
+from .._shared._base.kubelet.allocate import KUBELET, depend_on, refusal
 from .._shared._device_plugin.held import WAITS
 from .._shared._machine.nvml.within import LATE, within
 from ..advertise.decide import decide
@@ -27,9 +29,10 @@ from ..model.mps.paths import SETTINGS
 from ..mps import state as mps
 from ..mps.reconciler import Reconciler
 from ..mps.units import Systemd
-from ..tools import logs
+from ..tools import bounded, logs
 
 STANDARD_INPUT: Final = "standard input"
+SECONDS: Final = 10.0  # which a program has to print its version
 
 
 def check(file: Path, *, node: bool, pods: Path, state: Path) -> int:
@@ -60,6 +63,7 @@ def _read(file: Path) -> str:
 
 def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]:
     """Return which devices would wait for whom. ConfigError: MPS can't be as it is."""
+    _refuse_dropped(checked, source)
     managers = Path(SETTINGS)
     shared = any(share.mps for share in checked.sharing.shares)
     if shared and shutil.which(CONTROL) is None:
@@ -87,6 +91,18 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
         if why:
             raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
     return _waits(checked, inventory, pods, state)
+
+
+def _refuse_dropped(checked: Config, source: str) -> None:
+    """Raise InputError if the node's kubelet drops what the device plugin would answer. A pod has no kubelet to ask."""
+    strategies, program = checked.device_list_strategies, shutil.which(KUBELET)
+    if program is None or not depend_on(strategies, (KUBELET,)):
+        return
+    printed = bounded.run([program, "--version"], "", {}, SECONDS).out
+    version = versions.parse(printed)
+    error = refusal(source, strategies, {KUBELET: version}) if version else None
+    if error:
+        raise error
 
 
 def _look(checked: Config) -> Inventory:
