@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +91,19 @@ def make_cluster(
         return Node(name, tmp_path_factory.mktemp(name), variables)
 
     def make(
-        name: str, product: str, gpus: int, *, beside: bool = False, **variables: Any
+        name: str,
+        product: str,
+        gpus: int,
+        *,
+        beside: bool = False,
+        volumes: Sequence[str] = (),
+        **variables: Any,
     ) -> Cluster:
         name = f"cluster-{name}"
         common = {"device_plugin_wheelhouse": os.environ["WHEELHOUSE"], **PATIENT}
         hardware = ("--product", product, "--gpus", str(gpus))
-        node = up(name, *hardware, **{**common, **variables})
+        mounted = [word for volume in volumes for word in ("--volume", volume)]
+        node = up(name, *hardware, *mounted, **{**common, **variables})
         cluster = Cluster(node, up(f"{name}-control", "--no-gpu") if beside else None)
         cluster.prepare()
         return cluster
