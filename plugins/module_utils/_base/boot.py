@@ -15,7 +15,8 @@ PROGRAM = "/opt/gpu-node/bin/gpu-plugin"
 BEFORE = (
     "containerd.service docker.service crio.service kubelet.service k3s.service k3s-agent.service "
     "rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service "
-    "snap.microk8s.daemon-containerd.service podman-restart.service gpu-device-plugin.service"
+    "snap.microk8s.daemon-containerd.service podman-restart.service nomad.service incus.service lxc.service "
+    "snap.lxd.daemon.service gpu-device-plugin.service"
 )
 # What runs at boot speaks with the driver and with nobody else. It is root, and keeps of root's rights those to change
 # MIG layouts, and those that nvidia-modprobe needs, which NVML runs where the module or a device node is missing: to
