@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-LIMIT = float(os.environ.get("TEST_LIMIT", "120"))  # seconds
+LIMIT = float(os.environ.get("TEST_LIMIT", "240"))  # seconds
 PAUSE = 0.03  # seconds between two looks
 ANYTHING = object()
 T = TypeVar("T")
