@@ -222,24 +222,19 @@ class RuntimeCapability:
             restart_required=tuple(restart),
             blocked_by=tuple(name for one in state.states for name in one.ended),
             warnings=(
-                *self._lasting(state),
+                *state.warnings,
+                *self._about_default(state),
                 *map(self._waiting, self._deferred(state)),
                 *down,
             ),
             more=bool(self._restart_now),
         )
 
-    def _lasting(self, state: Observed) -> t.Iterator[str]:
-        """Yield the warnings, but for what no runtime has any more once its files are written."""
-        handler = self._wanted.handler
-        after = [
-            lookup(
-                self._tried.get(one.runtime.kind.name, one.view.effective), one.runtime.kind.default
-            )
-            for one in state.states
-        ]
-        gone = () if handler in after else about_default(handler, self._wanted)
-        yield from (text for text in state.warnings if text not in gone)
+    def _about_default(self, state: Observed) -> t.Iterator[str]:
+        """Warn of default runtimes that each has once its files are written."""
+        for one in state.states:
+            effective = self._tried.get(one.runtime.kind.name, one.view.effective)
+            yield from about_default(lookup(effective, one.runtime.kind.default), self._wanted)
 
     def _waits(self, state: State) -> bool:
         """Tell whether a restart is left to somebody else, or to a later run."""

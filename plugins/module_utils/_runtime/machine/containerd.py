@@ -16,7 +16,7 @@ from ..._base.text import json_data
 from ..._machine.host import Host, properties
 from .. import containerd
 from ..edits import Change, Config, apply, lookup
-from ..state import Unfit, Version, View, Wanted, about_default, describe, has_cdi, version_text
+from ..state import Unfit, Version, View, Wanted, describe, has_cdi, version_text
 from . import cri_status
 from .engine import Runtime, Texts, listed, trial_folder, would_lose
 from .start_commands import StartCommands
@@ -67,10 +67,7 @@ class Containerd(Runtime):
             prefix,
             containerd.lasting(effective, named, wanted, version),
             tuple(containerd.settings(effective, wanted, cdi)),
-            (
-                *about_default(lookup(effective, self.kind.default), wanted),
-                *self.about_program(effective, wanted),
-            ),
+            (*self.about_program(effective, wanted),),
             loaded,
         )
         if view.changes() and not extra:

@@ -18,7 +18,7 @@ import typing as t
 from ..._base.errors import InputError, NodeError
 from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
-from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, about_default, has_cdi
+from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, has_cdi
 from . import toml
 from .engine import Runtime, Texts, listed, option, trial_folder, watched, would_lose
 
@@ -76,7 +76,6 @@ class Crio(Runtime):
             effective=known(shown, own, wanted, needed),
             settings=needed,
             warnings=(
-                *about_default(lookup(shown, self.kind.default), wanted),
                 *self.about_program(shown, wanted),
                 *self._about(wanted),
             ),

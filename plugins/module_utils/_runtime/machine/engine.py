@@ -19,7 +19,6 @@ from ..state import (
     Version,
     View,
     Wanted,
-    about_default,
     about_program,
     check_types,
     has_cdi,
@@ -169,10 +168,7 @@ class Runtime:
             prefix=kind.prefix,
             effective=effective,
             settings=tuple(kind.settings(effective, wanted, cdi)) if wanted.mode else (),
-            warnings=(
-                *about_default(lookup(effective, kind.default), wanted),
-                *self.about_program(effective, wanted),
-            ),
+            warnings=self.about_program(effective, wanted),
         )
 
     def about_program(self, effective: t.Mapping[str, t.Any], wanted: Wanted) -> t.Tuple[str, ...]:
