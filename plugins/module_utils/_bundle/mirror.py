@@ -66,7 +66,7 @@ def text(words: str, found: t.Sequence[Part]) -> str:
 
 def _driver(distribution: Distribution, version: str, *, repository: bool) -> Part:
     packages: t.Dict[str, None] = {}
-    family = FAMILIES[distribution.family]
+    family = FAMILIES[distribution.family]()
     for kind in TYPES:
         wanted = Wanted(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
         names = family.names(Offer(), wanted)

@@ -50,7 +50,6 @@ from .machine.sources import (
     nvidias,
     reach,
 )
-from .machine.streams import ModuleStreams
 from .module_options.in_force import MODPROBE_FILE
 from .packages import adoption
 from .packages.names import PLACE
@@ -58,6 +57,9 @@ from .plan import disrupts, plan, replaces
 from .record import Record
 from .report import facts, installed, releases
 from .sources.auto import AUTO, Source, chosen, has_run, named_source
+
+if t.TYPE_CHECKING:
+    from .machine.streams import ModuleStreams
 
 # Those after which NVML may answer that did not before.
 STARTS = frozenset({"load", "reload", "device_nodes", "persistence"})
@@ -91,12 +93,12 @@ class DriverCapability:
         codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), codename)
         self._known = known is not None
-        family = FAMILIES[known.family] if known else UNSUPPORTED
+        family = FAMILIES[known.family]() if known else UNSUPPORTED
         manager = package_manager(
             family.traits.name or "debian", host, timeout, "the driver", self.name
         )
         self._node = node = Node(host, family, manager, Additions(host, RECORD, Record))
-        self._runfile, self._streams = Runfile(node), ModuleStreams(node)
+        self._runfile = Runfile(node)
         self._sources, self._gpus = WrittenSources(node), GpuRecord(node, gpu_count)
         self._packages, self._loading = Packages(node, self._again), Loading(node)
         self._package_facts = PackageFacts(node)
@@ -107,7 +109,7 @@ class DriverCapability:
             "sources": self._packages.enable,
             "refresh": lambda _params: node.refresh(),
             "repository": functools.partial(node.added.write_repository, manager),
-            "stream": self._streams.enable,
+            "stream": lambda params: self._streams.enable(params),
             "adopt": self._packages.adopt,
             "install": self._packages.install,
             "hold": self._packages.hold,
@@ -123,6 +125,13 @@ class DriverCapability:
             "remove": self._remove,
             GPUS: self._gpus.apply,
         }
+
+    @functools.cached_property
+    def _streams(self) -> ModuleStreams:
+        """Streams of dnf's module, loaded where they are used: what a module loads is compiled on the node."""
+        from .machine.streams import ModuleStreams
+
+        return ModuleStreams(self._node)
 
     def _again(self) -> t.Sequence[Step]:
         self._node.refresh()

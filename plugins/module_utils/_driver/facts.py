@@ -11,9 +11,15 @@ import re
 import typing as t
 
 from .._base.packages import apt
-from .._base.packages.package import Package, Packages, Policy, Relations, Removal
+from .._base.packages.package import (
+    EXCLUSION_HINT,
+    Package,
+    Packages,
+    Policy,
+    Relations,
+    Removal,
+)
 from .._base.packages.repository import Known
-from .._base.packages.rpm import EXCLUSION_HINT
 from .._node.users.users import User
 from .branches import NO_VERSION, Version, module_type
 from .kernel.device_nodes import NOTHING_MISSING, DeviceNodes

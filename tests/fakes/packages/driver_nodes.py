@@ -37,7 +37,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names im
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
-BY_TITLE = {one.title: FAMILIES[one.family] for one in SUPPORTED}
+BY_TITLE = {one.title: FAMILIES[one.family]() for one in SUPPORTED}
 DEBIAN = debian.DEBIAN.names(Offer(), Wanted())
 COMPONENTS, PERSISTENCED = DEBIAN.components, DEBIAN.persistenced
 KERNEL, USER_SPACE = DEBIAN.kernel, DEBIAN.user_space
@@ -119,7 +119,7 @@ def changed(state: DriverState, **changes: Any) -> DriverState:
 
 def family_of(state: DriverState) -> Family:
     """Return the family of a node."""
-    return FAMILIES.get(state.machine.traits.name, UNSUPPORTED)
+    return FAMILIES.get(state.machine.traits.name, lambda: UNSUPPORTED)()
 
 
 def plan_of(state: DriverState, desired: Desired, *, check_mode: bool = False) -> Plan:

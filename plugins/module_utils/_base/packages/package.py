@@ -16,6 +16,7 @@ from ..text import json_data
 from ..text.shown import shown
 
 R = t.TypeVar("R", bound="Record")
+EXCLUSION_HINT = "remove them from excludepkgs (exclude) in /etc/dnf/dnf.conf or the repository's file, then run again"
 
 
 class State(enum.Enum):

@@ -25,7 +25,6 @@ UNANSWERED = re.compile(
     r"\b(?:repo|repository):? [\"']?([^\"'\s]+?)[\"']?(?:: .*)?)$",
     re.M,
 )
-EXCLUSION_HINT = "remove them from excludepkgs (exclude) in /etc/dnf/dnf.conf or the repository's file, then run again"
 FILTERED = re.compile(r"package (\S+)-[^-\s]+-[^-\s]+ is filtered out by exclude filtering")
 # A package of a module stream.
 ARTIFACT = re.compile(r": +(\S+)-(\d+):(\S+)\.(\w+)$", re.M)

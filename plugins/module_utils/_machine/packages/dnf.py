@@ -11,7 +11,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.packages import rpm
-from ..._base.packages.package import Change, Policy, Simulation
+from ..._base.packages.package import EXCLUSION_HINT, Change, Policy, Simulation
 from ..host import Completed, Host
 from .api import RETRY_SECONDS, Locked, NoHold, PackageManager, failure, tail
 from .rpm import KEYS_FOLDER, TEST, Rpm, exact, is_repositories
@@ -83,7 +83,7 @@ class Dnf(Rpm):
         names = {*change.packages, *rpm.FILTERED.findall(words)}
         excluded = [] if stuck else sorted(self.excluded(sorted(names)))
         if excluded:
-            hint = f"dnf's configuration excludes {', '.join(excluded)}: {rpm.EXCLUSION_HINT}"
+            hint = f"dnf's configuration excludes {', '.join(excluded)}: {EXCLUSION_HINT}"
         return stuck, hint
 
     def known(self, prefix: str) -> t.List[str]:

@@ -17,14 +17,19 @@ from ..._machine import download
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
 from ..._machine.packages.apt import Apt
-from ..._machine.packages.dnf import fitting_dnf
 from .facts import os_release
 
 R = t.TypeVar("R", bound=Record)
 
 
+# Loaded where they are: what a module loads is compiled on the node each time.
+def _dnf(host: Host, timeout: float, purpose: str, variable: str) -> PackageManager:
+    from ..._machine.packages.dnf import fitting_dnf
+
+    return fitting_dnf(host, timeout, purpose, variable)
+
+
 def _zypper(host: Host, timeout: float, purpose: str, variable: str) -> PackageManager:
-    # Loaded where it is: what a look loads is compiled on the node each time.
     from ..._machine.packages.zypper import Zypper
 
     return Zypper(host, timeout, purpose, variable)
@@ -33,7 +38,7 @@ def _zypper(host: Host, timeout: float, purpose: str, variable: str) -> PackageM
 FAMILIES: t.Dict[str, t.Callable[[Host, float, str, str], PackageManager]] = {
     "debian": Apt,
     "ubuntu": Apt,
-    "rhel": fitting_dnf,
+    "rhel": _dnf,
     "suse": _zypper,
 }
 NO_KEY = (

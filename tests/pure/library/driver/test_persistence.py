@@ -101,7 +101,7 @@ def test_a_drop_in_of_ours_goes_where_rules_decide() -> None:
 
 def modes(host: FakeHost, gpus: Any = None) -> PersistenceModes:
     added = Additions(host, RECORD, Record)
-    return PersistenceModes(Node(host, FAMILIES["debian"], None, added), gpus)  # type: ignore[arg-type]
+    return PersistenceModes(Node(host, FAMILIES["debian"](), None, added), gpus)  # type: ignore[arg-type]
 
 
 def asked(first: str = "Enabled", second: str = "Disabled", started: str = STARTED) -> FakeHost:

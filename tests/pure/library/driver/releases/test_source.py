@@ -74,7 +74,7 @@ def nodes(draw: st.DrawFn, there: st.SearchStrategy[dict[str, Any]]) -> DriverSt
     known = distributions.supported(distribution, codename)
     assert known
     system = {"distribution": distribution, "codename": codename, "today": draw(DAYS)}
-    return node(**system, traits=FAMILIES[known.family].traits, **draw(there))
+    return node(**system, traits=FAMILIES[known.family]().traits, **draw(there))
 
 
 OURS = st.builds(
