@@ -14,8 +14,8 @@ author: the gpu.node authors (@gpu-node)
 description:
   - Reads HAMi's device-config.yaml as C(gpu-cluster webhook) does, and returns the objects of C(files/kubernetes/dra)
     with the names of its resources in the webhook's C(matchConditions).
-  - Another configuration is another pod template, as the webhook reads it when it starts. The Deployment comes last,
-    after what its pods read.
+  - Another configuration or option is another pod template, as the webhook reads both when it starts. The Deployment
+    comes last, after what its pods read.
 positional: text
 options:
   _input:
@@ -27,6 +27,11 @@ options:
     description: The text of HAMi's device-config.yaml; empty for HAMi's own names.
     type: str
     required: true
+  count_alone:
+    description: What a count without memory is where the configuration has a default memory.
+    type: str
+    choices: [whole, share]
+    default: whole
 """
 
 EXAMPLES = r"""
@@ -40,7 +45,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The objects, in C(objects), and in C(refused) why the text can't be used, empty where it can.
+  description:
+    - The objects, in C(objects), and in C(refused) why the text can't be used, empty where it can.
+    - C(notes) has what of the text has no effect, or another effect than may be expected.
   type: dict
 """
 
@@ -58,22 +65,36 @@ HOOK = "MutatingWebhookConfiguration"
 Json = t.Dict[str, t.Any]
 
 
-def hami_config(objects: t.Sequence[Json], text: str) -> t.Dict[str, t.Any]:
+def hami_config(
+    objects: t.Sequence[Json], text: str, count_alone: str = "whole"
+) -> t.Dict[str, t.Any]:
     """Return the objects that fit HAMi's configuration, or why there are none."""
     hami = imported("gpu_cluster.hami.settings")
     try:
-        settings = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
+        parsed = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
     except imported("gpu_plugin.config.strict_yaml").ConfigError as error:
-        return {"objects": [], "refused": _refusal(error, text)}
-    fitted = [_fitted(manifest, settings, text) for manifest in flat(objects).values()]
+        return {"objects": [], "notes": [], "refused": _refusal(error, text)}
+    settings = hami.configured(parsed, count_alone=count_alone)
+    digest = _digest(text, settings, hami.Settings())
+    fitted = [_fitted(manifest, settings, digest) for manifest in flat(objects).values()]
     fitted.sort(key=lambda manifest: manifest["kind"] == DEPLOYMENT)
-    return {"objects": fitted, "refused": ""}
+    return {"objects": fitted, "notes": list(settings.notes), "refused": ""}
 
 
-def _fitted(manifest: Json, settings: t.Any, text: str) -> Json:
+def _digest(text: str, settings: t.Any, usual: t.Any) -> str:
+    """Return a digest of what the webhook's pods read when they start, empty if that is nothing."""
+    names = ("count_alone",)
+    choices = {name: getattr(settings, name) for name in names}
+    chosen = {name: one for name, one in choices.items() if one != getattr(usual, name)}
+    parts = [text, *(f"{name}={one}" for name, one in sorted(chosen.items()))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if any(parts) else ""
+
+
+def _fitted(manifest: Json, settings: t.Any, digest: str) -> Json:
     """Return an object that fits these settings.
 
-    Nothing is copied by ``copy.deepcopy``: of what a template returns, it copies all variables of the run, too.
+    The Deployment's pods have the digest as an annotation, so that other settings are other pods. Nothing is copied by
+    ``copy.deepcopy``: of what a template returns, it copies all variables of the run, too.
     """
     if manifest["kind"] == HOOK:
         condition = {"expression": imported("gpu_cluster.hami.cel").expression(settings)}
@@ -82,8 +103,7 @@ def _fitted(manifest: Json, settings: t.Any, text: str) -> Json:
             (first,) = hook["matchConditions"]
             hooks.append({**hook, "matchConditions": [{**first, **condition}]})
         return {**manifest, "webhooks": hooks}
-    if manifest["kind"] == DEPLOYMENT and text:
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    if manifest["kind"] == DEPLOYMENT and digest:
         spec = manifest["spec"]
         template = spec["template"]
         metadata = template["metadata"]

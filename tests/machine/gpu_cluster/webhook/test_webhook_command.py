@@ -44,6 +44,20 @@ def test_a_nodes_settings_are_shown(
     assert "splitCount: 8\n    memoryScaling: 1.5\n" in capsys.readouterr().out
 
 
+def test_a_configuration_is_warned_of_beside_a_nodes_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the command that the page of the migration begins with."""
+    path = tmp_path / "device-config.yaml"
+    path.write_text("nvidia: {deviceSplitCount: 8, defaultMem: 5000}")
+    command = ["webhook", "--device-config", str(path), "--show-node", "node-1"]
+    assert main(command) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "defaultMemory is 5000" in line
+    assert main([*command, "--count-alone", "share"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -58,6 +72,7 @@ def test_a_nodes_settings_are_shown(
         (["--device-config", "/nowhere"], "/nowhere can't be read"),
         (["--node-config", "/nowhere"], "/nowhere can't be read"),
         (["--kubeconfig", "/nowhere"], "/nowhere is not there"),
+        (["--count-alone", "shared"], "--count-alone: 'shared' is not valid: expected whole or"),
     ],
 )
 def test_what_cant_be_is_refused_by_its_flag(

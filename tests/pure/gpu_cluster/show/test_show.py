@@ -66,6 +66,18 @@ def test_a_pod_has_its_claim_in_place_of_the_resources(show: Any) -> None:
     assert shown.status == 0
 
 
+def test_a_count_alone_is_shown_as_the_share_that_it_is(show: Any, tmp_path: Path) -> None:
+    (tmp_path / "device-config.yaml").write_text("nvidia: {defaultMem: 5000}")
+    options = ("--device-config", str(tmp_path / "device-config.yaml"))
+    whole = show(pod(limits(gpu=1)), nodes=[V100], options=options)
+    assert whole.of_kind("ResourceClaimTemplate") == []
+    assert "defaultMemory is 5000" in whole.log
+    shared = show(pod(limits(gpu=1)), nodes=[V100], options=(*options, "--count-alone", "share"))
+    (template,) = shared.of_kind("ResourceClaimTemplate")
+    assert "5000Mi" in str(template["spec"])
+    assert shared.log == ""
+
+
 @pytest.mark.parametrize(
     ("kind", "path"),
     [

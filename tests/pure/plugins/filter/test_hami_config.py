@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.filter.hami_config import hami_config
 from gpu_cluster.hami.cel import expression
-from gpu_cluster.hami.settings import Settings, parse
+from gpu_cluster.hami.settings import Settings, configured, parse
 
 from tests.support.paths import REPOSITORY
 
@@ -74,6 +74,25 @@ def test_another_configuration_is_another_pod() -> None:
     assert len({str(annotations(text)) for text in texts}) == 3
     assert annotations(RENAMED) == annotations(RENAMED)
     assert len(annotations("")) == 2
+
+
+def test_another_choice_for_a_count_alone_is_another_pod_and_condition() -> None:
+    text = "nvidia: {defaultMem: 5000}"
+    whole, shared = (hami_config(manifests(), text, count_alone=one) for one in ("whole", "share"))
+    assert whole == {**hami_config(manifests(), text)}
+    chosen = configured(parse(text, "x"), count_alone="share")
+    assert condition(shared["objects"]) == expression(chosen) != condition(whole["objects"])
+    assert of("Deployment", shared["objects"]) != of("Deployment", whole["objects"])
+    assert shared["notes"] == []
+    assert whole["notes"][0].startswith(
+        "defaultMemory is 5000, and a container with nvidia.com/gpu"
+    )
+
+
+def test_what_has_no_effect_is_noted() -> None:
+    assert hami_config(manifests(), "")["notes"] == []
+    (note,) = hami_config(manifests(), "nvidia: {defaultMemroy: 1}")["notes"]
+    assert note.startswith("fractions_device_config: nvidia.defaultMemroy is not known")
 
 
 REFUSED: tuple[tuple[str, str], ...] = (

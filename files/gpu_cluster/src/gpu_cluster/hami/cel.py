@@ -74,11 +74,11 @@ def expression(settings: Settings) -> str:
 
     API servers ask about no others, so that these do not wait for a webhook.
 
-    A count alone asks for whole GPUs, which nodes have under Kubernetes' own name: only annotations
-    make a claim of it, or another name.
+    A count alone asks for whole GPUs, which nodes have under Kubernetes' own name: only annotations, another name,
+    or a default memory that it gets a share of make a claim of it.
     """
     names = settings.names
-    if names.count != Names.count:
+    if names.count != Names.count or settings.shares_counts:
         asks = _asks(names.all)
     else:
         asks = f"{_asks(names.all[1:])} || ({_annotated()} && {_asks((names.count,))})"

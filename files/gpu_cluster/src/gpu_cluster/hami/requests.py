@@ -181,7 +181,11 @@ def _request(
 
 
 def _cores(found: _Amounts, percent: int, settings: Settings, warnings: list[str]) -> int:
-    """Return the cores; 100 are a GPU for oneself, as is all of its memory without cores, or a count alone."""
+    """Return the cores.
+
+    100 are a whole GPU, as is all of its memory without cores. A count alone is a whole GPU too, unless it is a share
+    of the default memory.
+    """
     names, given = settings.names, found.given
     if names.cores in given:
         cores = found.values[names.cores]
@@ -190,7 +194,8 @@ def _cores(found: _Amounts, percent: int, settings: Settings, warnings: list[str
                 f"{found.fields[names.cores]}: {cores} is taken as {ALL}, which is a whole GPU"
             )
         return min(cores, ALL)
-    whole = percent == ALL if names.percent in given else names.memory not in given
+    alone = names.memory not in given and not settings.shares_counts
+    whole = percent == ALL if names.percent in given else alone
     return ALL if whole else settings.default_cores
 
 

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import yaml
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin._shared._base.text.config_map import unwrap_hint
 from gpu_plugin._shared._base.text.shown import cut, shown
 from gpu_plugin.config import plain_yaml
@@ -20,6 +21,10 @@ LIMITS: Final = plain_yaml.Limits(256 << 10, 20000)  # HAMi's own has 350 lines
 SECTION: Final = "nvidia"
 MOST_MEMORY: Final = (1 << 31) - 1  # HAMi's numbers have 32 bits
 POLICIES: Final = ("default", "force", "disable")
+SCHEDULER: Final = "hami-scheduler"  # of pods that were written for HAMi's chart
+# What a count alone is where there is a default memory: a GPU of its own (HAMi 2.10), or a share (4paradigm's 2.2.13).
+WHOLE, SHARE = COUNT_ALONE = ("whole", "share")
+COUNT_ALONE_OPTION: Final = "fractions_count_alone (--count-alone)"
 # Keys by the names that HAMi's releases, pages and plugins have given them.
 ALIASES: Final = {
     "defaultMem": "defaultMemory",
@@ -61,7 +66,8 @@ class Names:
 class Settings:
     """What a container gets that does not say it: memory in MiB (0 is all), cores in percent.
 
-    ``split_count`` and ``memory_scaling`` are those of nodes. ``notes`` are warnings about the file.
+    ``split_count`` and ``memory_scaling`` are those of nodes. ``count_alone`` is one of COUNT_ALONE. ``notes`` are
+    warnings about the file.
     """
 
     names: Names = field(default_factory=Names)
@@ -72,13 +78,47 @@ class Settings:
     core_limit: bool = True
     split_count: int | None = None
     memory_scaling: float | None = None
-    scheduler: str = "hami-scheduler"
+    scheduler: str = SCHEDULER
+    count_alone: str = WHOLE
     notes: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def shares_counts(self) -> bool:
+        """Whether a count alone is a request for shares of the default memory."""
+        return self.count_alone == SHARE and self.default_memory > 0
 
-def parse(
-    text: str, source: str, scheduler: str = "hami-scheduler", *, needed: bool = False
+
+def configured(
+    settings: Settings, *, scheduler: str = SCHEDULER, count_alone: str = WHOLE
 ) -> Settings:
+    """Return the settings of a configuration with those that the webhook has beside it.
+
+    Raises:
+        InputError: if a value is not valid.
+    """
+    if count_alone not in COUNT_ALONE:
+        raise InputError.of("--count-alone", count_alone, " or ".join(COUNT_ALONE))
+    chosen = replace(settings, scheduler=scheduler, count_alone=count_alone)
+    return replace(chosen, notes=(*settings.notes, *_count_notes(chosen)))
+
+
+def _count_notes(settings: Settings) -> Iterator[str]:
+    """Yield a warning if a count alone may not get what is expected of it."""
+    amount, name = settings.default_memory, settings.names.count
+    if settings.count_alone == SHARE and not amount:
+        yield (
+            f"{COUNT_ALONE_OPTION} {SHARE} has no effect: without a defaultMemory a container with {name} alone"
+            " gets a whole GPU"
+        )
+    elif settings.count_alone == WHOLE and amount:
+        yield (
+            f"defaultMemory is {amount}, and a container with {name} alone gets a whole GPU all the same,"
+            f" as with HAMi 2.10: set {COUNT_ALONE_OPTION} to {SHARE} for {amount} MiB,"
+            " as with 4paradigm's scheduler"
+        )
+
+
+def parse(text: str, source: str, *, needed: bool = False) -> Settings:
     """Return what HAMi's device-config.yaml says of NVIDIA's GPUs. ConfigError; ``needed``: without any too."""
     section = _section(text, source, needed)
     reader = _Reader(section, source)
@@ -104,7 +144,6 @@ def parse(
         core_limit=not disabled and policy != "disable",
         split_count=reader.whole("deviceSplitCount", 1, 1000, 0) or None,
         memory_scaling=reader.scaling("deviceMemoryScaling"),
-        scheduler=scheduler,
         notes=tuple(reader.notes()),
     )
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import yaml
 from gpu_plugin._shared._base.errors import NodeError, damaged
-from gpu_plugin.tools import logs
+from gpu_plugin.tools import commands, logs
 
-from ..hami import published, settings
+from ..hami import options as hami_options
+from ..hami import published
 from ..hami.errors import Refused
 from . import inventory, manifests
 
@@ -37,7 +38,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
         help="YAML or JSON as kubectl apply takes it; - is the standard input",
     )
     parser.add_argument("--inventory", metavar="FILE", help="a file that describes nodes")
-    parser.add_argument("--device-config", metavar="FILE", help="HAMi's device-config.yaml")
+    commands.texts(parser, hami_options.TEXTS)
     parser.set_defaults(command=run)
 
 
@@ -54,9 +55,7 @@ def run(options: argparse.Namespace) -> int:
         raise NodeError(
             "there is nothing to show", hint="name manifests, --inventory FILE, or both"
         )
-    hami = settings.Settings()
-    if options.device_config:
-        hami = settings.parse(_read(options.device_config), options.device_config)
+    hami = hami_options.read_settings(options, _read)
     for note in hami.notes:
         logs.warning(note)
     objects: list[Json] = []

@@ -15,8 +15,8 @@ from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.config import schema
 from gpu_plugin.tools import bounded, commands, logs
 
-from ..hami import nodes
-from ..hami import settings as hami
+from ..hami import nodes, settings
+from ..hami import options as hami_options
 
 if TYPE_CHECKING:
     from gpu_plugin.cluster.access import Access
@@ -65,12 +65,8 @@ TEXTS: Final = (
         *("path-secret", "GPU_WEBHOOK_PATH_SECRET", "NAME", "gpu-node-webhook-path"),
         "the Secret that keeps the webhook's own path",
     ),
-    ("device-config", "HAMI_DEVICE_CONFIG", "FILE", "", "HAMi's device-config.yaml"),
+    *hami_options.TEXTS,
     ("node-config", "HAMI_NODE_CONFIG", "FILE", "", "HAMi's config.json of nodes"),
-    (
-        *("hami-scheduler", "HAMI_SCHEDULER", "NAME", "hami-scheduler"),
-        "the scheduler of HAMi's pods, which becomes the default one",
-    ),
     (
         *("template-ttl", "GPU_WEBHOOK_TEMPLATE_TTL", "SECONDS", "86400"),
         "how long a template stays that no pod uses",
@@ -91,20 +87,16 @@ def fill(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = (
-        hami.parse(*_file(options.device_config), options.hami_scheduler)
-        if options.device_config
-        else hami.Settings(scheduler=options.hami_scheduler)
-    )
-    known = nodes.parse(*_file(options.node_config)) if options.node_config else {}
+    hami = hami_options.read_settings(options, _read)
+    path = options.node_config
+    known = nodes.parse(_read(path), path) if path else {}
+    for note in hami.notes:
+        if not (options.show_node and note.endswith(settings.NODE_SIDE)):
+            logs.warning(note)
     if options.show_node:
-        print(
-            nodes.shown(settings, known.get(options.show_node, nodes.Node()), options.show_node),
-            end="",
-        )
+        node = known.get(options.show_node, nodes.Node())
+        print(nodes.shown(hami, node, options.show_node), end="")
         return 0
-    for note in settings.notes:
-        logs.warning(note)
     try:
         from . import service  # brings aiohttp and cryptography in
     except ImportError as error:
@@ -120,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
         listen,
         schema.address("--metrics-address", options.metrics_address),
         _ttl(options.template_ttl),
-        settings,
+        hami,
         options.namespace,
     )
     sources = _sources(options)
@@ -134,9 +126,9 @@ def _run(options: argparse.Namespace) -> int:
         raise NodeError("the webhook can't listen", cause=str(error)) from error
 
 
-def _file(path: str) -> tuple[str, str]:
+def _read(path: str) -> str:
     try:
-        return bounded.read_text(Path(path), LONGEST), path
+        return bounded.read_text(Path(path), LONGEST)
     except (OSError, UnicodeDecodeError) as error:
         raise NodeError(f"{path} can't be read", cause=str(error)) from error
 
