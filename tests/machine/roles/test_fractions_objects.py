@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
 from tests.docs.examples import rendering
+from tests.support.paths import REPOSITORY
 from tests.support.roles import defaults
 
 Json = dict[str, Any]
@@ -62,3 +67,33 @@ def test_a_choice_needs_no_text_of_hamis(tmp_path: Path) -> None:
     assert config_map(render(tmp_path, fractions_count_alone="share")) == {
         "HAMI_COUNT_ALONE": "share"
     }
+
+
+def say(folder: Path, *, changed: bool, **variables: Any) -> str:
+    """Run the role's last task, after a run that has changed something or has not, and return what it prints."""
+    role = REPOSITORY / "roles/fractions"
+    given = {
+        **yaml.safe_load((role / "vars/main.yml").read_text()),
+        "__pinned": {"options": {**defaults(), **IMAGE, **variables}},
+        "__fractions_folder": str(REPOSITORY / "files/kubernetes/dra"),
+        "__fractions_result": {"changed": changed},
+    }
+    task = yaml.safe_load((role / "tasks/main.yml").read_text())[-1]
+    play = {"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [task]}
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    command = ["ansible-playbook", "--inventory", "localhost,", "play.yml"]
+    completed = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
+
+
+@pytest.mark.parametrize(
+    ("changed", "choice", "named"),
+    [(True, "whole", True), (False, "whole", False), (True, "share", False)],
+)
+def test_a_run_that_changes_something_names_a_default_memory_that_pods_do_not_get(
+    tmp_path: Path, *, changed: bool, choice: str, named: bool
+) -> None:
+    output = say(tmp_path, changed=changed, **CONFIG, fractions_count_alone=choice)
+    assert ("defaultMemory is 5000" in output) == named
+    assert ("skipping" in output) != named
