@@ -32,6 +32,11 @@ options:
     type: str
     choices: [whole, share]
     default: whole
+  schedulers:
+    description: The schedulers of HAMi's pods, which become the default one's.
+    type: list
+    elements: str
+    default: [hami-scheduler]
 """
 
 EXAMPLES = r"""
@@ -54,11 +59,15 @@ _value:
 import hashlib
 import typing as t
 
-from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
+    InputError,
+    NodeError,
+)
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import flat
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported
 
 VARIABLE = "fractions_device_config"
+SCHEDULERS_VARIABLE = "fractions_hami_schedulers"
 ANNOTATION = "gpu.node/device-config"
 DEPLOYMENT = "Deployment"
 HOOK = "MutatingWebhookConfiguration"
@@ -66,7 +75,10 @@ Json = t.Dict[str, t.Any]
 
 
 def hami_config(
-    objects: t.Sequence[Json], text: str, count_alone: str = "whole"
+    objects: t.Sequence[Json],
+    text: str,
+    count_alone: str = "whole",
+    schedulers: t.Sequence[str] = ("hami-scheduler",),
 ) -> t.Dict[str, t.Any]:
     """Return the objects that fit HAMi's configuration, or why there are none."""
     hami = imported("gpu_cluster.hami.settings")
@@ -74,7 +86,10 @@ def hami_config(
         parsed = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
     except imported("gpu_plugin.config.strict_yaml").ConfigError as error:
         return {"objects": [], "notes": [], "refused": _refusal(error, text)}
-    settings = hami.configured(parsed, count_alone=count_alone)
+    if not hami.are_schedulers(schedulers):
+        error = InputError.of(SCHEDULERS_VARIABLE, schedulers, hami.SCHEDULERS)
+        return {"objects": [], "notes": [], "refused": str(error)}
+    settings = hami.configured(parsed, schedulers=",".join(schedulers), count_alone=count_alone)
     digest = _digest(text, settings, hami.Settings())
     fitted = [_fitted(manifest, settings, digest) for manifest in flat(objects).values()]
     fitted.sort(key=lambda manifest: manifest["kind"] == DEPLOYMENT)
@@ -83,7 +98,7 @@ def hami_config(
 
 def _digest(text: str, settings: t.Any, usual: t.Any) -> str:
     """Return a digest of what the webhook's pods read when they start, empty if that is nothing."""
-    names = ("count_alone",)
+    names = ("count_alone", "schedulers")
     choices = {name: getattr(settings, name) for name in names}
     chosen = {name: one for name, one in choices.items() if one != getattr(usual, name)}
     parts = [text, *(f"{name}={one}" for name, one in sorted(chosen.items()))]

@@ -37,7 +37,8 @@ OPTIONS = (
     *("validate_junit_path", "validate_json_path"),
     *("fractions_state", "fractions_webhook", "fractions_image", "fractions_certificates"),
     *("fractions_api_servers", "fractions_extended_resource", "fractions_node_policy"),
-    *("fractions_device_config", "fractions_count_alone", "fractions_force"),
+    *("fractions_device_config", "fractions_hami_schedulers", "fractions_count_alone"),
+    "fractions_force",
 )
 # What the collection's own playbooks give their tasks on the controller.
 PARAMETERS = (

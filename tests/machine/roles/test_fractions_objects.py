@@ -54,10 +54,11 @@ def test_the_webhook_has_no_configuration_without_variables(tmp_path: Path) -> N
 
 
 def test_the_webhook_reads_each_variable_for_hamis_pods(tmp_path: Path) -> None:
-    objects = render(tmp_path, **CONFIG, fractions_count_alone="share")
+    given = {"fractions_count_alone": "share", "fractions_hami_schedulers": ["4pd-scheduler"]}
+    objects = render(tmp_path, **CONFIG, **given)
     data = config_map(objects)
     assert data["device-config.yaml"] == CONFIG["fractions_device_config"]
-    assert data["HAMI_COUNT_ALONE"] == "share"
+    assert (data["HAMI_COUNT_ALONE"], data["HAMI_SCHEDULER"]) == ("share", "4pd-scheduler")
     assert set(data) - {"device-config.yaml"} == environment(objects)
     assert '"nvidia.com/gpu"' in conditions(objects)
     assert "startsWith" not in conditions(objects)
@@ -67,6 +68,24 @@ def test_a_choice_needs_no_text_of_hamis(tmp_path: Path) -> None:
     assert config_map(render(tmp_path, fractions_count_alone="share")) == {
         "HAMI_COUNT_ALONE": "share"
     }
+
+
+def test_pods_of_each_named_scheduler_come_to_the_webhook(tmp_path: Path) -> None:
+    names = ["hami-scheduler", "4pd-scheduler"]
+    objects = render(tmp_path, fractions_hami_schedulers=names)
+    assert config_map(objects) == {"HAMI_SCHEDULER": "hami-scheduler,4pd-scheduler"}
+    assert "HAMI_SCHEDULER" in environment(objects)
+    assert conditions(objects).endswith('schedulerName in ["hami-scheduler", "4pd-scheduler"])')
+
+
+@pytest.mark.parametrize("names", [[], ["default-scheduler"], ["4pd scheduler"]], ids=str)
+def test_a_scheduler_that_can_not_be_is_refused_by_the_variable(
+    tmp_path: Path, names: list[str]
+) -> None:
+    variables = {**IMAGE, "fractions_hami_schedulers": names}
+    (answer,) = rendering.render([variables], defaults(), tmp_path)
+    assert answer["error"].startswith("fractions_hami_schedulers: ")
+    assert "is not valid: expected names of schedulers" in answer["error"]
 
 
 def say(folder: Path, *, changed: bool, **variables: Any) -> str:

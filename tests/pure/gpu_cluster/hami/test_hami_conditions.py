@@ -25,6 +25,15 @@ def test_a_count_alone_needs_an_annotation() -> None:
     assert scheduler == 'spec.schedulerName) && object.spec.schedulerName == "hami-scheduler")'
 
 
+def test_pods_of_each_scheduler_are_looked_at() -> None:
+    several = Settings(schedulers=("hami-scheduler", "4pd-scheduler"))
+    assert expression(several).endswith(
+        'object.spec.schedulerName in ["hami-scheduler", "4pd-scheduler"])'
+    )
+    other = expression(Settings(schedulers=("4pd-scheduler",)))
+    assert other.endswith('object.spec.schedulerName == "4pd-scheduler")')
+
+
 def test_a_renamed_count_is_looked_at_by_itself() -> None:
     """No node has such a resource, so that the webhook makes a claim of it."""
     found = expression(Settings(Names(count="a.io/n")))

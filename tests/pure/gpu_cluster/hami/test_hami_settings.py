@@ -12,7 +12,8 @@ import pytest
 import yaml
 from gpu_cluster.hami.nodes import Node, shown
 from gpu_cluster.hami.nodes import parse as parse_nodes
-from gpu_cluster.hami.settings import Names, Settings, parse
+from gpu_cluster.hami.settings import Names, Settings, configured, parse
+from gpu_plugin._shared._base.errors import InputError
 from gpu_plugin.config import configuration
 from gpu_plugin.config.strict_yaml import ConfigError
 
@@ -173,3 +174,27 @@ REFUSED_NODES: tuple[tuple[dict[str, Any], str], ...] = (
 
 def test_a_node_that_cant_be_read_is_refused_by_its_key() -> None:
     assert refused_otherwise(nodes, REFUSED_NODES, ConfigError) == []
+
+
+def test_schedulers_are_names_with_commas() -> None:
+    assert configured(Settings()).schedulers == ("hami-scheduler",)
+    found = configured(Settings(), schedulers="4pd-scheduler, hami-scheduler,4pd-scheduler")
+    assert found.schedulers == ("4pd-scheduler", "hami-scheduler")
+
+
+@pytest.mark.parametrize(
+    "schedulers",
+    [
+        "",
+        ",",
+        "4pd scheduler",
+        "4pd-scheduler,default-scheduler",
+        "4pd/scheduler",
+        "-x",
+        '"||true||"',
+        "a" * 254,
+    ],
+)
+def test_schedulers_that_can_not_be_are_refused(schedulers: str) -> None:
+    with pytest.raises(InputError, match=r"--hami-scheduler: .* is not valid: expected "):
+        configured(Settings(), schedulers=schedulers)

@@ -78,6 +78,14 @@ def test_a_count_alone_is_shown_as_the_share_that_it_is(show: Any, tmp_path: Pat
     assert shared.log == ""
 
 
+def test_a_scheduler_of_another_chart_is_named_by_an_option(show: Any) -> None:
+    one = pod(SHARE, schedulerName="4pd-scheduler")
+    assert "pods of 4pd-scheduler are left as they are" in show(one, nodes=[V100]).log
+    shown = show(one, nodes=[V100], options=("--hami-scheduler", "4pd-scheduler"))
+    assert shown.of_kind("Pod")[0]["spec"]["schedulerName"] == "default-scheduler"
+    assert shown.of_kind("ResourceClaimTemplate")
+
+
 @pytest.mark.parametrize(
     ("kind", "path"),
     [

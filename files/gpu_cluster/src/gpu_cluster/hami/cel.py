@@ -82,8 +82,15 @@ def expression(settings: Settings) -> str:
         asks = _asks(names.all)
     else:
         asks = f"{_asks(names.all[1:])} || ({_annotated()} && {_asks((names.count,))})"
-    scheduler = f"object.spec.schedulerName == {quoted(settings.scheduler)}"
-    return f"{asks} || (has(object.spec.schedulerName) && {scheduler})"
+    found = f"object.spec.schedulerName {_is_any(settings.schedulers)}"
+    return f"{asks} || (has(object.spec.schedulerName) && {found})"
+
+
+def _is_any(texts: Sequence[str]) -> str:
+    """Return the condition that a value is one of some texts."""
+    if len(texts) == 1:
+        return f"== {quoted(texts[0])}"
+    return f"in [{', '.join(map(quoted, texts))}]"
 
 
 def _asks(names: Iterable[str]) -> str:

@@ -18,13 +18,12 @@ from .annotations import read as read_annotations
 from .errors import refused
 from .published import Published
 from .requests import Request
-from .settings import Settings
+from .settings import DEFAULT_SCHEDULER, Settings
 from .template import Template
 from .unread import warn_of_unread
 
 Json = Mapping[str, Any]
 Patch = list[dict[str, Any]]
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 LONGEST_NAME: Final = 63
 KINDS: Final = ("initContainers", "containers")
 SHM: Final = "/dev/shm"
@@ -91,7 +90,7 @@ def mutate(
     ]
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     patch: Patch = []
-    if scheduler == settings.scheduler != DEFAULT_SCHEDULER:
+    if scheduler in settings.schedulers:
         patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
     keys = (pod.get("metadata") or {}).get("annotations") or {}
     warnings = [*warn_of_unread(keys, settings.names.all)]
@@ -102,7 +101,7 @@ def mutate(
     if not asking:
         return Mutation(patch, warnings=tuple(warnings))
     _bounded(places, asking)
-    if scheduler not in (DEFAULT_SCHEDULER, settings.scheduler):
+    if scheduler not in (DEFAULT_SCHEDULER, *settings.schedulers):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
     annotations = read_annotations(keys)

@@ -14,8 +14,8 @@ from . import settings
 TEXTS: Final = (
     ("device-config", "HAMI_DEVICE_CONFIG", "FILE", "", "HAMi's device-config.yaml"),
     (
-        *("hami-scheduler", "HAMI_SCHEDULER", "NAME", settings.SCHEDULER),
-        "the scheduler of HAMi's pods, which becomes the default one",
+        *("hami-scheduler", "HAMI_SCHEDULER", "NAME,...", settings.SCHEDULER),
+        "the schedulers of HAMi's pods, which become the default one's",
     ),
     (
         *("count-alone", "HAMI_COUNT_ALONE", "whole|share", settings.WHOLE),
@@ -37,5 +37,5 @@ def read_settings(options: argparse.Namespace, read: Callable[[str], str]) -> se
     path = options.device_config
     parsed = settings.parse(read(path), path) if path else settings.Settings()
     return settings.configured(
-        parsed, scheduler=options.hami_scheduler, count_alone=options.count_alone
+        parsed, schedulers=options.hami_scheduler, count_alone=options.count_alone
     )

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ SECTION: Final = "nvidia"
 MOST_MEMORY: Final = (1 << 31) - 1  # HAMi's numbers have 32 bits
 POLICIES: Final = ("default", "force", "disable")
 SCHEDULER: Final = "hami-scheduler"  # of pods that were written for HAMi's chart
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+SCHEDULER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+SCHEDULERS: Final = f"names of schedulers such as {SCHEDULER}, and none of them {DEFAULT_SCHEDULER}"
 # What a count alone is where there is a default memory: a GPU of its own (HAMi 2.10), or a share (4paradigm's 2.2.13).
 WHOLE, SHARE = COUNT_ALONE = ("whole", "share")
 COUNT_ALONE_OPTION: Final = "fractions_count_alone (--count-alone)"
@@ -66,8 +70,8 @@ class Names:
 class Settings:
     """What a container gets that does not say it: memory in MiB (0 is all), cores in percent.
 
-    ``split_count`` and ``memory_scaling`` are those of nodes. ``count_alone`` is one of COUNT_ALONE. ``notes`` are
-    warnings about the file.
+    ``split_count`` and ``memory_scaling`` are those of nodes. Pods of ``schedulers`` become the default one's.
+    ``count_alone`` is one of COUNT_ALONE. ``notes`` are warnings about the file.
     """
 
     names: Names = field(default_factory=Names)
@@ -78,7 +82,7 @@ class Settings:
     core_limit: bool = True
     split_count: int | None = None
     memory_scaling: float | None = None
-    scheduler: str = SCHEDULER
+    schedulers: tuple[str, ...] = (SCHEDULER,)
     count_alone: str = WHOLE
     notes: tuple[str, ...] = field(default=(), compare=False)
 
@@ -89,17 +93,31 @@ class Settings:
 
 
 def configured(
-    settings: Settings, *, scheduler: str = SCHEDULER, count_alone: str = WHOLE
+    settings: Settings, *, schedulers: str = SCHEDULER, count_alone: str = WHOLE
 ) -> Settings:
     """Return the settings of a configuration with those that the webhook has beside it.
+
+    Args:
+        settings: The settings of the configuration.
+        schedulers: Names of schedulers with commas between them.
+        count_alone: One of COUNT_ALONE.
 
     Raises:
         InputError: if a value is not valid.
     """
     if count_alone not in COUNT_ALONE:
         raise InputError.of("--count-alone", count_alone, " or ".join(COUNT_ALONE))
-    chosen = replace(settings, scheduler=scheduler, count_alone=count_alone)
+    names = tuple(dict.fromkeys(name.strip() for name in schedulers.split(",")))
+    if not are_schedulers(names):
+        raise InputError.of("--hami-scheduler", schedulers, SCHEDULERS)
+    chosen = replace(settings, schedulers=names, count_alone=count_alone)
     return replace(chosen, notes=(*settings.notes, *_count_notes(chosen)))
+
+
+def are_schedulers(names: Sequence[str]) -> bool:
+    """Return whether pods of these schedulers can become the default one's."""
+    fit = all(SCHEDULER_NAME.fullmatch(name) for name in names)
+    return bool(names) and fit and DEFAULT_SCHEDULER not in names
 
 
 def _count_notes(settings: Settings) -> Iterator[str]:
