@@ -91,6 +91,22 @@ def test_no_section_is_hamis_defaults() -> None:
         assert parse(text, "x") == Settings()
 
 
+def test_a_switch_may_be_a_text_as_4paradigms_chart_has_it() -> None:
+    for key in ("disablecorelimit", "disableCoreLimit"):
+        for text in ("true", "True"):
+            assert read(**{key: text}) == read(disableCoreLimit=True)
+        assert read(**{key: "false"}) == read(disableCoreLimit=False)
+
+
+@pytest.mark.parametrize("key", ["overwriteEnv", "enableNumaTopology"])
+def test_a_switch_without_effect_is_noted_if_it_is_on(key: str) -> None:
+    for off in (False, "false", "False"):
+        assert read(**{key: off}).notes == ()
+    for on in (True, "true"):
+        (note,) = read(**{key: on}).notes
+        assert f"nvidia.{key} has no effect: " in note
+
+
 def test_what_has_no_effect_is_told() -> None:
     told = "\n".join(
         read(overwriteEnv=True, runtimeClassName="hami", deviceCoreScaling=2, defaultMemroy=1).notes
@@ -110,6 +126,7 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"defaultGPUNum": "1"}, "nvidia.defaultGPUNum: '1' is not valid"),
     ({"deviceSplitCount": 0}, "nvidia.deviceSplitCount: 0 is not valid"),
     ({"deviceMemoryScaling": "2"}, "nvidia.deviceMemoryScaling: '2' is not valid"),
+    ({"disableCoreLimit": ""}, "nvidia.disableCoreLimit: '' is not valid"),
     ({"disableCoreLimit": "yes"}, "nvidia.disableCoreLimit: 'yes' is not valid"),
     ({"gpuCorePolicy": "some"}, "nvidia.gpuCorePolicy: 'some' is not valid"),
     ({"resourceCoreName": "gpucores"}, "nvidia.resourceCoreName: 'gpucores' is not valid"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Device, Published
+from gpu_cluster.hami.settings import Names, Settings
 from gpu_plugin._shared._base.dra.names import MIG, MPS, SHARE
 
 from tests.fakes.cluster.hami_pods import SETTINGS, Json, limits, pod
@@ -20,8 +21,8 @@ CARDS = Published(
 )
 
 
-def warnings(one: Json, published: Published = CARDS) -> list[str]:
-    return list(mutate(one, SETTINGS, published).warnings)
+def warnings(one: Json, published: Published = CARDS, settings: Settings = SETTINGS) -> list[str]:
+    return list(mutate(one, settings, published).warnings)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +93,47 @@ def test_a_mig_device_may_hold_what_no_share_does() -> None:
     mode = {"nvidia.com/vgpu-mode": "mps"}
     assert len(warnings(pod(limits(gpu=1, gpumem=30000), annotations=mode), cards)) == 1
     assert warnings(pod(limits(gpu=1, gpumem=30000)), Published()) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "key"),
+    [
+        ("nvidia.com/cores", "nvidia.com/gpucores", "resourceCoreName"),
+        ("nvidia.com/gpumemory", "nvidia.com/gpumem", "resourceMemoryName"),
+        (
+            *("nvidia.com/gpumem-percent", "nvidia.com/gpumem-percentage"),
+            "resourceMemoryPercentageName",
+        ),
+    ],
+)
+@pytest.mark.parametrize("part", ["limits", "requests"])
+def test_a_resource_that_nothing_reads_is_named(
+    part: str, resource: str, name: str, key: str
+) -> None:
+    """4paradigm's pages call the cores nvidia.com/cores, its chart nvidia.com/gpucores."""
+    container = {"name": "main", "resources": {part: {**limits(gpu=1, gpumem=3), resource: "30"}}}
+    (warning,) = warnings(pod(container))
+    assert warning == (
+        f"spec.containers[0].resources.{part}[{resource}] is not read, and the pod waits for a node that has it:"
+        f" write {name}, or set {key} to {resource} in HAMi's configuration"
+    )
+
+
+def test_a_resource_that_nothing_reads_is_named_once() -> None:
+    """API servers set the requests of extended resources to their limits before they ask webhooks."""
+    amounts = {**limits(gpu=1, gpumem=3), "nvidia.com/cores": "30"}
+    container = {"name": "main", "resources": {"limits": amounts, "requests": amounts}}
+    assert len(warnings(pod(container))) == 1
+
+
+@pytest.mark.parametrize(
+    "resource",
+    ["nvidia.com/gpu.shared", "nvidia.com/gpu-a100", "nvidia.com/mig-1g.5gb", "amd.com/gpucore"],
+)
+def test_a_resource_of_a_device_plugin_is_not_named(resource: str) -> None:
+    assert warnings(pod({**limits(gpu=1, gpumem=3), resource: "1"})) == []
+
+
+def test_a_resource_that_the_configuration_names_is_read() -> None:
+    settings = Settings(Names(cores="nvidia.com/cores"))
+    assert warnings(pod({**limits(gpu=1), "nvidia.com/cores": "30"}), settings=settings) == []

@@ -20,7 +20,7 @@ from .published import Published
 from .requests import Request
 from .settings import DEFAULT_SCHEDULER, Settings
 from .template import Template
-from .unread import warn_of_unread
+from .unread import warn_of_unread, warn_of_unread_resources
 
 Json = Mapping[str, Any]
 Patch = list[dict[str, Any]]
@@ -101,6 +101,8 @@ def mutate(
     if not asking:
         return Mutation(patch, warnings=tuple(warnings))
     _bounded(places, asking)
+    for place in asking:
+        warnings += warn_of_unread_resources(place.container, place.field, settings.names)
     if scheduler not in (DEFAULT_SCHEDULER, *settings.schedulers):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))

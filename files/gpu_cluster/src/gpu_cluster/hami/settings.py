@@ -18,6 +18,8 @@ from gpu_plugin._shared._base.text.shown import cut, shown
 from gpu_plugin.config import plain_yaml
 from gpu_plugin.config.strict_yaml import ConfigError, Value, invalid
 
+from .annotations import FALSE, TRUE
+
 LIMITS: Final = plain_yaml.Limits(256 << 10, 20000)  # HAMi's own has 350 lines
 SECTION: Final = "nvidia"
 MOST_MEMORY: Final = (1 << 31) - 1  # HAMi's numbers have 32 bits
@@ -217,6 +219,8 @@ class _Reader:
 
     def flag(self, key: str) -> bool:
         value = self._take(key)
+        if value and isinstance(value.data, str) and value.data in TRUE + FALSE:
+            return value.data in TRUE  # as in values of 4paradigm's chart
         return bool(value and value.flag())
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
@@ -245,6 +249,8 @@ class _Reader:
 
 def _asks(value: Any) -> bool:
     """Tell whether a value asks for something: not off, none, or the factor or level 1."""
+    if isinstance(value, str) and value in FALSE:
+        return False
     return bool(value) and (isinstance(value, bool) or value != 1)
 
 

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Annotations of HAMi's and NVIDIA's domains that nothing reads, such as misspelt ones. Pure."""
+"""Annotations and resources of HAMi's and NVIDIA's domains that nothing reads, such as misspelt ones. Pure."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
 
 from .annotations import (
     AVOID_TYPE,
@@ -22,6 +23,7 @@ from .annotations import (
     WEIGHTS,
     field,
 )
+from .settings import Names
 
 DOMAINS: Final = ("nvidia.com/", "hami.io/")
 READ: Final = (
@@ -32,6 +34,8 @@ READ: Final = (
 NOTES: Final = re.compile(r"hami\.io/(?:vgpu-.*|bind-.*|mutex\.lock)")
 LABELS: Final = ("hami.io/webhook",)
 LONGEST: Final = 100  # characters of a key, in a message
+NVIDIA: Final = "nvidia.com/"
+MOST_RESOURCES: Final = 32  # of a container that are looked at
 
 
 def warn_of_unread(keys: Iterable[str], resources: Iterable[str]) -> Iterator[str]:
@@ -54,3 +58,30 @@ def warn_of_unread(keys: Iterable[str], resources: Iterable[str]) -> Iterator[st
             yield f"{at} is not read; did you mean {nearest[0]}?"
         else:
             yield f"{at} is not read"
+
+
+def warn_of_unread_resources(
+    container: Mapping[str, Any], where: str, names: Names
+) -> Iterator[str]:
+    """Yield a warning for each resource whose name is almost one of HAMi's, such as nvidia.com/cores.
+
+    The count is left out, as device plugins have names such as nvidia.com/gpu.shared.
+    """
+    keys = {
+        names.memory: "resourceMemoryName",
+        names.percent: "resourceMemoryPercentageName",
+        names.cores: "resourceCoreName",
+        names.priority: "resourcePriorityName",
+    }
+    resources = container.get("resources") or {}
+    seen = {*names.all}
+    for part in ("limits", "requests"):
+        for resource in islice(resources.get(part) or (), MOST_RESOURCES):
+            if resource in seen or not resource.startswith(NVIDIA) or len(resource) > LONGEST:
+                continue
+            seen.add(resource)
+            for nearest in difflib.get_close_matches(resource, keys, 1, 0.85):
+                yield (
+                    f"{where}.resources.{part}[{resource}] is not read, and the pod waits for a node that has it:"
+                    f" write {nearest}, or set {keys[nearest]} to {resource} in HAMi's configuration"
+                )
