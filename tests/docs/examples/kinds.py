@@ -13,6 +13,7 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases import table
+from gpu_cluster.hami import settings as hami
 from gpu_plugin.config import configuration
 from gpu_plugin.config.strict_yaml import ConfigError
 
@@ -130,6 +131,10 @@ def _of_config(data: Json) -> Iterator[str]:
     yield from _read(lambda: configuration.parse(yaml.safe_dump(data)))
 
 
+def _of_hami(data: Json) -> Iterator[str]:
+    yield from _read(lambda: hami.parse(yaml.safe_dump(data), "device-config.yaml", needed=True))
+
+
 def _of_releases(data: Json) -> Iterator[str]:
     yield from _read(lambda: table.parse(data))
 
@@ -158,6 +163,7 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Iterator[str]]]
     "inventory": (_is_inventory, _nothing),
     "variables": (lambda data: bool(_keys(data)) and _keys(data) <= set(examples.SPECS), _nothing),
     "configuration": (lambda data: bool(_keys(data)) and _keys(data) <= CONFIG, _of_config),
+    "configuration of HAMi": (lambda data: _keys(data) == {"nvidia"}, _of_hami),
     "releases": (lambda data: "as_of" in _keys(data), _of_releases),
     "options": (lambda data: _keys(data) == {"options"}, _of_options),
     "nodes to show": (lambda data: _keys(data) == {"nodes"}, _nothing),
