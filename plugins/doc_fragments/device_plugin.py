@@ -149,6 +149,12 @@ options:
         description: The path of C(libvgpu.so) on the node, for O(dra.enforcement=hami-core).
         type: path
         default: ""
+      hami_core_sha256:
+        description:
+          - The SHA-256 of O(dra.hami_core_library). Another file is refused before anything changes, and given to no
+            container. Empty for any file.
+        type: str
+        default: ""
   allocation:
     description:
       - Who gives the node's GPUs to containers. V(device_plugin) is the device plugin, V(dra) a DRA driver

@@ -39,7 +39,7 @@ NAMED: t.Mapping[str, t.Mapping[str, str]] = {
         "device_plugin_node_": "labels.events labels.condition",
         "mig_by_label": "labels.mig_by_label",
         "gpu_nodes_dra_": "dra.devices dra.enforcement dra.split_count dra.memory_scaling dra.oversubscribe "
-        "dra.publish dra.kubeconfig dra.hami_core_library",
+        "dra.publish dra.kubeconfig dra.hami_core_library dra.hami_core_sha256",
         "gpu_nodes_": "allocation require_kubelet",
     },
     "host": {"host_": "state iommu acs hugepages governor numa_balancing memlock lock_timeout"},

@@ -10,7 +10,7 @@ import re
 from .errors import NodeError
 from .options import VARIABLES
 
-OPTION = re.compile(r"[a-z_]+(?:\.[a-z_]+)?")
+OPTION = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)?")
 
 
 def option(module: str, key: str) -> str:

@@ -61,6 +61,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "kubeconfig": {"type": "str", "default": ""},
                 "node_name": {"type": "str", "default": ""},
                 "hami_core_library": {"type": "path", "default": ""},
+                "hami_core_sha256": {"type": "str", "default": "", "no_log": False},
             },
         },
         "allocation": {

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .._base.dra import allocation as dra
-from .._base.dra.allocation import Owners
+from .._base.dra.allocation import Library, Owners
 from .._base.errors import InputError, NodeError
 from .._base.text.labels import NAME, check_label
 
@@ -31,7 +31,7 @@ class Desired:
     Of several configurations the node's label chooses one; the first is the default. ``labels`` are
     the settings of the process that labels the node: empty where there is to be none, None where
     labels stay as they are. ``owners`` give GPUs to containers; ``dra_settings`` are the driver's, empty where it
-    has none.
+    has none; ``library`` is the one of HAMi-core that has to have a digest.
     """
 
     state: str
@@ -44,6 +44,7 @@ class Desired:
     require_kubelet: bool = False
     dra_settings: str = ""
     owners: Owners = dra.BY_DEFAULT
+    library: Library = dra.NO_LIBRARY
 
     @property
     def config_file(self) -> str:
@@ -77,6 +78,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
     lines = [_line(name, text) for name, text in given.items() if text]
     more["dra_settings"] = f"{HEADER}{''.join(lines)}" if lines else ""
     more["owners"] = dra.owners(params["allocation"], params["dra"]["devices"])
+    more["library"] = dra.verified_library(*allocation)
     return Desired(params["state"], digest, configs, units, asked, **more)
 
 

@@ -83,6 +83,7 @@ def _look(model: str, given: Values) -> str:
     name = "containerd" if named == "auto" else named
     host = RuntimeHost(node(*[model] * 8).files, **{name.replace("-", ""): runtime[name]})
     host.files["/etc/os-release"] = SYSTEM
+    host.files["/usr/local/vgpu/libvgpu.so"] = "libvgpu"
     host.commands |= {("apt-get",): "", ("python3",): "", ("uname", "-m"): "x86_64\n"}
     host.install_toolkit()
     params = {

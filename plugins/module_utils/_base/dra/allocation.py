@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import typing as t
 
 from ..errors import InputError, NodeError
@@ -14,9 +16,11 @@ from .names import ALL, BOTH, DEVICE_PLUGIN, DRA, HAMI_CORE, MPS
 
 SECTION = "gpuNode"
 BEST_EFFORT = "best-effort"
+DIGEST = re.compile(r"[0-9a-f]{64}")
 # By the key in the daemon's configuration, the option of the module.
 OPTIONS: t.Mapping[str, str] = {
     "gpuNode.dra.hamiCore.library": "dra.hami_core_library",
+    "gpuNode.dra.hamiCore.sha256": "dra.hami_core_sha256",
     "gpuNode.dra.memoryScaling": "dra.memory_scaling",
     "gpuNode.dra.oversubscribe": "dra.oversubscribe",
     "gpuNode.dra.enforcement": "dra.enforcement",
@@ -48,6 +52,16 @@ class Owners(t.NamedTuple):
 
 
 BY_DEFAULT = Owners()
+
+
+class Library(t.NamedTuple):
+    """The library of HAMi-core: its path on the node, and its SHA-256 in lower case."""
+
+    path: str = ""
+    sha256: str = ""
+
+
+NO_LIBRARY = Library()
 
 
 def owners(allocation: str, devices: t.Any = ()) -> Owners:
@@ -97,6 +111,8 @@ def _section(asked: Json) -> t.Dict[str, t.Any]:
     )
     if asked["hami_core_library"]:
         found["hamiCore"] = {"library": asked["hami_core_library"]}
+    if asked["hami_core_sha256"]:
+        found["hamiCore"]["sha256"] = asked["hami_core_sha256"].lower()
     if asked["publish"] != ALL:
         found["publish"] = asked["publish"]
     return found
@@ -115,6 +131,13 @@ def check(allocation: str, asked: Json) -> None:
     if asked["enforcement"] == HAMI_CORE and not asked["hami_core_library"]:
         expected = f"the path of libvgpu.so on the node, as enforcement is {HAMI_CORE}"
         raise InputError.of("dra.hami_core_library", asked["hami_core_library"], expected)
+    digest = asked["hami_core_sha256"]
+    if digest and not DIGEST.fullmatch(digest.lower()):
+        expected = "64 hexadecimal digits, as sha256sum prints them"
+        raise InputError.of("dra.hami_core_sha256", digest, expected)
+    if digest and not asked["hami_core_library"]:
+        expected = "the path of the file that has the SHA-256 in hami_core_sha256"
+        raise InputError.of("dra.hami_core_library", asked["hami_core_library"], expected)
     scaling = asked["memory_scaling"]
     if asked["enforcement"] == MPS and scaling > 1 and asked["oversubscribe"] != BEST_EFFORT:
         raise NodeError(
@@ -123,3 +146,30 @@ def check(allocation: str, asked: Json) -> None:
             hint=f"set oversubscribe to {BEST_EFFORT} to accept that who comes late runs out, or the scaling to 1",
             key="dra.memory_scaling",
         )
+
+
+def verified_library(allocation: str, asked: Json) -> Library:
+    """Return the library of HAMi-core that has to have a digest, NO_LIBRARY if there is none."""
+    used = allocation != DEVICE_PLUGIN and asked["enforcement"] == HAMI_CORE
+    if not used or not asked["hami_core_sha256"]:
+        return NO_LIBRARY
+    return Library(asked["hami_core_library"], asked["hami_core_sha256"].lower())
+
+
+def verify(library: Library, content: t.Optional[bytes]) -> None:
+    """Refuse a library that is not the one that is asked for.
+
+    Args:
+        library: Its path and its digest.
+        content: The file's bytes, None if it is not on the node.
+
+    Raises:
+        InputError: if there is no such file, or it has another digest.
+    """
+    if content is None:
+        expected = f"a file that is on the node, with the SHA-256 {library.sha256}"
+        raise InputError.of("dra.hami_core_library", library.path, expected)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != library.sha256:
+        expected = f"the SHA-256 of {library.path} on the node, which is {digest}"
+        raise InputError.of("dra.hami_core_sha256", library.sha256, expected)

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ..._base.dra import names
-from ..._base.dra.allocation import Owners, owners_in
+from ..._base.dra.allocation import NO_LIBRARY, Owners, owners_in, verify
 from ..._base.errors import NodeError
 from ..._base.gpu import NvmlError
 from ..._base.text.json_data import table_in
@@ -39,7 +39,13 @@ LEFT = (
 
 
 def observe(host: Host, desired: Desired, service: Ask) -> t.Dict[str, t.Any]:
-    """Return what Observed has of DRA. The kubelet is asked only where GPUs change their owner, or all goes."""
+    """Return what Observed has of DRA. The kubelet is asked only where GPUs change their owner, or all goes.
+
+    Raises:
+        InputError: if the library of HAMi-core is not the one that is asked for.
+    """
+    if desired.state == "started" and desired.library != NO_LIBRARY:
+        verify(desired.library, host.read_bytes(desired.library.path))
     there = host.exists(f"{UNITS}/{names.UNIT}")
     unit = service(names.UNIT) if there else Service()
     found: t.Dict[str, t.Any] = {"dra": unit}

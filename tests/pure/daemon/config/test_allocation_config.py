@@ -19,6 +19,7 @@ from tests.support.refusals import refused_otherwise
 
 UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 SHARING = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 2, "devices": ["0"]}]}}
+DIGEST = "0123456789abcdef" * 4
 
 
 def written(allocation: str | None = None, sharing: Any = None, **dra: Any) -> str:
@@ -39,6 +40,7 @@ def test_the_device_plugin_has_all_gpus_by_default() -> None:
         "best_effort": False,
         "library": "",
         "publish": "all",
+        "sha256": "",
     }
 
 
@@ -52,12 +54,14 @@ gpuNode:
     splitCount: 4
     memoryScaling: 3
     oversubscribe: best-effort
-    hamiCore: {library: /usr/local/vgpu/libvgpu.so}
+    hamiCore: {library: /usr/local/vgpu/libvgpu.so, sha256: DIGEST}
     publish: share
 """
     library = "/usr/local/vgpu/libvgpu.so"
     devices = ("1", UUID.lower(), "0000:3b:00.0")
-    assert parse(text).dra == Dra("both", devices, "hami-core", 4, 3.0, True, library, "share")
+    expected = Dra("both", devices, "hami-core", 4, 3.0, True, library, "share", DIGEST)
+    assert parse(text.replace("DIGEST", DIGEST)).dra == expected
+    assert parse(text.replace("DIGEST", DIGEST.upper())).dra == expected
     assert parse(written("both", devices="0000:3b:00.0")).dra.devices == ("0000:3b:00.0",)
 
 
@@ -93,6 +97,14 @@ REFUSED = (
     (written(oversubscribe="yes"), ("gpuNode.dra.oversubscribe", "refuse, best-effort")),
     (written(enforcement="hami-core"), ("gpuNode.dra.hamiCore.library is missing",)),
     (written(hamiCore={"library": "vgpu.so"}), ("hamiCore.library", "an absolute path")),
+    (
+        written(hamiCore={"library": "/l.so", "sha256": "sha256:1"}),
+        ("gpuNode.dra.hamiCore.sha256", "sha256:1", "64 hexadecimal digits"),
+    ),
+    (
+        written(hamiCore={"sha256": DIGEST}),
+        ("gpuNode.dra.hamiCore.sha256 is given, and gpuNode.dra.hamiCore.library is not",),
+    ),
     (written(splits=4), ("unknown key gpuNode.dra.splits", "splitCount")),
     (
         written("dra", SHARING),

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
+from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.nodes import Node
 from gpu_cluster.hami.nodes import parse as parse_nodes
 from gpu_cluster.hami.settings import NODE_SIDE, Names, Settings, configured, parse
 from gpu_plugin._shared._base.dra.versions import OLDEST
 from gpu_plugin._shared._base.dra.versions import text as version_text
 
-from tests.fakes.cluster.hami_pods import Json, changed, exactly, limits, pod
+from tests.fakes.cluster.hami_pods import MPS_NODES, Json, changed, exactly, limits, pod
 from tests.support.paths import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -84,6 +85,17 @@ def test_each_value_may_be_another_in_the_pages_file(
     assert count == 1
     found = settings(other, variables)
     assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_the_schedulers_of_other_charts_become_the_default_one() -> None:
+    both = Settings(schedulers=("hami-scheduler", "4pd-scheduler"))
+    for name in both.schedulers:
+        for amounts in ({"gpu": 1}, {"gpu": 1, "gpumem": 1}, {}):
+            one = pod(limits(**amounts), schedulerName=name)
+            after, _found = changed(one, settings=both)
+            assert after["spec"]["schedulerName"] == "default-scheduler"
+    other = mutate(pod(limits(gpu=1, gpumem=1), schedulerName="volcano"), both, MPS_NODES)
+    assert other.warnings == ("spec.schedulerName: pods of volcano are left as they are",)
 
 
 def test_each_value_of_the_chart_is_on_the_page() -> None:

@@ -355,17 +355,6 @@ def test_the_scheduler_of_hami_becomes_the_default_one() -> None:
     assert other.warnings == ("spec.schedulerName: pods of volcano are left as they are",)
 
 
-def test_the_schedulers_of_other_charts_become_the_default_one() -> None:
-    settings = Settings(schedulers=("hami-scheduler", "4pd-scheduler"))
-    for name in settings.schedulers:
-        for amounts in ({"gpu": 1}, {"gpu": 1, "gpumem": 1}, {}):
-            one = pod(limits(**amounts), schedulerName=name)
-            after, _found = changed(one, settings=settings)
-            assert after["spec"]["schedulerName"] == "default-scheduler"
-    other = mutate(pod(limits(gpu=1, gpumem=1), schedulerName="volcano"), settings, MPS_NODES)
-    assert other.warnings == ("spec.schedulerName: pods of volcano are left as they are",)
-
-
 def test_what_asks_for_no_gpu_leaves_the_scheduler_of_hami_too() -> None:
     """It would wait for it for ever."""
     after, found = changed(pod({"cpu": "1"}, schedulerName="hami-scheduler"))

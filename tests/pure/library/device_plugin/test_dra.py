@@ -36,10 +36,12 @@ OPTIONS = {
     "memory_scaling": 1.0,
     "oversubscribe": "refuse",
     "hami_core_library": "",
+    "hami_core_sha256": "",
     "publish": "all",
     "kubeconfig": "",
     "node_name": "",
 }
+DIGEST = "0123456789abcdef" * 4
 WITH_DRA = dataclasses.replace(
     WANTED,
     configs={CONFIG: "version: v1\n# dra\n"},
@@ -159,6 +161,11 @@ def test_each_configuration_says_who_allocates_as_the_driver_reads_it() -> None:
     assert '"library": "/lib/libvgpu.so"' in "".join(
         desired(enforcement="hami-core", hami_core_library="/lib/libvgpu.so").configs.values()
     )
+    named = {"enforcement": "hami-core", "hami_core_library": "/lib/libvgpu.so"}
+    for digest in (DIGEST, DIGEST.upper()):
+        texts = desired(**named, hami_core_sha256=digest).configs.values()
+        assert f'"sha256": "{DIGEST}"' in "".join(texts)
+    assert "sha256" not in "".join(desired(**named).configs.values())
     assert '"publish": "gpu"' in "".join(desired(publish="gpu").configs.values())
 
 
@@ -168,6 +175,11 @@ def test_each_configuration_says_who_allocates_as_the_driver_reads_it() -> None:
         ({"devices": ["0"]}, "dra.devices: ['0'] is not valid.* as allocation is dra and not both"),
         ({"allocation": "both"}, "dra.devices: [] is not valid.*index, UUID or PCI bus id"),
         ({"enforcement": "hami-core"}, "dra.hami_core_library: .*libvgpu.so"),
+        ({"hami_core_sha256": DIGEST}, "dra.hami_core_library: '' is not valid.*has the SHA-256"),
+        (
+            {"hami_core_library": "/l.so", "hami_core_sha256": "sha256:1"},
+            "dra.hami_core_sha256: 'sha256:1' is not valid.*64 hexadecimal digits",
+        ),
         ({"memory_scaling": 3.0}, "dra.memory_scaling: 3.0 is not valid.*oversubscribe"),
         ({"config": {"gpuNode": {"allocation": "dra"}}}, "config.gpuNode.allocation: 'dra'"),
         ({"config": {"gpuNode": {"dra": {}}}}, "config.gpuNode.dra: .*option dra"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import typing as t
 
@@ -115,6 +116,24 @@ def test_the_driver_comes_and_goes_without_a_trace() -> None:
     assert not node.driver
     assert not [one for one in set(node.files) - set(before) if not one.startswith("/proc/")]
     assert UNIT_FILE in node.files
+
+
+@pytest.mark.parametrize("content", [None, "another"])
+def test_a_library_without_its_digest_changes_nothing(content: str | None) -> None:
+    node = DraHost()
+    path, digest = "/usr/local/vgpu/libvgpu.so", hashlib.sha256(b"libvgpu").hexdigest()
+    library = {"hami_core_library": path, "hami_core_sha256": digest}
+    params = asked("dra")
+    params["dra"] = {**params["dra"], **library, "enforcement": "hami-core"}
+    if content:
+        node.files[path] = content
+    before = dict(node.files)
+    with pytest.raises(NodeError, match=r"dra\.hami_core_(sha256|library): .* is not valid"):
+        run(node, params)
+    assert node.files == before
+    node.files[path] = "libvgpu"
+    run(node, params)
+    assert node.driver
 
 
 def test_a_driver_that_is_to_go_is_told_before_it_is_stopped() -> None:

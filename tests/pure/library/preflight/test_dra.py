@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -104,6 +105,37 @@ def test_each_wrong_value_is_told_by_its_variable(look: Look, row: str) -> None:
 )
 def test_good_values_pass(look: Look, variables: dict[str, Any]) -> None:
     assert look(**variables) == ""
+
+
+LIBRARY = "/usr/local/vgpu/libvgpu.so"
+WITH_LIBRARY = {
+    **DRA,
+    "gpu_nodes_dra_enforcement": "hami-core",
+    "gpu_nodes_dra_hami_core_library": LIBRARY,
+}
+
+
+def test_a_library_with_another_digest_is_refused_before_anything_changes(
+    look: Look, host: FakeHost
+) -> None:
+    host.files[LIBRARY] = "libvgpu"
+    digest = hashlib.sha256(b"libvgpu").hexdigest()
+    assert look(**WITH_LIBRARY, gpu_nodes_dra_hami_core_sha256=digest.upper()) == ""
+    assert look(**WITH_LIBRARY) == ""
+    _first, line, *_more = look(
+        **WITH_LIBRARY, gpu_nodes_dra_hami_core_sha256="0" * 64
+    ).splitlines()
+    assert line.startswith(
+        f"- gpu_nodes_dra_hami_core_sha256: '{'0' * 64}' is not valid: expected the SHA-256 of"
+        f" {LIBRARY} on the node, which is {digest}"
+    )
+
+
+def test_a_library_that_has_to_be_verified_is_on_the_node(look: Look) -> None:
+    answer = look(**WITH_LIBRARY, gpu_nodes_dra_hami_core_sha256="0" * 64)
+    assert f"gpu_nodes_dra_hami_core_library: '{LIBRARY}' is not valid: expected a file" in answer
+    of_mps = {**WITH_LIBRARY, "gpu_nodes_dra_enforcement": "mps"}
+    assert look(**of_mps, gpu_nodes_dra_hami_core_sha256="0" * 64) == ""
 
 
 WITHOUT_GATES = "DRADeviceTaints, and DRAExtendedResource are off by default"

@@ -33,8 +33,12 @@ SECTION: Final = "gpuNode.dra"
 DEVICES, SCALING = f"{SECTION}.devices", f"{SECTION}.memoryScaling"
 OVERSUBSCRIBE, LIBRARY = f"{SECTION}.oversubscribe", f"{SECTION}.hamiCore.library"
 ENFORCEMENT, SPLIT = f"{SECTION}.enforcement", f"{SECTION}.splitCount"
-PUBLISH: Final = f"{SECTION}.publish"
-KEYS: Final = (ALLOCATION, DEVICES, ENFORCEMENT, SPLIT, SCALING, OVERSUBSCRIBE, LIBRARY, PUBLISH)
+PUBLISH, SHA256 = f"{SECTION}.publish", f"{SECTION}.hamiCore.sha256"
+KEYS: Final = (
+    *(ALLOCATION, DEVICES, ENFORCEMENT, SPLIT, SCALING, OVERSUBSCRIBE, LIBRARY, SHA256),
+    PUBLISH,
+)
+DIGEST: Final = re.compile("[0-9a-f]{64}")
 REFUSE, BEST_EFFORT = OVERSUBSCRIPTIONS = "refuse", "best-effort"
 LEAST_SCALING, MOST_SCALING = 0.1, 100.0
 PCI: Final = "([0-9a-fA-F]{4})?[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]"
@@ -51,8 +55,8 @@ class Dra:
 
     ``split_count`` is how many shares a GPU has at most, ``memory_scaling`` how many times its memory
     the shares may come to together, which is more than there is only with ``best_effort``.
-    ``library`` is the file of HAMi-core, empty where none is given. ``publish`` is what a GPU outside
-    of MIG mode is published as.
+    ``library`` is the file of HAMi-core, empty where none is given, ``sha256`` its digest, empty if any
+    will do. ``publish`` is what a GPU outside of MIG mode is published as.
     """
 
     allocation: str = DEVICE_PLUGIN
@@ -63,6 +67,7 @@ class Dra:
     best_effort: bool = False
     library: str = ""
     publish: str = ALL
+    sha256: str = ""
 
     @property
     def unused(self) -> bool:
@@ -104,6 +109,7 @@ def allocation(found: Found, sharing: Sharing) -> Dra:
         bool(oversubscribe and oversubscribe.one_of(OVERSUBSCRIPTIONS) == BEST_EFFORT),
         absolute(f"{library.where}: {library.path}", library.text()) if library else "",
         publish.one_of(PUBLISHED) if publish else ALL,
+        _sha256(found.get(SHA256)),
     )
     _check_scaling(found, dra)
     _check_library(found, dra)
@@ -153,6 +159,14 @@ def _scaling(value: Value | None) -> float:
     raise value.invalid(f"a number from {LEAST_SCALING:g} to {MOST_SCALING:g}, such as 1.5")
 
 
+def _sha256(value: Value | None) -> str:
+    """Return a digest in lower case."""
+    digest = value.text().lower() if value else ""
+    if value and not DIGEST.fullmatch(digest):
+        raise value.invalid("64 hexadecimal digits, as sha256sum prints them")
+    return digest
+
+
 def _check_scaling(found: Found, dra: Dra) -> None:
     if dra.memory_scaling <= 1 or dra.best_effort or dra.enforcement not in (MPS, CGROUP):
         return
@@ -165,6 +179,11 @@ def _check_scaling(found: Found, dra: Dra) -> None:
 
 
 def _check_library(found: Found, dra: Dra) -> None:
+    if dra.sha256 and not dra.library:
+        raise ConfigError(
+            f"{found[SHA256].where}: {SHA256} is given, and {LIBRARY} is not",
+            hint=f"set {LIBRARY} to the path of the file that has this digest",
+        )
     if dra.enforcement == HAMI_CORE and not dra.library:
         raise ConfigError(
             f"{found[ENFORCEMENT].where}: {LIBRARY} is missing",

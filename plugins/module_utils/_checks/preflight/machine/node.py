@@ -11,6 +11,7 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...._base import space
+from ...._base.dra import allocation
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
 from ...._base.kubelet.allocate import BY_FIELD
@@ -56,6 +57,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         if dra.wanted(values):
             found += dra.of_kubelet(values, printed_version(host))
             found += dra.of_runtime(values, versions(host, [BY_FIELD]), managed=manages)
+            found += _library(host, params["device_plugin"])
         pod = pod_of(host)
         found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
         found += _unreached(host, values, params["device_plugin"], manages=manages)
@@ -112,6 +114,18 @@ def _unreached(
     wrong = {name: chosen for name, chosen in found.items() if chosen}
     lacking = nvidia.without(host, leaving=manages) if wrong else ()
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
+
+
+def _library(host: Host, options: t.Dict[str, t.Any]) -> t.List[Problem]:
+    """Refuse a library of HAMi-core that has not the digest that is asked for."""
+    library = allocation.verified_library(options["allocation"], options["dra"])
+    if library == allocation.NO_LIBRARY:
+        return []
+    try:
+        allocation.verify(library, host.read_bytes(library.path))
+    except NodeError as error:
+        return [Problem.of(error, "device_plugin")]
+    return []
 
 
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:

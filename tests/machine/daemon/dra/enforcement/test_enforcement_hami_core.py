@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -47,8 +48,9 @@ def provide(library: Path) -> None:
     library.chmod(0o644)
 
 
-def made(place: Path, *, scaled: bool = False) -> HamiCore:
-    return HamiCore(str(place / "libvgpu.so"), place / "run", scaled=scaled)
+def made(place: Path, *, scaled: bool = False, sha256: str = "") -> HamiCore:
+    library = str(place / "libvgpu.so")
+    return HamiCore(library, place / "run", scaled=scaled, sha256=sha256)
 
 
 def test_hami_core_gets_the_variables_that_it_reads(place: Path) -> None:
@@ -148,3 +150,36 @@ def test_library_that_tenants_can_not_be_given_is_refused(place: Path) -> None:
         with pytest.raises(NodeError, match=words):
             made(place).prepare([share()])
     assert not (place / "run").exists()
+
+
+def test_a_library_with_another_digest_is_refused(place: Path) -> None:
+    library = place / "libvgpu.so"
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    assert made(place, sha256=digest).problem(GPU) == ""
+    other = made(place, sha256="0" * 64)
+    assert other.problem(GPU) == f"{library} has the SHA-256 {digest}, and {'0' * 64} is expected"
+    with pytest.raises(NodeError, match=r"HAMi-core can't limit shares.*has the SHA-256"):
+        other.prepare([share()])
+    assert not (place / "run").exists()
+
+
+def test_a_library_that_was_replaced_is_refused_from_then_on(place: Path) -> None:
+    library = place / "libvgpu.so"
+    hami = made(place, sha256=hashlib.sha256(library.read_bytes()).hexdigest())
+    hami.prepare([share()])
+    with library.open("ab") as stream:
+        stream.write(b"more")
+    with pytest.raises(NodeError, match="has the SHA-256"):
+        hami.prepare([share()])
+    provide(library)
+    hami.prepare([share()])
+
+
+def test_the_digest_is_read_once_while_the_file_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for each GPU, again and again."""
+    hami = made(place, sha256=hashlib.sha256((place / "libvgpu.so").read_bytes()).hexdigest())
+    assert hami.problem(GPU) == ""
+    monkeypatch.setattr(hashlib, "sha256", None)
+    assert hami.problem(GPU) == ""

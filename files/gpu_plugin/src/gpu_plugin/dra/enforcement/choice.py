@@ -44,7 +44,9 @@ def own(asked: Dra) -> tuple[object, ...]:
     """Return what of the configuration an enforcement is made with."""
     if asked.enforcement == MPS:
         return (asked.split_count,)
-    return (asked.library, asked.memory_scaling > 1) if asked.enforcement == HAMI_CORE else ()
+    if asked.enforcement == HAMI_CORE:
+        return (asked.library, asked.sha256, asked.memory_scaling > 1)
+    return ()
 
 
 def choose(asked: Dra, places: Places = DEFAULT) -> Enforcement:
@@ -58,7 +60,8 @@ def choose(asked: Dra, places: Places = DEFAULT) -> Enforcement:
     if asked.enforcement == HAMI_CORE:
         library = places.root / asked.library.lstrip("/") if asked.library else Path()
         scaled = asked.memory_scaling > 1
-        return HamiCore(str(library), places.run / "hami-core", scaled=scaled)
+        folder = places.run / "hami-core"
+        return HamiCore(str(library), folder, scaled=scaled, sha256=asked.sha256)
     if asked.enforcement == CGROUP:
         return Cgroup(places.root / "sys/fs/cgroup", places.users)
     raise InputError.of(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import stat
@@ -34,21 +35,43 @@ OWN: Final = tuple(Mount("tmpfs", path, OPTIONS, "tmpfs") for path in (CACHE, LO
 MACHINES: Final = {"x86_64": 62, "aarch64": 183}  # e_machine of elf(5)
 SHARED: Final = 3  # e_type
 HEADER: Final = struct.Struct("<4sBBBB8xHH")
+CHUNK: Final = 1 << 20
 
 
 class HamiCore(Enforcement):
-    """``folder`` has what all containers get alike, ``scaled``: shares may swap to the node's memory."""
+    """``folder`` has what all containers get alike, ``scaled``: shares may swap to the node's memory.
+
+    ``sha256`` is the digest that the library must have, empty if any will do.
+    """
 
     name = HAMI_CORE
 
-    def __init__(self, library: str, folder: Path, *, scaled: bool) -> None:
+    def __init__(self, library: str, folder: Path, *, scaled: bool, sha256: str = "") -> None:
         self._library, self._folder, self._scaled = Path(library), folder, scaled
+        self._sha256 = sha256
+        self._digest: tuple[tuple[int, ...], str] = ((), "")  # of which state of the file
 
     def problem(self, gpu_uuid: str) -> str:
         """Return why the library can't be given to tenants."""
         if not self._library.name:
             return "gpuNode.dra.hamiCore.library names no library"
-        return problem_of(self._library)
+        return problem_of(self._library) or self._digest_problem()
+
+    def _digest_problem(self) -> str:
+        """Return how the library differs from the one that is expected, empty if it does not."""
+        if not self._sha256:
+            return ""
+        try:
+            found = self._library.stat()
+            state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if self._digest[0] != (*state, found.st_ctime_ns):
+                self._digest = (*state, found.st_ctime_ns), digest_of(self._library)
+        except OSError as error:
+            return f"{self._library}: {error.strerror or error}"
+        digest = self._digest[1]
+        if digest == self._sha256:
+            return ""
+        return f"{self._library} has the SHA-256 {digest}, and {self._sha256} is expected"
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Return the library with its limits, and a bounded place of the container's own that it writes to."""
@@ -103,6 +126,15 @@ def _refused(shares: Sequence[Share], what: str, cause: str) -> NodeError:
         cause=cause,
         hint="ask for them in one request with count, or in a claim for each container",
     )
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file. OSError: it can't be read."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def problem_of(path: Path) -> str:
