@@ -240,7 +240,12 @@ def test_the_playbook_gives_a_cluster_all_and_takes_it_back(
     (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "hami"]
     assert told["HAMI_DEVICE_CONFIG"] == f"{mount['mountPath']}/device-config.yaml"
     assert "changed=0" in play(cluster, **wanted)
-    renamed = {**wanted, "fractions_device_config": "nvidia: {resourceMemoryName: a.io/mem}"}
+    renamed = {
+        **wanted,
+        "fractions_device_config": "nvidia: {resourceMemoryName: a.io/mem, defaultMemory: 5000}",
+        "fractions_count_alone": "share",
+        "fractions_hami_schedulers": ["hami-scheduler", "4pd-scheduler"],
+    }
     assert "changed=1" in play(cluster, **renamed)
     (hook,) = cluster.get("MutatingWebhookConfiguration", "gpu-node-webhook")["webhooks"]
     (condition,) = hook["matchConditions"]
