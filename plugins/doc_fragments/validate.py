@@ -23,6 +23,7 @@ options:
     description:
       - Whether two vectors are added on a GPU or MIG device that no process and no pod has, in a container if the node
         has a runtime. If all are in use, the check is skipped.
+      - Where MPS shares a device, whether a client with a share that no pod has works within the share's limits.
     type: bool
     default: true
   wait_timeout:

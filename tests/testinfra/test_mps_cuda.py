@@ -3,7 +3,8 @@
 
 """What MPS enforces, seen by a CUDA program on a node that has a GPU.
 
-The compute mode stays as it is: the limits hold in the default mode too. Also runs by itself on a
+On a GPU that nobody shares, by a control daemon of its own: the compute mode stays as it is, as the limits hold in the
+default mode too. Where the node shares GPUs by MPS, by a free share as a pod gets it. Also runs by itself on a
 machine with a GPU: ``pytest --hosts=local:// tests/testinfra/test_mps_cuda.py``.
 """
 
@@ -19,6 +20,10 @@ from typing import Any
 import pytest
 
 PROBE = Path(__file__).with_name("cuda_probe.py")
+VECTORS = (
+    Path(__file__).parents[2] / "plugins/module_utils/_checks/validate/machine/program.py"
+)  # what gpu.node.validate runs
+STATUS = "/opt/gpu-node/bin/gpu-plugin status --json"
 LIMIT, DEFAULT = 1024, 2048  # MiB
 Probe = Callable[..., dict[str, Any]]
 
@@ -61,6 +66,8 @@ def why_not(mig: str, mode: str, used: bool) -> str:
     """Return why MPS is not tried on a GPU; nothing where it can be."""
     if mig == "Enabled":
         return "MIG mode is on"
+    if mode == "Exclusive_Process":
+        return "the node's own MPS has it, of which a free share is tried"
     if mode != "Default":
         return f"its compute mode is {mode}, not Default"
     return "a process uses it" if used else ""
@@ -135,6 +142,56 @@ def for_all(host: Any, uuid: str) -> Iterator[str]:
 def alone(host: Any, uuid: str) -> dict[str, Any]:
     """Return what the probe sees without MPS, before there is a daemon."""
     return run_probe(host, 0, CUDA_VISIBLE_DEVICES=uuid, CUDA_MPS_PIPE_DIRECTORY="/nowhere")
+
+
+@pytest.fixture(scope="module")
+def share(host: Any) -> dict[str, Any]:
+    """Return a share that no pod has of a GPU that the node shares by MPS, with what a container gets."""
+    if host.check_output("id -u") != "0":
+        pytest.skip("mounts can be made by root only")
+    answer = host.run(STATUS).stdout
+    shares: list[dict[str, Any]] = json.loads(answer).get("mps_shares", []) if answer else []
+    if not shares:
+        pytest.skip("the node has no free share of a GPU that is shared by MPS")
+    return shares[0]
+
+
+def with_share(share: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return a shell command that runs its arguments with the mounts of a share, and the variables."""
+    mounts = ["mount -t tmpfs tmpfs /tmp"]  # so that no folder of a mount is left
+    for mount in share["mounts"]:
+        inside, outside = (shlex.quote(mount[side]) for side in ("inside", "outside"))
+        mounts.append(f"mkdir -p {inside} && mount --bind {outside} {inside}")
+        if mount["read_only"]:
+            mounts.append(f"mount -o remount,bind,ro {inside}")
+    script = " && ".join([*mounts, 'exec "$@"'])
+    within = f"unshare --mount sh -c {shlex.quote(script)} -"
+    return within, {**share["env"], "CUDA_VISIBLE_DEVICES": share["device"]}
+
+
+def test_free_share_of_the_node_holds_a_client_to_its_limits(
+    host: Any, share: dict[str, Any]
+) -> None:
+    """The two vectors of gpu.node.validate, which also asks for more than the share has."""
+    within, env = with_share(share)
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
+    source = base64.b64encode(VECTORS.read_bytes()).decode()
+    run = f"{within} env {variables} python3 - {share['device']}"
+    answer = json.loads(host.check_output(f"echo {source} | base64 -d | {run}"))
+    assert answer["problem"] == ""
+    if answer["cuda"] is None:
+        pytest.skip(f"CUDA is not tried: {answer['untried']}")
+    assert answer["cuda"] == ""
+
+
+def test_free_share_of_the_node_ends_at_its_memory(host: Any, share: dict[str, Any]) -> None:
+    within, env = with_share(share)
+    mib = int(share["env"]["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"].removeprefix("0=").rstrip("M"))
+    answer = run_probe(host, mib + 1024, within, **env)
+    if "no CUDA" in answer.get("problem", ""):
+        pytest.skip(answer["problem"])
+    assert "problem" not in answer, answer
+    assert 0 < answer["given_mib"] <= mib
 
 
 def limit(mib: int) -> dict[str, str]:

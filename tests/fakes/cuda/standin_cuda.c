@@ -2,11 +2,23 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The calls of CUDA's driver API that a sum of two vectors takes, with the signatures of cuda.h, on memory of the
- * machine. What can be wrong with it is asked for by NODE_CUDA: the name of a call that fails, or "sum".
+ * machine. What can be wrong with it is asked for by NODE_CUDA: the name of a call that fails, or "sum"; "memory" and
+ * "threads" are limits of MPS that are not in force.
+ *
+ * A process whose CUDA_MPS_PIPE_DIRECTORY has a control daemon is its client, and any other works without MPS. Limits are
+ * as they were seen on an H100 with driver 580 (docs/evidence/mps.md): the context takes 576 MiB of the memory limit,
+ * and 15, 15.2, 16, and 25 percent of the threads are 18, 20, 20, and 32 of 132 multiprocessors.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MULTIPROCESSOR_COUNT = 16, OUT_OF_MEMORY = 2, CONTEXT = 576, MULTIPROCESSORS = 132 };
+static size_t allocated;
 
 static int fails(const char *name) {
   const char *told = getenv("NODE_CUDA");
@@ -16,8 +28,20 @@ static int fails(const char *name) {
 #define BEGIN \
   if (fails(__func__)) return 802;
 
+static int is_client(void) {
+  const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int channel = socket(AF_UNIX, SOCK_STREAM, 0);
+  snprintf(address.sun_path, sizeof address.sun_path, "%s/control", pipe ? pipe : "/tmp/nvidia-mps");
+  int refused = connect(channel, (struct sockaddr *)&address, sizeof address);
+  close(channel);
+  return !refused;
+}
+
 int cuGetErrorName(int code, const char **text) {
-  *text = code == 802 ? "CUDA_ERROR_SYSTEM_NOT_READY" : "CUDA_ERROR_INVALID_VALUE";
+  *text = code == 802             ? "CUDA_ERROR_SYSTEM_NOT_READY"
+          : code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+                                  : "CUDA_ERROR_INVALID_VALUE";
   return 0;
 }
 int cuInit(unsigned flags) {
@@ -26,6 +50,13 @@ int cuInit(unsigned flags) {
 int cuDeviceGet(int *device, int ordinal) {
   BEGIN *device = 7;
   return ordinal;
+}
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  BEGIN if (attribute != MULTIPROCESSOR_COUNT || device != 7) return 1;
+  const char *percentage = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  *value = MULTIPROCESSORS;
+  if (percentage && is_client() && !fails("threads")) *value = (int)(MULTIPROCESSORS * atof(percentage) / 100) / 2 * 2;
+  return 0;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device) {
   BEGIN *context = context;
@@ -42,7 +73,13 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   return strcmp(name, "add");
 }
 int cuMemAlloc_v2(uint64_t *place, size_t size) {
-  BEGIN *place = (uint64_t)(uintptr_t)calloc(1, size);
+  BEGIN const char *limit = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+  if (limit && is_client() && !fails("memory")) {
+    size_t mib = 0;
+    if (sscanf(limit, "0=%zuM", &mib) == 1 && allocated + size > (mib - CONTEXT) << 20) return OUT_OF_MEMORY;
+  }
+  allocated += size;
+  *place = (uint64_t)(uintptr_t)calloc(1, size);
   return !*place;
 }
 int cuMemFree_v2(uint64_t place) {

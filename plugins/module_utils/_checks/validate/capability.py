@@ -148,10 +148,25 @@ class ValidateCapability:
         device = node.idle if self._params["cuda"] else ""
         why = "every device is in use" if self._params["cuda"] else "the option cuda is off"
         trial, found = Trial(self._host), dict[str, Answer]()
-        for runtime in self._able(node):
+        able = self._able(node)
+        for runtime in able:
             found[runtime.kind.name] = trial.run(runtime, "" if _tried(found) else device)
         beside = trial.beside(device) if device and not _tried(found) else None
-        return dataclasses.replace(node, containers=found, beside=beside, cuda_unknown=why)
+        client = self._client(node, trial, able)
+        return dataclasses.replace(
+            node, containers=found, beside=beside, client=client, cuda_unknown=why
+        )
+
+    def _client(self, node: Node, trial: Trial, able: t.Sequence[Runtime]) -> t.Optional[Answer]:
+        """Return what a client of MPS says that has a share as a pod has it, None if no share is free."""
+        if not (self._params["cuda"] and node.daemon.free_shares):
+            return None
+        share = node.daemon.free_shares[0]
+        for runtime in able:
+            answer = trial.run(runtime, share.device, share)
+            if not answer.unknown:
+                return answer
+        return trial.beside(share.device, share)
 
     def _able(self, node: Node) -> t.List[Runtime]:
         able = {name for name, one in node.runtimes.items() if one.state == PASSED}

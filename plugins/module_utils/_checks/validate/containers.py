@@ -15,6 +15,7 @@ from ..._base.text.json_data import rows, table_in
 from ..._base.text.shown import cut
 from ..._cdi.specification import KIND
 from .check import Check, judged, skipped
+from .daemon import Share
 
 HOST = "/host"  # where the machine's folders are in it
 ALL = f"{KIND}=all"
@@ -145,20 +146,28 @@ def config(
     python_on: Python,
     given: t.Sequence[Spec],
     devices: t.Mapping[str, Device],
+    share: t.Optional[Share] = None,
 ) -> t.Dict[str, t.Any]:
-    """Return the OCI configuration of a container with edits; ``devices`` are its nodes, by their paths."""
+    """Return the OCI configuration of a container with edits, and with a share of MPS where there is one.
+
+    ``devices`` are its nodes, by their paths.
+    """
     mounts = [one for each in given for one in each.get("mounts", ())]
     binds = [_bind(one, HOST + one, ["rbind", "ro"]) for one in python_on.folders]
     usual = ["ro", "rbind"]
     for one in mounts:
         binds.append(_bind(one["hostPath"], one["containerPath"], one.get("options") or usual))
+    for mount in share.mounts if share else ():
+        access = "ro" if mount.read_only else "rw"
+        binds.append(_bind(mount.outside, mount.inside, ["rbind", access]))
     hooks: t.Dict[str, t.List[t.Any]] = {}
     for one in (hook for each in given for hook in each.get("hooks", ())):
         hooks.setdefault(one["hookName"], []).append(
             {key: one[key] for key in ("path", "args", "env", "timeout") if key in one}
         )
     env = [text for each in given for text in each.get("env", ())]
-    env += [f"{name}={text}" for name, text in python_on.environment.items()]
+    variables = {**python_on.environment, **(share.env if share else {})}
+    env += [f"{name}={text}" for name, text in variables.items()]
     return {
         "ociVersion": "1.0.2",
         "process": {

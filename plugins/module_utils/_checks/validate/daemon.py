@@ -38,6 +38,22 @@ class Mps(t.NamedTuple):
     waits_for_clients: bool = False
 
 
+class Mount(t.NamedTuple):
+    """A path of the node in a container."""
+
+    inside: str
+    outside: str
+    read_only: bool = False
+
+
+class Share(t.NamedTuple):
+    """A share that nobody uses of a device that is shared by MPS, and what a container with it gets."""
+
+    device: str
+    env: t.Mapping[str, str]
+    mounts: t.Tuple[Mount, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class Daemon:
     """The answer of ``gpu-plugin status``; what is in quarantine is not among the ``unhealthy``.
@@ -45,7 +61,7 @@ class Daemon:
     ``labels`` are None where no process writes them, ``cdi_devices`` where nothing keeps a specification.
     ``allocatable`` is how many devices of each resource the kubelet can allocate, ``kubelet_problem`` why it does
     not say. ``used`` are the devices, by UUID, that pods or an MPS daemon have, and ``waiting`` are those that are
-    given to nobody until pods or clients of MPS have ended.
+    given to nobody until pods or clients of MPS have ended. ``free_shares`` are shares of those that MPS has.
     """
 
     state: str = ""
@@ -57,6 +73,7 @@ class Daemon:
     mig_boot_state: str = ""
     mig_boot_problems: t.Tuple[str, ...] = ()
     mps: t.Tuple[Mps, ...] = ()
+    free_shares: t.Tuple[Share, ...] = ()
     labels: t.Optional[Labels] = None
     cdi_path: str = ""
     cdi_failed: bool = False
@@ -90,6 +107,7 @@ class Daemon:
             mig_boot_state=text(boot.get("state")),
             mig_boot_problems=_texts(boot.get("problems")),
             mps=mps,
+            free_shares=tuple(_shares(report.get("mps_shares"))),
             labels=_labels(report.get("labels")),
             cdi_path=text(cdi.get("path")),
             cdi_failed=bool(cdi.get("failed")),
@@ -138,6 +156,19 @@ def _mps(devices: t.Mapping[str, t.Any]) -> t.Iterator[Mps]:
     for device, told in devices.items():
         one = table(told)
         yield Mps(device, text(one.get("problem")), one.get("waits_for_clients") is True)
+
+
+def _shares(shares: t.Any) -> t.Iterator[Share]:
+    for share in map(table, rows(shares)):
+        env = {str(key): str(value) for key, value in table(share.get("env")).items()}
+        mounts = tuple(
+            Mount(
+                text(each.get("inside")), text(each.get("outside")), each.get("read_only") is True
+            )
+            for each in map(table, rows(share.get("mounts")))
+        )
+        if env and all(mount.inside and mount.outside for mount in mounts):
+            yield Share(text(share.get("device")), env, mounts)
 
 
 def _labels(told: t.Any) -> t.Optional[Labels]:

@@ -53,9 +53,9 @@ class Node:
     """What was found. ``parts`` are the components that have left something on the node.
 
     ``runtimes`` are, by their names, whether they read the CDI specification, ``containers`` what the driver says in
-    one of each, and ``beside`` on the node itself. ``idle`` is a device that nobody uses, by
-    its UUID; empty where there is none. ``unreached`` is why nothing that the device plugin gives out reaches a
-    container.
+    one of each, ``beside`` on the node itself, and ``client`` with a share of MPS. ``idle`` is a device that nobody
+    uses, by its UUID; empty where there is none. ``unreached`` is why nothing that the device plugin gives out reaches
+    a container.
     """
 
     pci_gpus: int
@@ -75,6 +75,7 @@ class Node:
     runtimes: t.Mapping[str, Check] = dataclasses.field(default_factory=dict)
     containers: t.Mapping[str, Answer] = dataclasses.field(default_factory=dict)
     beside: t.Optional[Answer] = None
+    client: t.Optional[Answer] = None
     cuda_unknown: str = ""
     idle: str = ""
     units: t.Tuple[Unit, ...] = ()
@@ -125,9 +126,12 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
     tried = node.containers.items()
     answers = {f"in a container of {name}": one for name, one in tried}
     answers.update({"on the node": node.beside} if node.beside else {})
+    if node.client and not node.client.cuda:  # what fails there is of MPS
+        answers["in a client of MPS"] = node.client
     labels = services.labels(
         daemon.labels, node.driver.loaded, required=wanted.kubelet, slow=bool(slow)
     )
+    devices = plugin.checks(daemon, migs, kubelet, node.unreached, node.client)
     return [
         *driver.checks(node.driver, wanted.driver_version, wanted.driver_source),
         services.holds(node.holds),
@@ -138,7 +142,7 @@ def checks(node: Node, wanted: Wanted) -> t.List[Check]:
         *node.runtimes.values(),
         *(containers.container(*one, [gpu.uuid for gpu in node.gpus]) for one in tried),
         containers.cuda(answers, unread or node.cuda_unknown),
-        *_part("device_plugin", plugin.checks(daemon, migs, kubelet, node.unreached), node, wanted),
+        *_part("device_plugin", devices, node, wanted),
         *dra.checks(node.dra, wanted.allocation, None if unread else node.gpus, kubelet),
         *_part("labels", [labels], node, wanted),
         services.services(node.units),

@@ -9,6 +9,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from .check import Check, because, few, judged, skipped
+from .containers import Answer
 from .daemon import SERVING, Daemon
 
 PLUGIN, REGISTRATION, ALLOCATABLE = "device plugin", "registration", "allocatable"
@@ -29,10 +30,11 @@ def checks(
     migs: t.Optional[t.Sequence[str]],
     kubelet: Kubelet,
     unreached: t.Optional[NodeError] = None,
+    client: t.Optional[Answer] = None,
 ) -> t.List[Check]:
     """Return the checks of the device plugin; ``migs`` are the MIG devices, None where they are not known.
 
-    ``unreached`` is why nothing that it gives out reaches a container.
+    ``unreached`` is why nothing that it gives out reaches a container, ``client`` what one with a share of MPS says.
     """
     serves = daemon.state == SERVING
     silent = f"the device plugin is not serving ({daemon.problem or 'it does not run'})"
@@ -46,7 +48,7 @@ def checks(
         _registration(daemon, kubelet),
         _allocatable(daemon),
         _devices(daemon, migs),
-        _mps(daemon),
+        _mps(daemon, client),
         _health(daemon),
     ]
 
@@ -96,12 +98,16 @@ def _devices(daemon: Daemon, migs: t.Optional[t.Sequence[str]]) -> Check:
     return judged(DEVICES, "" if same else words, "restart gpu-device-plugin")
 
 
-def _mps(daemon: Daemon) -> Check:
+def _mps(daemon: Daemon, client: t.Optional[Answer]) -> Check:
     late = [one for one in daemon.mps if one.problem]
     if not daemon.mps:
         return skipped(MPS, "no device is shared by MPS")
     if not late:
-        return Check(MPS)
+        problem = (client.cuda or client.problem) if client else ""
+        cause = f"a client with a free share fails: {problem}" if problem else ""
+        return judged(
+            MPS, cause, "see the log of gpu-mps.service, and docs/runbooks/mps-pods-hang.md"
+        )
     words = f"MPS is not ready{because([f'{one.device}: {one.problem}' for one in late])}"
     waits = all(one.waits_for_clients for one in late)
     step = "wait for the clients to end" if waits else "see the log of gpu-mps.service"

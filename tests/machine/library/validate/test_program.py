@@ -12,6 +12,7 @@ import ast
 import inspect
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import (
+    Mount,
+    Share,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import program
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.containers import (
+    Trial,
+)
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from nvsim.testing import Sim, start
 
 from tests.support.paths import FAKES
@@ -62,13 +71,18 @@ def with_cuda(
 
     ``usual`` is where images have libraries, and where ``host`` is a folder it runs in a container.
     """
-    folder = f"FOLDERS = ({str(usual)!r},)\nCONTROL, HOST = '/dev/null', {host!r}\nif __name__"
     more = {"LD_LIBRARY_PATH": str(cuda), **more}
+    return ask({**os.environ, **more}, device, on_the_machine(usual, host))
+
+
+def on_the_machine(usual: Path = Path("/nowhere"), host: str = "/nowhere") -> str:
+    """Return the source for a machine with one GPU whose kernel has a driver."""
+    folder = f"FOLDERS = ({str(usual)!r},)\nCONTROL, HOST = '/dev/null', {host!r}\nif __name__"
     source = SOURCE.replace("if __name__", folder).replace(
         "uuids()\n    except", '["GPU-1"]\n    except'
     )
     assert source.count("GPU-1") == 1
-    return ask({**os.environ, **more}, device, source)
+    return source
 
 
 def test_it_names_the_gpus_and_says_why_it_adds_nothing(sim: Sim) -> None:
@@ -122,6 +136,64 @@ def test_without_libcuda_the_sum_is_not_tried(tmp_path: Path) -> None:
     told = with_cuda(tmp_path, "GPU-1")
     assert told["cuda"] is None
     assert "libcuda.so.1" in told["untried"]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[str]:
+    """Return the pipe directory of a container with a share, whose control daemon answers."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "control"))
+        listener.listen()
+        yield str(tmp_path)
+
+
+SHARE = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1024M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}
+
+
+@pytest.mark.parametrize("percentage", ["25", "14.2", "16"])
+def test_client_of_mps_is_held_to_its_limits(cuda: Path, pipe: str, percentage: str) -> None:
+    share = {**SHARE, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage}
+    assert with_cuda(cuda, "GPU-1", CUDA_MPS_PIPE_DIRECTORY=pipe, **share)["cuda"] == ""
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("memory", "1024 MiB could be allocated beside the context, and its limit is 1024 MiB"),
+        ("threads", "132 of 132 multiprocessors can be used, and its limit is 25 percent"),
+        ("cuCtxSynchronize", "cuCtxSynchronize: CUDA_ERROR_SYSTEM_NOT_READY"),
+    ],
+)
+def test_client_of_mps_names_the_limit_that_is_not_in_force(
+    cuda: Path, pipe: str, fault: str, text: str
+) -> None:
+    answer = with_cuda(cuda, "GPU-1", CUDA_MPS_PIPE_DIRECTORY=pipe, NODE_CUDA=fault, **SHARE)
+    assert answer["cuda"] == text
+
+
+def test_client_on_the_node_has_the_share_of_a_pod(
+    cuda: Path, pipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a genuine mount of the server's shared memory, which the machine's own /dev/shm does not notice."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts can be made by root only")
+    memory = tmp_path / "shm"
+    memory.mkdir()
+    (memory / "of-the-server").touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(cuda))
+    mounts = (Mount("/tmp/nvidia-mps", pipe, read_only=True), Mount("/dev/shm", str(memory)))
+    env = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps", **SHARE}
+    trial = Trial(Host())
+    looks = "assert os.path.exists('/dev/shm/of-the-server')\nif __name__"
+    monkeypatch.setattr(trial, "_source", on_the_machine().replace("if __name__", looks))
+    assert trial.beside("GPU-1", Share("GPU-1", env, mounts)).cuda == ""
+    assert not Path("/dev/shm/of-the-server").exists()
+
+
+def test_process_that_reaches_no_control_daemon_is_not_limited(cuda: Path, tmp_path: Path) -> None:
+    """CUDA then works without MPS, as if nothing were wrong."""
+    answer = with_cuda(cuda, "GPU-1", CUDA_MPS_PIPE_DIRECTORY=str(tmp_path), **SHARE)
+    assert "multiprocessors can be used" in answer["cuda"] or "allocated" in answer["cuda"]
 
 
 def test_it_needs_the_standard_library_alone() -> None:

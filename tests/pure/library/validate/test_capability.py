@@ -104,6 +104,23 @@ def test_a_node_that_works_passes_and_keeps_what_it_has() -> None:
     assert {words[:2] for words in machine.ran} == reads
 
 
+def test_node_whose_gpus_mps_has_is_tried_by_a_client() -> None:
+    """On the node itself, as no runtime is set up here."""
+    mounts = [{"inside": "/tmp/nvidia-mps", "outside": "/run/x/pipe", "read_only": True}]
+    share = {"device": PLAIN.uuid, "env": {"CUDA_MPS_PIPE_DIRECTORY": "/x"}, "mounts": mounts}
+    rows = [{"uuid": uuid, "mps": "ready"} for uuid in (PLAIN.uuid, PART.uuid)]
+    shared = {"mps": {PLAIN.uuid: {"problem": ""}}, "mps_shares": [share], "hardware": rows}
+    machine = host({**SERVING, **shared})
+    printed = {"uuids": [], "problem": "", "cuda": "1 of 256 sums are wrong", "untried": ""}
+    machine.commands["unshare",] = json.dumps(printed)
+    failed, causes = answer(machine, nvml(), cuda=True)
+    assert failed == ["MPS"]
+    assert causes["MPS"] == "a client with a free share fails: 1 of 256 sums are wrong"
+    assert causes["CUDA"] == "every device is in use"
+    machine.commands["unshare",] = json.dumps({**printed, "cuda": ""})
+    assert answer(machine, nvml(), cuda=True)[0] == []
+
+
 def test_device_nodes_that_the_driver_misses_are_named() -> None:
     machine = host()
     machine.files["/dev/nvidia-uvm"] = ""

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import (
+    Mount,
+    Share,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import program
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.containers import (
     CONFIG,
@@ -78,6 +82,56 @@ def test_each_runtime_says_what_the_program_in_it_says(name: str) -> None:
     assert not [
         word for words in on.ran for word in words if "pull" in word and word != "--pull=never"
     ]
+
+
+SHARE = Share(
+    "GPU-1",
+    {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"},
+    (
+        Mount("/tmp/nvidia-mps", "/run/x/GPU-1/ipc/pipe", read_only=True),
+        Mount("/dev/shm", "/run/x/GPU-1/shm"),
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_client_of_mps_has_what_a_pod_gets_with_a_share(name: str) -> None:
+    on = machine(SAID, "docker", "podman")
+    Trial(on).run(runtime(on, name), "GPU-1", SHARE)  # type: ignore[arg-type]
+    (run,) = [words for words in on.ran if words[1] == "run"]
+    assert {
+        "--env=CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps",
+        "--env=CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25",
+        "--volume=/run/x/GPU-1/ipc/pipe:/tmp/nvidia-mps:ro",
+        "--volume=/run/x/GPU-1/shm:/dev/shm:rw",
+    } <= set(run)
+
+
+def test_client_of_mps_in_containerd_has_what_a_pod_gets_with_a_share() -> None:
+    on = machine(SAID, "ctr", "containerd")
+    written: dict[str, Any] = {}
+
+    def run(words: tuple[str, ...]) -> Completed:
+        if "run" in words:
+            written.update(json.loads(on.files[CONFIG]))
+        return Completed(0, f"{SAID}\n", "")
+
+    on.commands["ctr",] = run
+    Trial(on).run(runtime(on, "containerd"), "GPU-1", SHARE)  # type: ignore[arg-type]
+    assert "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps" in written["process"]["env"]
+    mounts = {mount["destination"]: mount for mount in written["mounts"]}
+    assert mounts["/tmp/nvidia-mps"]["source"] == "/run/x/GPU-1/ipc/pipe"
+    assert mounts["/tmp/nvidia-mps"]["options"] == ["rbind", "ro"]
+    assert mounts["/dev/shm"]["options"] == ["rbind", "rw"]
+
+
+def test_client_of_mps_on_the_node_has_the_memory_of_its_server() -> None:
+    on = machine(SAID)
+    on.commands["unshare",] = Completed(0, f"{SAID}\n", "")
+    assert Trial(on).beside("GPU-1", SHARE).cuda == ""  # type: ignore[arg-type]
+    (words,) = on.ran
+    assert words[:4] == ("unshare", "--mount", "sh", "-c")
+    assert words[6] == "/run/x/GPU-1/shm"
 
 
 def test_a_fault_of_the_runtime_is_told_where_the_kernel_has_the_driver(

@@ -18,7 +18,12 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check im
     lines,
     message,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import (
+    Daemon,
+    Mount,
+    Share,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     COMPONENTS,
     Wanted,
@@ -201,6 +206,30 @@ def test_what_pods_and_mps_daemons_have_is_in_use() -> None:
     assert daemon({"hardware": rows}).used == {"GPU-1", "GPU-2"}
 
 
+def test_client_that_exceeds_its_share_fails_the_check_of_mps() -> None:
+    over = node(client=Answer(cuda="132 of 132 multiprocessors can be used"))
+    assert failures(over) == {
+        "MPS": "a client with a free share fails: 132 of 132 multiprocessors can be used -> "
+        "see the log of gpu-mps.service, and docs/runbooks/mps-pods-hang.md"
+    }
+
+
+def test_node_of_shares_alone_is_tried_by_a_client_of_mps() -> None:
+    busy = node(containers={}, cuda_unknown="every device is in use")
+    assert told(busy, SKIPPED)["CUDA"] == "every device is in use"
+    tried = node(containers={}, cuda_unknown="every device is in use", client=Answer(cuda=""))
+    assert [check.name for check in checks(tried, Wanted()) if check.state != "passed"] == []
+
+
+def test_free_shares_are_read_with_what_a_container_gets() -> None:
+    mounts = [{"inside": "/tmp/nvidia-mps", "outside": "/run/x/pipe", "read_only": True}]
+    share = {"device": "GPU-1", "env": {"A": "b"}, "mounts": mounts}
+    damaged = {"device": "GPU-2", "env": {"A": "b"}, "mounts": [{"inside": "/tmp"}]}
+    assert daemon({"mps_shares": [share, damaged, "?"]}).free_shares == (
+        Share("GPU-1", {"A": "b"}, (Mount("/tmp/nvidia-mps", "/run/x/pipe", read_only=True),)),
+    )
+
+
 def test_a_message_names_every_failed_check() -> None:
     one = Check("driver", FAILED, "it is not there", "install it")
     assert message([one, Check("GPUs")]) == "driver: it is not there. Next step: install it"
@@ -232,7 +261,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-PARTS = st.sampled_from([*sorted(GOOD), "hardware"])
+PARTS = st.sampled_from([*sorted(GOOD), "hardware", "mps_shares"])
 INNER = st.sampled_from(sorted({"state", "problems", "problem", "missing", "devices", *CDI}))
 TOLD = st.dictionaries(PARTS, JSON | st.dictionaries(INNER, JSON, max_size=4))
 

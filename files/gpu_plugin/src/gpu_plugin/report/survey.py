@@ -24,6 +24,7 @@ from ..kubelet.holders import given
 from ..mps import state as mps_state
 from ..tools import status
 from . import claims
+from .free_shares import free_shares
 
 
 def show(
@@ -64,6 +65,7 @@ def show(
             **(unknown if problem and not ended else {}),
             **beside,
             "hardware": [asdict(row) for row in rows],
+            "mps_shares": free_shares(rows, daemons, holders_known=not kubelet_problem),
             "allocatable": allocatable,
             "driver_problem": driver_problem,
             "kubelet_problem": kubelet_problem,

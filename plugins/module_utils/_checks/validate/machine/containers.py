@@ -21,6 +21,7 @@ from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import KINDS
 from .. import containers
 from ..containers import Answer, answer
+from ..daemon import Share
 from . import program
 
 NAME = "gpu-node-validate"  # of containers, the image and the namespace: what a killed run left is found by it
@@ -30,8 +31,18 @@ SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
 ROOT = f"{FOLDER}/root"
 CONFIG = f"{FOLDER}/config.json"
 SOCKETS = {make.kind.name: make.kind.socket for make in KINDS if issubclass(make, Containerd)}
+SHM = "/dev/shm"  # of a client of MPS, which is that of its server
+# On the node a client has the memory of its server for its own time alone.
+WITH_SHM = f'mount --bind "$1" {SHM} && shift && exec "$@"'
 EMPTY_ARCHIVE = "\0" * 10240  # a tar archive without a file
 Words = t.List[str]
+
+
+class Job(t.NamedTuple):
+    """What a container does: add vectors on a device, if any, as a client of MPS if there is a share of it."""
+
+    device: str = ""
+    share: t.Optional[Share] = None
 
 
 class NotTried(NodeError):
@@ -47,14 +58,14 @@ class Trial:
         self._python = containers.python(
             os.path.realpath(sys.executable), sys.base_prefix, host.read("/proc/self/maps") or ""
         )
-        self._runs: t.Dict[str, t.Callable[[Runtime, containers.Python, str], Answer]] = {
+        self._runs: t.Dict[str, t.Callable[[Runtime, containers.Python, Job], Answer]] = {
             "podman": self._podman,
             "docker": self._docker,
             **dict.fromkeys(SOCKETS, self._containerd),
         }
 
-    def run(self, runtime: Runtime, device: str) -> Answer:
-        """Run the program in a container of a runtime, with a device to add vectors on, if any."""
+    def run(self, runtime: Runtime, device: str, share: t.Optional[Share] = None) -> Answer:
+        """Run the program in a container of a runtime, with a device to add vectors on, if any, and a share of it."""
         name = runtime.kind.name
         if name not in self._runs:
             return Answer(unknown=f"{name} starts containers for a kubelet alone")
@@ -62,24 +73,30 @@ class Trial:
             return Answer(unknown=f"{sys.executable} is not linked with glibc")
         try:
             with self._host.lock(LOCK, timeout=LOCK_SECONDS), self._folder():
-                found = self._found(runtime, self._python, device)
+                found = self._found(runtime, self._python, Job(device, share))
         except NodeError as error:
             return Answer(unknown=str(error))
         # Where it has none for the node itself, it has none for its containers.
         why = program.undriven() if found.problem else ""
         return Answer(unknown=why) if why else found
 
-    def _found(self, runtime: Runtime, python: containers.Python, device: str) -> Answer:
+    def _found(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         try:
-            return self._runs[runtime.kind.name](runtime, python, device)
+            return self._runs[runtime.kind.name](runtime, python, job)
         except NotTried:
             raise
         except NodeError as error:
             return Answer(problem=str(error))
 
-    def beside(self, device: str) -> Answer:
-        """Run the program on the machine itself."""
-        return self._answer([sys.executable, "-S", "-c", self._source, device])
+    def beside(self, device: str, share: t.Optional[Share] = None) -> Answer:
+        """Run the program on the machine itself, where a client of MPS gets its server's shared memory."""
+        command = [sys.executable, "-S", "-c", self._source, device]
+        if share is None:
+            return self._answer(command)
+        places = {mount.inside: mount.outside for mount in share.mounts}
+        env = {**share.env, program.PIPE: places.get(share.env.get(program.PIPE, ""), "")}
+        shell = ["unshare", "--mount", "sh", "-c", WITH_SHM, "sh", places.get(SHM, SHM)]
+        return self._answer([*shell, *command], env)
 
     @contextlib.contextmanager
     def _folder(self) -> t.Iterator[None]:
@@ -98,8 +115,8 @@ class Trial:
             raise NodeError(f"something is mounted below {FOLDER}", hint=hint)
         self._host.remove(FOLDER)
 
-    def _answer(self, argv: Words) -> Answer:
-        done = self._host.run(argv, check=False, timeout=SECONDS)
+    def _answer(self, argv: Words, env: t.Optional[t.Mapping[str, str]] = None) -> Answer:
+        done = self._host.run(argv, check=False, timeout=SECONDS, env=env)
         return answer(done.out, done.err, done.rc)
 
     @contextlib.contextmanager
@@ -115,33 +132,37 @@ class Trial:
         for one in commands:
             self._host.run(one, check=False, timeout=CLEANING_SECONDS)
 
-    def _options(self, python: containers.Python) -> Words:
+    def _options(self, python: containers.Python, share: t.Optional[Share]) -> Words:
         words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
         words += [f"--device={containers.ALL}"]
-        words += [f"--env={name}={text}" for name, text in python.environment.items()]
+        env = {**python.environment, **(share.env if share else {})}
+        words += [f"--env={name}={text}" for name, text in env.items()]
+        for mount in share.mounts if share else ():
+            access = "ro" if mount.read_only else "rw"
+            words.append(f"--volume={mount.outside}:{mount.inside}:{access}")
         return words + [f"--volume={one}:{containers.HOST}{one}:ro" for one in python.folders]
 
-    def _podman(self, _runtime: Runtime, python: containers.Python, device: str) -> Answer:
-        words = ["podman", "run", *self._options(python), "--rootfs", ROOT]
+    def _podman(self, _runtime: Runtime, python: containers.Python, job: Job) -> Answer:
+        words = ["podman", "run", *self._options(python, job.share), "--rootfs", ROOT]
         with self._gone(["podman", "rm", "--force", "--ignore", NAME]):
-            return self._answer([*words, *python.command(self._source, device)])
+            return self._answer([*words, *python.command(self._source, job.device)])
 
-    def _docker(self, _runtime: Runtime, python: containers.Python, device: str) -> Answer:
+    def _docker(self, _runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         if self._host.which("docker") is None:
             raise NotTried("the program docker is not on the node")
-        words = ["docker", "run", "--pull=never", *self._options(python), NAME]
+        words = ["docker", "run", "--pull=never", *self._options(python, job.share), NAME]
         with self._gone(["docker", "rm", "--force", NAME], ["docker", "rmi", "--force", NAME]):
             self._host.run(["docker", "import", "-", NAME], stdin=EMPTY_ARCHIVE, timeout=SECONDS)
-            return self._answer([*words, *python.command(self._source, device)])
+            return self._answer([*words, *python.command(self._source, job.device)])
 
-    def _containerd(self, runtime: Runtime, python: containers.Python, device: str) -> Answer:
+    def _containerd(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         """Run a container outside of the kubelet's namespace; what its CRI plugin reads is checked by its dump."""
         ctr = os.path.join(os.path.dirname(runtime.kind.program), "ctr")
         if self._host.which(ctr) is None:
             raise NotTried(f"the program {ctr} is not on the node")
         everywhere = [ctr, f"--address={SOCKETS[runtime.kind.name]}"]
         words = [*everywhere, f"--namespace={NAME}"]
-        self._host.write(CONFIG, json.dumps(self._config(python, device)), mode=0o600)
+        self._host.write(CONFIG, json.dumps(self._config(python, job)), mode=0o600)
         gone = [
             [*words, "tasks", "delete", "--force", NAME],
             [*words, "containers", "delete", NAME],
@@ -150,13 +171,13 @@ class Trial:
         with self._gone(*gone):
             return self._answer([*words, "run", "--rm", f"--config={CONFIG}", NAME])
 
-    def _config(self, python: containers.Python, device: str) -> t.Dict[str, t.Any]:
+    def _config(self, python: containers.Python, job: Job) -> t.Dict[str, t.Any]:
         path = boot.load(self._host.read(boot.CONFIG) or "", boot.CONFIG).path
         try:
             given = containers.edits(json_data.loads(self._host.read(path) or ""))
             devices = {one: self._device(there) for one, there in containers.nodes(given).items()}
-            command = python.command(self._source, device)
-            return containers.config(ROOT, command, python, given, devices)
+            command = python.command(self._source, job.device)
+            return containers.config(ROOT, command, python, given, devices, job.share)
         except json_data.MISREAD as error:
             raise NodeError(f"{path} can't be given to a container", cause=str(error)) from error
 

@@ -29,6 +29,14 @@ FOLDERS = (
 CONTROL = "/dev/nvidiactl"
 HOST = "/host"  # what is below it in a container is the machine's
 COUNT = 256
+# What a client of MPS has from its share, and what cuda.h calls the answers.
+PIPE, MEMORY, THREADS = (
+    "CUDA_MPS_PIPE_DIRECTORY",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+)
+MULTIPROCESSOR_COUNT, OUT_OF_MEMORY = 16, 2
+ROUNDING = 2  # multiprocessors, which is as fine as GPUs divide them
 # c[i] = a[i] + b[i] for one block of threads, in the form that every driver compiles for its GPU.
 KERNEL = b"""
 .version 6.0
@@ -60,7 +68,9 @@ KERNEL = b"""
 
 
 class DriverError(Exception):
-    """A call into the driver failed."""
+    """A call into the driver failed, with this code."""
+
+    code = 0
 
 
 def library(name: str) -> t.Any:
@@ -108,7 +118,9 @@ class Cuda:
         def call(*arguments: t.Any) -> None:
             code = function(*arguments)
             if code:
-                raise DriverError(f"{name}: {self._word(code)}")
+                error = DriverError(f"{name}: {self._word(code)}")
+                error.code = code
+                raise error
 
         return call
 
@@ -121,16 +133,71 @@ class Cuda:
 def add(device: str) -> str:
     """Add two vectors on a GPU or MIG device. Returns what is wrong with the sum, nothing where it is right."""
     os.environ["CUDA_VISIBLE_DEVICES"] = device
-    cuda = Cuda()
+    whole = _multiprocessors_without_mps() if os.environ.get(THREADS) else 0
+    cuda, number, context = Cuda(), ctypes.c_int(), ctypes.c_void_p()
     cuda.cuInit(0)
-    number, context = ctypes.c_int(), ctypes.c_void_p()
     cuda.cuDeviceGet(ctypes.byref(number), 0)
     cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), number)
     try:
         cuda.cuCtxSetCurrent(context)
-        return _add(cuda)
+        return _add(cuda) or _unlimited_threads(cuda, number, whole) or _unlimited_memory(cuda)
     finally:
         cuda.cuDevicePrimaryCtxRelease_v2(number)
+
+
+def _multiprocessors(cuda: Cuda, number: ctypes.c_int) -> int:
+    count = ctypes.c_int()
+    cuda.cuDeviceGetAttribute(ctypes.byref(count), MULTIPROCESSOR_COUNT, number)
+    return count.value
+
+
+def _multiprocessors_without_mps() -> int:
+    """Return how many multiprocessors the device has, 0 if that is unknown. A child asks, which makes no context."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.environ[PIPE] = "/nowhere"
+            del os.environ[THREADS]
+            cuda, number = Cuda(), ctypes.c_int()
+            cuda.cuInit(0)
+            cuda.cuDeviceGet(ctypes.byref(number), 0)
+            os.write(writer, str(_multiprocessors(cuda, number)).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="ascii") as stream:
+        answer = stream.read()
+    os.waitpid(child, 0)
+    return int(answer or 0)
+
+
+def _unlimited_threads(cuda: Cuda, number: ctypes.c_int, whole: int) -> str:
+    """Return how a client of MPS may use more multiprocessors than its share has, nothing if it may not."""
+    percentage = os.environ.get(THREADS)
+    count = _multiprocessors(cuda, number) if percentage and whole else 0
+    if count <= whole * float(percentage or 100) / 100 + ROUNDING:
+        return ""
+    return f"{count} of {whole} multiprocessors can be used, and its limit is {percentage} percent"
+
+
+def _unlimited_memory(cuda: Cuda) -> str:
+    """Return how a client of MPS may have more memory than its share has, nothing if it may not.
+
+    So much is asked for as the limit is, of which the context has a part already.
+    """
+    mib = os.environ.get(MEMORY, "").partition("=")[2].rstrip("M")
+    if not mib.isdecimal():
+        return ""
+    place = ctypes.c_uint64()
+    try:
+        cuda.cuMemAlloc_v2(ctypes.byref(place), ctypes.c_size_t(int(mib) << 20))
+    except DriverError as error:
+        if error.code != OUT_OF_MEMORY:
+            raise
+        return ""
+    cuda.cuMemFree_v2(place)
+    return f"{mib} MiB could be allocated beside the context, and its limit is {mib} MiB"
 
 
 def _add(cuda: Cuda) -> str:

@@ -343,18 +343,7 @@ class Offer:
 
     def part(self, count: int) -> Part:
         """Return what a container with so many shares gets. NodeError: they are too many."""
-        bounds = self.shares.of(count)
-        envs = {
-            "CUDA_MPS_PIPE_DIRECTORY": PIPE_IN_CONTAINER,
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={bounds.memory_mib}M",  # the one device that it sees
-            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{bounds.threads:g}",
-        }
-        if priority := PRIORITIES[self.settings.priority]:
-            envs["CUDA_MPS_CLIENT_PRIORITY"] = str(priority)
-        read_only = self.settings.pipe_access != READ_WRITE
-        shm = self.names.shm if self.own_shm else SHM_IN_CONTAINER
-        pipe = Mount(PIPE_IN_CONTAINER, self.names.pipe, read_only)
-        return Part(envs, (pipe, Mount(SHM_IN_CONTAINER, shm)))
+        return part_within(self.shares.of(count), self.names, self.settings, own_shm=self.own_shm)
 
     def agrees(self, state: Mapping[str, Any]) -> bool:
         """Tell whether a manager's state names the limits, users and directory that are asked for."""
@@ -364,3 +353,17 @@ class Offer:
         same = reported == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
         found = (state.get("multi_user", False), state.get("clients_pipe"))
         return same and found == (bool(self.settings.multi_user), self.names.pipe)
+
+
+def part_within(bounds: Bounds, names: Names, settings: Settings, *, own_shm: bool) -> Part:
+    """Return what a container gets that may have so much of a device."""
+    envs = {
+        "CUDA_MPS_PIPE_DIRECTORY": PIPE_IN_CONTAINER,
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={bounds.memory_mib}M",  # the one device that it sees
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{bounds.threads:g}",
+    }
+    if priority := PRIORITIES[settings.priority]:
+        envs["CUDA_MPS_CLIENT_PRIORITY"] = str(priority)
+    shm = names.shm if own_shm else SHM_IN_CONTAINER
+    pipe = Mount(PIPE_IN_CONTAINER, names.pipe, settings.pipe_access != READ_WRITE)
+    return Part(envs, (pipe, Mount(SHM_IN_CONTAINER, shm)))
