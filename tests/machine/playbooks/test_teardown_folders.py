@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -106,6 +107,23 @@ def test_a_second_teardown_finds_nothing_beside_files_of_others(node: Node) -> N
     assert node.remove() == []
     assert node.at("/etc/gpu-node/site.conf").exists()
     assert node.at("/opt/gpu-node/readme").exists()
+
+
+def test_file_systems_that_mps_mounted_go_with_the_folder(node: Node) -> None:
+    """They are of a root of MPS that is another now, and a container that has one keeps it."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts can be made by root only")
+    place = node.at("/run/gpu-node/mps/GPU-1/shm")
+    place.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "gpu-mps-GPU-1", place], check=True)
+    held = (place / "file").open("w")
+    try:
+        assert "/run/gpu-node" in node.remove()
+    finally:
+        subprocess.run(["umount", "-l", place], check=False, stderr=subprocess.DEVNULL)
+    assert not node.at("/run/gpu-node").exists()
+    assert held.write("of a container that has it") > 0
+    held.close()
 
 
 def test_leftovers_of_killed_writes_keep_no_folder(node: Node) -> None:

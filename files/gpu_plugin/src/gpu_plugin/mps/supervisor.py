@@ -55,7 +55,7 @@ class Options:
 class Supervisor:
     """Ends a daemon that lives only where nobody loses anything by it, or the settings say so.
 
-    ``kept`` is the file with the settings: while it is there, what containers have mounted stays.
+    ``kept`` is the file with the settings: while it is there, with the same root, what containers have mounted stays.
     """
 
     def __init__(
@@ -358,8 +358,7 @@ class Supervisor:
     def _give_back(self) -> None:
         """Restore what was changed for MPS. NodeError: it can't be now; at the end that is left to the next manager."""
         folders.clean(self.names)
-        kept = self._kept.exists()
-        if not kept:  # containers have these mounts
+        if self._is_left():
             folders.unmount(self.names)
         try:
             self._rollback.give_back()
@@ -371,6 +370,11 @@ class Supervisor:
         else:
             self._report.remove()
             self.done = True
+
+    def _is_left(self) -> bool:
+        """Return whether no container will get these mounts again: the device is not shared, or below another root."""
+        settings = states.parsed(self._kept)
+        return settings.root != self.names.root if settings else not self._kept.exists()
 
     def _pause(self, seconds: float) -> None:
         self._changed.wait(seconds)

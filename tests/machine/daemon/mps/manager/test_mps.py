@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.model.mps.paths import Names
+from gpu_plugin.model.mps.settings import Settings
 from gpu_plugin.mps import folders
 from nvsim.testing import client
 
 from tests.fakes.mps.mps_running import DEFAULT, EXCLUSIVE_PROCESS, MakeMps, Mps, fill_up, living
+from tests.support import helper_process
 from tests.support.helper_process import kill
 from tests.support.waiting import LIMIT, eventually
 
@@ -67,6 +70,35 @@ def test_ready_only_with_the_limits_in_place_and_all_given_back(mps: Mps) -> Non
     assert not os.path.ismount(folder / "shm")
     assert sorted(path.name for path in mps.root.iterdir()) == [uuid, f"{uuid}.lock"]
     assert [path.name for path in mps.settings.iterdir()] == ["manager.lock"]
+
+
+def test_file_systems_of_a_former_root_go_and_a_container_keeps_them(mps: Mps) -> None:
+    """The container has a mount of its own, as a pod that has not ended yet."""
+    uuid = mps.uuid()
+    manager = mps.run(uuid, "--replicas", 2)
+    mps.ready(uuid)
+    former, mps.root = mps.root / uuid, mps.folder / "other"
+    (former / "shm/tenant").write_text("kept")
+    pod = helper_process.start(
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            "echo mounted; read line; cat $0",
+            former / "shm/tenant",
+        ],
+        ready=helper_process.printed("mounted"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    mps.write(uuid, Settings(2, root=str(mps.root)).to_json())
+    mps.ready(uuid)
+    assert [os.path.ismount(former / name) for name in ("ipc", "shm")] == [False, False]
+    assert os.path.ismount(mps.root / uuid / "shm")
+    assert pod.communicate("go on\n", timeout=LIMIT)[0].endswith("kept")
+    assert mps.end(manager) == 0
 
 
 def test_a_process_without_mps_on_the_gpu_is_told_of_until_it_ends(mps: Mps) -> None:
