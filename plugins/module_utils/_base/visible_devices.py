@@ -22,12 +22,18 @@ BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts", False
 
 def strategies(config: t.Any) -> t.Tuple[str, ...]:
     """Return the strategies of a configuration, as far as it is one."""
-    for key in ("flags", "plugin", "deviceliststrategy"):  # in whatever case
-        known = {str(name).casefold(): one for name, one in table(config).items()}
+    chosen = value_at(config, "flags", "plugin", "deviceliststrategy")
+    if isinstance(chosen, str):
+        return (chosen,)
+    return tuple(map(str, chosen)) if isinstance(chosen, list) else BY_DEFAULT
+
+
+def value_at(config: t.Any, *keys: str) -> t.Any:
+    """Return what a configuration has at keys, whose case does not count. None if there is nothing."""
+    for key in keys:
+        known = {str(name).casefold(): value for name, value in table(config).items()}
         config = known.get(key)
-    if isinstance(config, str):
-        return (config,)
-    return tuple(map(str, config)) if isinstance(config, list) else BY_DEFAULT
+    return config
 
 
 def by_handler_alone(config: t.Any) -> t.Tuple[str, ...]:

@@ -100,7 +100,7 @@ class CdiCapability:
         if not self._present:
             return Observed(units, text, Wanted())
         try:
-            with open_nvml(self._files.nvml_library()) as nvml:
+            with open_nvml(self._files.required_nvml_library()) as nvml:
                 if self._check_mode:
                     return self._look(nvml, units, text)
                 # A layout that is being changed would be described half.

@@ -17,6 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capabil
     PreflightCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
+from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.node import DRIVER_ROOT
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
@@ -84,6 +85,7 @@ def _look(model: str, given: Values) -> str:
     host = RuntimeHost(node(*[model] * 8).files, **{name.replace("-", ""): runtime[name]})
     host.files["/etc/os-release"] = SYSTEM
     host.files["/usr/local/vgpu/libvgpu.so"] = "libvgpu"
+    host.files[f"{DRIVER_ROOT}/usr/lib64/libnvidia-ml.so.1"] = ""
     host.commands |= {("apt-get",): "", ("python3",): "", ("uname", "-m"): "x86_64\n"}
     host.install_toolkit()
     params = {

@@ -33,6 +33,7 @@ def node(request: pytest.FixtureRequest) -> Iterator[Sim]:
         for stem in ("libcuda", "libnvidia-ml"):
             file = sim.root / NODES[request.param] / f"{stem}.so.{VERSION}"
             images.library(file)
+            (file.parent / f"{stem}.so.1").unlink(missing_ok=True)
             (file.parent / f"{stem}.so.1").symlink_to(file.name)
         yield sim
 

@@ -9,6 +9,7 @@ import posixpath
 import stat
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.gpu import CAPS_FOLDER, MIG_MINORS, parse_minors
 from ..._base.linker import Pair, resolve, search_folders
 from ..._machine.host import Host
@@ -69,13 +70,28 @@ class DriverFiles:
 
     def nvml_library(self) -> str:
         """Return the path of NVML on the node where it is not the node's own, else nothing."""
-        if not self.root:
-            return ""
+        paths = self._nvml_paths() if self.root else ()
+        return next((path for path in paths if not self.open_folder(path)), "")
+
+    def _nvml_paths(self) -> t.Iterator[str]:
         for folder in self._linker.folders(lambda name: name.startswith("libnvidia-ml.so.")):
             path = self._real(f"{folder}/{NVML_LIBRARY}")
-            if path and not self.open_folder(self.root + path):
-                return self.root + path
-        return ""
+            if path:
+                yield self.root + path
+
+    def required_nvml_library(self) -> str:
+        """Return the path of NVML where it is not the node's own, else nothing.
+
+        Raises:
+            NodeError: if another root is named and has no driver. The node's own may be of another version.
+        """
+        if self.root and not any(self._nvml_paths()):
+            raise NodeError(
+                f"no driver is below {self.root}",
+                cause=f"{NVML_LIBRARY} is not there",
+                hint="start what brings it there, or leave the root at / for the driver of the node itself",
+            )
+        return self.nvml_library()
 
     def read(self, version: str, capabilities: parts.Chosen) -> Files:
         """Return the files of this version of the driver that belong to the capabilities."""

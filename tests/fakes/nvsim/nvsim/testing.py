@@ -32,6 +32,9 @@ class Sim:
         self.folder = Path(tempfile.mkdtemp(prefix="nvsim-"))
         self.folder.chmod(0o755)  # the driver is there for every user
         self.root = self.folder / "root"
+        # By this file a root has a driver; the library that programs load is in the folder beside it.
+        (self.root / "usr/lib64").mkdir(parents=True)
+        (self.root / "usr/lib64/libnvidia-ml.so.1").touch()
         self.socket = self.folder / "run/nvsim.sock"
         self.holders: list[subprocess.Popen[str]] = []
         library = self.folder / "lib"

@@ -322,6 +322,14 @@ def test_a_driver_below_another_root(nvml: FakeNvml) -> None:
     assert (node["path"], node["hostPath"]) == ("/dev/nvidia0", "/run/driver/dev/nvidia0")
 
 
+def test_root_without_a_driver_is_refused_and_the_nodes_own_is_not_taken(nvml: FakeNvml) -> None:
+    host = HostWithDriver()
+    with pytest.raises(NodeError, match="no driver is below /run/driver"):
+        converge(host, driver_root="/run/driver")
+    assert nvml.loaded == []
+    assert PATH not in host.files
+
+
 def test_capabilities_of_the_node_itself_where_the_root_has_no_proc(nvml: FakeNvml) -> None:
     host = HostWithDriver("/run/driver")
     text = host.files.pop("/run/driver/proc/driver/nvidia-caps/mig-minors")

@@ -81,6 +81,32 @@ def test_a_strategy_that_the_kubelet_drops_is_refused(
     assert "set deviceListStrategy: [cdi-annotations] there, or upgrade to kubelet 1.29.0" in said
 
 
+ROOT = "/run/nvidia/driver"
+DRIVER_CONFIG = {"flags": {"nvidiaDriverRoot": f"{ROOT}/"}}
+LIBRARY = f"{ROOT}/usr/lib64/libnvidia-ml.so.1"
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"cdi_driver_root": ROOT}, "cdi_driver_root"),
+        ({"device_plugin_config": DRIVER_CONFIG}, "device_plugin_config: flags.nvidiaDriverRoot"),
+        (
+            {"device_plugin_configs": {"few": {"flags": {"nvidiadriverroot": ROOT}}}},
+            "device_plugin_configs.few: flags.nvidiaDriverRoot",
+        ),
+    ],
+)
+def test_driver_below_another_root_that_is_not_there_is_refused(
+    look: Look, host: RuntimeHost, variables: dict[str, Any], named: str
+) -> None:
+    refused = look(**variables)
+    assert refused.startswith(REFUSED)
+    assert f"- {named}: no driver is below {ROOT}: libnvidia-ml.so.1 is not there" in refused
+    host.files[LIBRARY] = ""
+    assert look(**variables) == ""
+
+
 @pytest.mark.parametrize(
     ("program", "printed", "socket", "refused"),
     [

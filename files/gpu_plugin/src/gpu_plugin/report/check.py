@@ -14,7 +14,9 @@ from .._shared._base.dra import versions
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._base.kubelet.allocate import KUBELET, depend_on, refusal
+from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._device_plugin.held import WAITS
+from .._shared._machine.host import Host
 from .._shared._machine.nvml.within import LATE, within
 from ..advertise.decide import decide
 from ..advertise.held import Holders
@@ -65,11 +67,16 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
     """Return which devices would wait for whom. ConfigError: MPS can't be as it is."""
     _refuse_dropped(checked, source)
     managers = Path(SETTINGS)
+    _check_driver_root(checked, source)
     shared = any(share.mps for share in checked.sharing.shares)
     if shared and shutil.which(CONTROL) is None:
+        root = checked.driver_root.rstrip("/")
+        elsewhere = bool(root) and Path(f"{root}/usr/bin/{CONTROL}").exists()
         raise ConfigError(
             f"{source}: sharing.mps needs the program {CONTROL}",
-            cause="it is not installed",
+            cause=f"it is below {root} alone, and runs with the driver of the node itself"
+            if elsewhere
+            else "it is not installed",
             hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
         )
     try:
@@ -103,6 +110,17 @@ def _refuse_dropped(checked: Config, source: str) -> None:
     error = refusal(source, strategies, {KUBELET: version}) if version else None
     if error:
         raise error
+
+
+def _check_driver_root(checked: Config, source: str) -> None:
+    """Refuse a root that has no driver. A plugin in a container may not see it, and has its driver from its runtime."""
+    if Path(checked.container_driver_root).is_dir():
+        return
+    try:
+        DriverFiles(Host(), checked.driver_root).required_nvml_library()
+    except NodeError as error:
+        message = f"{source}: flags.nvidiaDriverRoot: {error.message}"
+        raise ConfigError(message, cause=error.cause, hint=error.hint) from error
 
 
 def _look(checked: Config) -> Inventory:

@@ -15,7 +15,8 @@ from ...._base.dra import allocation
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
 from ...._base.kubelet.allocate import BY_FIELD
-from ...._base.visible_devices import by_handler_alone
+from ...._base.visible_devices import by_handler_alone, value_at
+from ...._cdi.machine.driver_files import DriverFiles
 from ...._device_plugin import instance_lock as beside
 from ...._device_plugin import python as pythons
 from ...._device_plugin.machine import python
@@ -65,6 +66,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
             found += map(
                 Problem.of, refuse_strategies(host, configurations(params["device_plugin"]))
             )
+    found += _driver_roots(host, params)
     source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
     from_packages = source not in ("", "preinstalled")
     if from_packages and host.exists(needs.PROGRAM):
@@ -100,6 +102,24 @@ def _plugins(host: Host, room: Room) -> t.Iterator[Problem]:
             user = user_of(host, pid) if pid else None
             if not (user and user.unit == OURS and not user.pod):
                 yield needs.plugin(name, str(user or ""))
+
+
+def _driver_roots(host: Host, params: Params) -> t.Iterator[Problem]:
+    """Yield the roots that options name for the driver and that have none, instead of which nothing else is taken."""
+    roots = {}
+    if _is(params, "cdi"):
+        roots["cdi_driver_root"] = params["cdi"]["driver_root"]
+    if _is(params, "device_plugin", "started"):
+        for variable, config in configurations(params["device_plugin"]).items():
+            named = value_at(config, "flags", "nvidiadriverroot")
+            roots[f"{variable}: flags.nvidiaDriverRoot"] = named if isinstance(named, str) else ""
+    for place, root in roots.items():
+        try:
+            DriverFiles(host, root).required_nvml_library()
+        except NodeError as error:
+            yield Problem(
+                place.partition(":")[0], f"{place}: {error.message}: {error.cause}", error.hint
+            )
 
 
 def _unreached(
