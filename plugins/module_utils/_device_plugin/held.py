@@ -9,6 +9,7 @@ import typing as t
 
 HELD, ASKS = "held", "asks"
 WAITS = "waits: "  # before each of them in what "gpu-plugin check-config" says
+NOBODY = "given to nobody: "  # before each of those that no container would get as they are
 MOST = 4  # as many devices are named
 
 
@@ -27,13 +28,14 @@ def warnings(status: t.Mapping[str, t.Any]) -> t.Tuple[str, ...]:
 def expected(answer: str) -> t.Tuple[str, ...]:
     """Return the same for a configuration that is not in force yet, by what ``gpu-plugin check-config`` says."""
     lines = answer.splitlines()
-    return shown([line[len(WAITS) :] for line in lines if line.startswith(WAITS)])
+    waiting = shown([line[len(WAITS) :] for line in lines if line.startswith(WAITS)])
+    return (*[line for line in lines if line.startswith(NOBODY)][:MOST], *waiting)
 
 
 def shown(found: t.Sequence[str]) -> t.Tuple[str, ...]:
     """Return warnings that name a few, and how many there are besides."""
     more = [f"{len(found) - MOST} more devices wait for pods"] if len(found) > MOST else []
-    return (*(f"given to nobody: {one}" for one in found[:MOST]), *more)
+    return (*(f"{NOBODY}{one}" for one in found[:MOST]), *more)
 
 
 def _of(status: t.Mapping[str, t.Any], reason: str) -> t.Dict[str, str]:

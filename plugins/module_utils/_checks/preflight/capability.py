@@ -18,7 +18,7 @@ from ..._node.gpu_info.capability import GpuInfoCapability, Info
 from ..._node.gpu_record import NOT_RECORDED
 from ..._node.machine.facts import gpus
 from ..parts import MODULES
-from . import layout, values
+from . import layout, pairs, values
 from .machine import modules, node
 from .node import NO_ROOT
 from .problems import Problem, Refusal, once
@@ -90,7 +90,8 @@ class PreflightCapability:
         """There is never anything to do."""
         found = self._info.plan(state)
         said = node.warnings(self._host, self._values, self._modules)
-        return dataclasses.replace(found, warnings=(*found.warnings, *said))
+        excluded = pairs.warnings(self.options)
+        return dataclasses.replace(found, warnings=(*found.warnings, *said, *excluded))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

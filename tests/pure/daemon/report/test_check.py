@@ -10,12 +10,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from gpu_plugin._shared._device_plugin.held import expected
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.report import check
 
 from tests.fakes.daemon.gpu_builders import inventory, view
 
-NODE = inventory(replace(view(), gpu=replace(view().gpu, uuid=f"GPU-{UUID(int=1)}")))
+UUID_1 = f"GPU-{UUID(int=1)}"
+NODE = inventory(replace(view(), gpu=replace(view().gpu, uuid=UUID_1)))
 SHARED = "sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
 
 
@@ -48,3 +50,24 @@ def test_mps_is_asked_only_where_it_is_there_or_is_to_be(
         return
     with pytest.raises(ConfigError, match="a client is there"):
         check.check(file, node=True, pods=tmp_path, state=tmp_path)
+
+
+def test_gpus_in_mig_mode_are_named_that_strategy_none_advertises_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parted = inventory(replace(view(), gpu=replace(view().gpu, uuid=UUID_1, mig_current=True)))
+    monkeypatch.setattr(check, "SETTINGS", tmp_path)
+    monkeypatch.setattr(check, "within", lambda *_given: parted)
+    monkeypatch.setattr(check, "given", lambda _sockets: [])
+    file = tmp_path / "config.yaml"
+
+    def named(strategy: str, passes: str) -> tuple[str, ...]:
+        plugin = f"plugin: {{deviceListStrategy: [{passes}]}}"
+        file.write_text(f"flags: {{migStrategy: {strategy}, {plugin}}}")
+        assert check.check(file, node=True, pods=tmp_path, state=tmp_path) == 0
+        return expected(capsys.readouterr().out)
+
+    (warning,) = named("none", "cdi-cri")
+    assert warning.startswith(f"given to nobody: {UUID_1}: it is in MIG mode, and CDI describes")
+    assert "Next step: set migStrategy to mixed or single" in warning
+    assert named("mixed", "cdi-cri") == named("none", "envvar") == ()

@@ -64,6 +64,10 @@ NARROW: Final[Mapping[int | None, str]] = {
     PROHIBITED: "PROHIBITED, which refuses every process",
     EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS, which refuses a second process",
 }
+DIVIDED: Final = (
+    "it is in MIG mode, and CDI describes no whole GPU that is. Next step: set migStrategy to mixed or single, or turn "
+    "its MIG mode off (gpu.node.mig)"
+)
 MOST_DEVICES: Final = (
     50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
 )
@@ -126,6 +130,13 @@ def narrow(now: Advertised, before: Advertised, inventory: Inventory) -> list[st
         for one in inventory.gpus
         if one.gpu.uuid in fit and (words := NARROW.get(one.condition.compute_mode))
     ]
+
+
+def divided(inventory: Inventory, config: Config) -> list[str]:
+    """Return the GPUs that are given to nobody since they are in MIG mode, and migStrategy asks for whole ones."""
+    if config.mig_strategy != "none" or not config.asks_cdi:
+        return []
+    return [view.gpu.uuid for view in inventory.gpus if view.gpu.mig_current]
 
 
 def _without_mps(advertised: Advertised) -> set[str]:
@@ -287,8 +298,7 @@ def _reachable(device: Device, config: Config, host: HostState, divided: frozens
     if config.asks_cdi and name not in host.cdi_devices:
         problem = Problem(
             Kind.NO_CDI,
-            "it is in MIG mode, and CDI describes no whole GPU that is. Next step: set migStrategy "
-            "to mixed or single, or turn its MIG mode off (gpu.node.mig)"
+            DIVIDED
             if device.uuid in divided
             else f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
             "specification does not have it. Next step: regenerate the CDI specification (gpu.node.cdi)",

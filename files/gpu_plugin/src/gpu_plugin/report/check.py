@@ -15,10 +15,10 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._base.kubelet.allocate import KUBELET, depend_on, refusal
 from .._shared._cdi.machine.driver_files import DriverFiles
-from .._shared._device_plugin.held import WAITS
+from .._shared._device_plugin.held import NOBODY, WAITS
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.within import LATE, within
-from ..advertise.decide import decide
+from ..advertise.decide import DIVIDED, decide, divided
 from ..advertise.held import Holders
 from ..config import configuration, sources
 from ..config.configuration import Config
@@ -47,7 +47,7 @@ def check(file: Path, *, node: bool, pods: Path, state: Path) -> int:
     waits = _on_node(checked, name, pods, state) if node else []
     for warning in sources.warnings(checked, Path("/")):
         logs.warning(warning)
-    print("\n".join([*(f"{WAITS}{one}" for one in waits), f"{name}: valid"]))
+    print("\n".join([*waits, f"{name}: valid"]))
     return 0
 
 
@@ -64,7 +64,7 @@ def _read(file: Path) -> str:
 
 
 def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]:
-    """Return which devices would wait for whom. ConfigError: MPS can't be as it is."""
+    """Return which devices would be given to nobody, and why. ConfigError: MPS can't be as it is."""
     _refuse_dropped(checked, source)
     managers = Path(SETTINGS)
     _check_driver_root(checked, source)
@@ -97,7 +97,8 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
         why = advertised.unsharable or Reconciler(managers, Systemd()).refuses(advertised.mps)
         if why:
             raise ConfigError(f"{source}: sharing.mps can't be as it is: {why}")
-    return _waits(checked, inventory, pods, state)
+    whole = [f"{NOBODY}{uuid}: {DIVIDED}" for uuid in divided(inventory, checked)]
+    return [*whole, *(f"{WAITS}{wait}" for wait in _waits(checked, inventory, pods, state))]
 
 
 def _refuse_dropped(checked: Config, source: str) -> None:

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from nvsim import genuine
@@ -92,29 +90,6 @@ def test_what_a_container_gets(shared: Shared) -> None:
         "/dev/shm": (str(shared.root / uuid / "shm"), False),
     }
     for name in ("whole", "one"):
-        node.ask("release", pod=name)
-
-
-def test_status_names_a_free_share_as_a_pod_gets_it(shared: Shared) -> None:
-    """gpu.node.validate tries it as a client, with what is named here."""
-    node, (uuid, _other) = shared.node, shared.uuids()
-    shared.change("{resources: [{name: gpu, replicas: 2, devices: [0]}]}")
-    shared.wait(GPU, 3)
-
-    def free() -> dict[str, Any]:
-        words = ("--status-file", node.status_file, "--pod-resources", node.pods)
-        done = node.cli("status", "--json", *words, "--mps-root", shared.root)
-        return {share["device"]: share for share in json.loads(done.stdout)["mps_shares"]}
-
-    share = free()[uuid]
-    pods = [node.admit(name, gpu=1) for name in ("one", "two", "three")]
-    pod, _other_share = (pod for pod in pods if pod["envs"]["NVIDIA_VISIBLE_DEVICES"] == uuid)
-    assert {**share["env"], "NVIDIA_VISIBLE_DEVICES": uuid} == pod["envs"]
-    keys = {"inside": "container", "outside": "host", "read_only": "read_only"}
-    mounts = [{keys[key]: value for key, value in mount.items()} for mount in share["mounts"]]
-    assert mounts == pod["mounts"]
-    assert free() == {}
-    for name in ("one", "two", "three"):
         node.ask("release", pod=name)
 
 
