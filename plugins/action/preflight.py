@@ -31,6 +31,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import 
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.node_module import (
     NodeModuleAction,
 )
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.unread import unread
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Of no module's, but with values that can be wrong.
@@ -80,6 +81,7 @@ class ActionModule(NodeModuleAction):
             values, refused = self._read(given, wanted)
             refused += [Problem(*problem) for problem in unreadable if problem.name in wanted]
             values.update(self._releases(values, given))
+        refused += unread(values)
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
             refused += self._cluster(values, given)
@@ -196,7 +198,7 @@ def _refused(name: str, config: Values, sharing: str = "") -> Problems:
     try:
         daemon.parse(json.dumps(config, indent=2), source)
     except errors.ConfigError as error:
-        lines = rf"(?:, at |first at )?{source}: line \d+(?:: )?"
+        lines = rf"(?:, at |first at )?{source}: (?:line \d+(?:: )?)?"
         text, cause = (re.sub(lines, "", one) for one in (error.message, error.cause))
         key = text.replace("unknown key ", "", 1)
         if sharing and re.match(r"sharing\b", key):

@@ -41,7 +41,21 @@ _value:
 
 import typing as t
 
+from ansible.errors import AnsibleFilterError
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import whole
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.unread import problems
+
+
+def merge(config: t.Any, sharing: t.Any = None) -> t.Any:
+    """Return a configuration over the role's default.
+
+    Raises:
+        AnsibleFilterError: if one of them is a text, or is within a ConfigMap.
+    """
+    for name, value in (("device_plugin_config", config), ("device_plugin_sharing", sharing)):
+        for problem in problems(name, name, value):
+            raise AnsibleFilterError(f"{problem.text}. Next step: {problem.hint}")
+    return whole(config, sharing)
 
 
 class FilterModule:
@@ -49,4 +63,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Return the filters by name."""
-        return {"plugin_config": whole}
+        return {"plugin_config": merge}

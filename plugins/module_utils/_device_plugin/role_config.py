@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .._base.options import DEFAULTS
+from .._base.text.json_data import table_in
 
 DEFAULT = DEFAULTS["device_plugin_config"]
 
@@ -16,9 +17,10 @@ def whole(config: t.Any, sharing: t.Any = None) -> t.Any:
     """Return a configuration over the role's default, with another section ``sharing`` unless that is empty.
 
     Mappings are merged key by key, in the order of the user's; a list or a value replaces what is there, and a key
-    without a value says nothing. What is no mapping is for the argument spec to refuse.
+    without a value says nothing. A text of JSON is read, as Ansible does. The argument spec refuses what is no mapping.
     """
-    found = _over(config, DEFAULT)
+    read = table_in(config) if isinstance(config, str) else {}
+    found = _over(read or config, DEFAULT)
     return {**found, "sharing": sharing} if sharing and isinstance(found, dict) else found
 
 

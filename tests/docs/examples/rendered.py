@@ -49,6 +49,8 @@ LAYOUTS = {
 FILES = {
     "mig-layouts.yaml": yaml.safe_dump(LAYOUTS),
     "config/nvidia-mig-config.yml": yaml.safe_dump(LAYOUTS),
+    "config.yaml": "version: v1\n",
+    "few.yaml": "version: v1\n",
     "device-config.yaml": "nvidia:\n  resourceCountName: nvidia.com/gpu\n",
     "files/driver-releases.yml": "as_of: 2026-10-01\nbranches: {}\nbulletins: []\n",
     "nvidia.asc": KEY,

@@ -17,6 +17,7 @@ from ansible_collections.gpu.node.plugins.action.preflight import (
     explained,
     wheelhouse,
 )
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.unread import unread
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,64 @@ def test_a_configuration_is_refused_by_its_keys(config: dict[str, Any], said: st
     named = lines({"device_plugin_configs": {"few": config}})
     assert named[0].startswith(f"device_plugin_configs.few: {said}")
     assert not [one for one in named if " line " in one or "config.yaml" in one]
+
+
+TEXT = "version: v1\nflags: {migStrategy: none}\n"
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": TEXT}}
+READ = "\"{{ lookup('ansible.builtin.file', 'FILE') | from_yaml }}\""
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "named"),
+    [
+        ("device_plugin_config", TEXT, "device_plugin_config"),
+        ("device_plugin_configs", {"few": TEXT}, "device_plugin_configs.few"),
+        ("device_plugin_configs", TEXT, "device_plugin_configs"),
+        ("device_plugin_sharing", TEXT, "device_plugin_sharing"),
+        ("mig_config", "version: v1\nmig-configs: {}\n", "mig_config"),
+    ],
+)
+def test_text_in_the_place_of_a_mapping_is_refused_with_how_to_read_it(
+    variable: str, value: Any, named: str
+) -> None:
+    (problem,) = unread({variable: value})
+    assert problem.variable == variable
+    assert problem.text == f"{named}: it is a text, and the variable has the values that are in it"
+    assert problem.hint == f"read it, as in {READ}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("device_plugin_config", CONFIG_MAP),
+        ("device_plugin_config", CONFIG_MAP["data"]),
+        ("device_plugin_configs", CONFIG_MAP),
+        ("device_plugin_configs", {"few": CONFIG_MAP}),
+        ("device_plugin_sharing", CONFIG_MAP),
+        ("mig_config", CONFIG_MAP),
+    ],
+)
+def test_config_map_in_the_place_of_a_configuration_is_refused_with_what_to_give(
+    variable: str, value: Any
+) -> None:
+    (problem,) = unread({variable: value})
+    assert "config.yaml" in problem.hint
+    assert problem.hint.endswith(f", read as in {READ}")
+    assert "\0" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"device_plugin_config": {"version": "v1"}, "device_plugin_configs": {"few": {}}},
+        {"device_plugin_config": None, "device_plugin_configs": None, "mig_config": ""},
+        {"device_plugin_config": '{"version": "v1"}', "nvidia_driver_releases": "releases.yml"},
+        {"mig_config": [{"devices": "all"}], "mig_selected": "all-balanced"},
+        {"container_toolkit_repository": "nvidia"},
+    ],
+)
+def test_values_that_ansible_takes_are_not_refused(values: dict[str, Any]) -> None:
+    assert list(unread(values)) == []
 
 
 def test_both_keys_of_a_pair_are_named() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
 from ansible_collections.gpu.node.plugins.action.preflight import configurations
 from ansible_collections.gpu.node.plugins.filter.plugin_config import FilterModule
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
@@ -52,6 +53,13 @@ def test_an_address_for_metrics_leaves_cdi_and_the_strategy(
     read = configuration.parse(json.dumps(whole(given)))
     assert (read.device_list_strategies, read.mig_strategy) == (strategies, migs)
     assert read.metrics == ("10.0.0.5", 9402)
+
+
+def test_text_that_nobody_has_read_is_refused() -> None:
+    merge = FilterModule().filters()["plugin_config"]
+    with pytest.raises(AnsibleFilterError, match=r"device_plugin_config: it is a text.*from_yaml"):
+        merge("version: v1\n")
+    assert merge('{"version": "v1"}') == merge({"version": "v1"}) == DEFAULT
 
 
 @pytest.mark.parametrize("empty", [None, {}])
