@@ -50,6 +50,8 @@ STEPS = {
     "sudo: ": "see that the user has sudo on the node, and give its password (--ask-become-pass)",
     "interpreter": "install python3 on the node, by a task with ansible.builtin.raw if need be, or name one in"
     " ansible_python_interpreter",
+    "SyntaxError: ": "name a Python of 3.9 or later in ansible_python_interpreter; a system that has none, such as"
+    " CentOS 7, is not supported: docs/reference/systems.md",
 }
 NAMES = tuple(
     name
@@ -136,7 +138,8 @@ def explained(answer: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         return answer
     said = str(answer.get("module_stderr") or "").strip() or str(answer["module_stdout"]).strip()
     text = f"{str(answer.get('msg', '')).rstrip('.')}: {cut(said)}" if said else answer.get("msg")
-    step = next((step for word, step in STEPS.items() if word in str(text)), "")
+    whole = f"{answer.get('msg', '')} {said}"
+    step = next((step for word, step in STEPS.items() if word in whole), "")
     return {**answer, "msg": f"{text}. Next step: {step}" if step else text}
 
 

@@ -47,6 +47,8 @@ SUPPORTED = (
         "suse", "SUSE", ("sles", "opensuse-leap"), {one: one for one in ("15.6", "15.7", "16.0")}
     ),
 )
+# The major releases whose systemd is 219: RHEL 7, those that are built from it, and Amazon Linux 2.
+SYSTEMD_219: t.Mapping[str, str] = {"rhel": "7", "centos": "7", "ol": "7", "amzn": "2"}
 BY_ID: t.Mapping[str, Distribution] = {name: one for one in SUPPORTED for name in one.ids}
 # All of SUSE's are like suse.
 FAMILIES = {**{name: one.family for name, one in BY_ID.items()}, "suse": "suse"}
@@ -63,6 +65,13 @@ def release(values: t.Mapping[str, str]) -> str:
     number = values.get("VERSION_ID", "")
     words = {"rhel": number.split(".")[0], "suse": number}
     return words.get(FAMILIES.get(values.get("ID", ""), ""), values.get("VERSION_CODENAME", ""))
+
+
+def too_old(values: t.Mapping[str, str]) -> str:
+    """Return the title of a system whose systemd can't run the units, empty for all others."""
+    name, number = values.get("ID", ""), values.get("VERSION_ID", "")
+    old = name in SYSTEMD_219 and number.split(".")[0] == SYSTEMD_219[name]
+    return (values.get("PRETTY_NAME") or f"{name} {number}") if old else ""
 
 
 def supported(distribution: str, release: str) -> t.Optional[Distribution]:

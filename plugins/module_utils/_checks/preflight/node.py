@@ -78,6 +78,15 @@ def no_sources(manager: str) -> Problem:
     return Problem("", text, "give the node the sources of its distribution, or of a mirror")
 
 
+def too_old(title: str) -> Problem:
+    """Return the problem of a system that is older than what the units need."""
+    return Problem(
+        "",
+        f"{title} is not supported: its systemd is 219, and the units need the folders of 235",
+        "install one of the systems of docs/reference/systems.md on the node",
+    )
+
+
 NO_ROOT = Problem(
     "", "the modules need root, and run as another user", "set become: true, for a user with sudo"
 )

@@ -113,3 +113,22 @@ def test_a_boot_that_starts_no_services_is_a_warning(
     text = "\n".join(warnings(host, {}, ["cdi"]))  # type: ignore[arg-type]
     assert (text == "") == starts
     assert starts or f"boots into {link.rpartition('/')[2]}" in text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "title"),
+    [
+        ("centos", "7", "CentOS Linux 7 (Core)"),
+        ("rhel", "7.9", "Red Hat Enterprise Linux Server 7.9 (Maipo)"),
+        ("amzn", "2", "Amazon Linux 2"),
+    ],
+)
+def test_system_that_is_too_old_is_refused_by_name(
+    host: FakeHost, look: Look, system: str, version: str, title: str
+) -> None:
+    fields = {"ID": system, "VERSION_ID": version, "PRETTY_NAME": title}
+    host.files["/etc/os-release"] = "".join(f'{key}="{it}"\n' for key, it in fields.items())
+    refused = look(components=["mig"], mig_selected="all-disabled")
+    assert f"- {title} is not supported: its systemd is 219" in refused
+    host.files["/etc/os-release"] = f'ID="{system}"\nVERSION_ID="9"\n'
+    assert look(components=["mig"], mig_selected="all-disabled") == ""

@@ -165,6 +165,21 @@ def test_no_password_is_sent() -> None:
             "/bin/sh: 1: /usr/bin/python3: not found\n",
             "python3: not found. Next step: install python3 on the node, by a task with ansible.builtin.raw",
         ),
+        (  # of genuine Pythons 3.6 and 2.7, with ansible-core 2.19
+            "Module result deserialization failed: No start of json char found",
+            "",
+            f'  File "/root/.ansible/tmp/{"x" * 200}/AnsiballZ_preflight.py", line 3\n'
+            "    from __future__ import annotations\n    ^\n"
+            "SyntaxError: future feature annotations is not defined\n",
+            "Next step: name a Python of 3.9 or later in ansible_python_interpreter",
+        ),
+        (
+            "Module result deserialization failed: No start of json char found",
+            "",
+            f'  File "/root/.ansible/tmp/{"x" * 200}/AnsiballZ_preflight.py", line 40\n'
+            "    zip_data: str,\n            ^\nSyntaxError: invalid syntax\n",
+            "such as CentOS 7, is not supported",
+        ),
     ],
 )
 def test_who_can_not_start_a_module_is_told_how(msg: str, out: str, err: str, said: str) -> None:

@@ -11,6 +11,7 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...._base import space
+from ...._base.distributions import too_old
 from ...._base.dra import allocation
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
@@ -25,7 +26,7 @@ from ...._device_plugin.state import CONFIG
 from ...._machine.host import Host
 from ...._machine.nvml.calls import pynvml
 from ...._machine.room import Room
-from ...._node.machine.facts import library_versions, loaded_driver
+from ...._node.machine.facts import library_versions, loaded_driver, os_release
 from ...._node.users.holders import OURS
 from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
@@ -49,7 +50,8 @@ Params = t.Mapping[str, t.Dict[str, t.Any]]
 
 def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
     """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
-    found: t.List[Problem] = []
+    old = too_old(os_release(host))
+    found: t.List[Problem] = [needs.too_old(old)] if old else []
     manages, starts = _is(params, "container_runtime"), _is(params, "device_plugin", "started")
     if manages:
         found += _runtimes(host, params["container_runtime"])
