@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.text.json_data import rows, table_in
 from ..._base.text.shown import cut
 from ..._cdi.specification import KIND
@@ -24,6 +25,10 @@ LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/li
 Spec = t.Mapping[str, t.Any]
 
 CUDA = "CUDA"
+
+
+class NotTried(NodeError):
+    """No container can be started, which says nothing of the runtime."""
 
 
 class Answer(t.NamedTuple):

@@ -9,6 +9,7 @@ a daemon ends where an entry names no monitor and PATH has no conmon, which ``cr
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import posixpath
 import re
@@ -18,6 +19,7 @@ import typing as t
 from ..._base.errors import InputError, NodeError
 from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
+from ..start_command import Flag
 from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, has_cdi
 from . import toml
 from .engine import Runtime, Texts, listed, option, trial_folder, watched, would_lose
@@ -31,6 +33,8 @@ OWN = (
     "inherit_default_runtime",
 )
 MAIN = "/etc/crio/crio.conf"
+PAUSE_IMAGE = ("crio", "image", "pause_image")
+LISTEN = Flag(("listen",), ("crio", "api", "listen"), variable="CONTAINER_LISTEN")
 MONITOR = "conmon"
 LOW_LEVEL = ("runc", "crun")  # what NVIDIA's runtime calls where its own configuration names none
 Section = t.Mapping[str, t.Any]
@@ -86,13 +90,33 @@ class Crio(Runtime):
         return (self._main(), *view.loaded)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
-        done = self._host.run([self.kind.program, "status", "config"], check=False)
-        try:
-            config = toml.parse(done.out if done.rc == 0 else "", "crio status config")
-        except NodeError:
-            return None
-        found = lookup(config, self.kind.prefix)
+        found = lookup(self._status(), self.kind.prefix)
         return found if isinstance(found, dict) else None
+
+    def _status(self) -> Section:
+        """Return what the daemon says of its configuration, without what it has by default."""
+        socket = self.socket()
+        place = [] if socket == self.kind.socket else [f"--socket={socket}"]
+        shown = self._host.run([self.kind.program, "status", *place, "config"], check=False)
+        try:
+            return toml.parse(shown.out if shown.rc == 0 else "", "crio status config")
+        except NodeError:
+            return {}
+
+    def socket(self) -> str:
+        listening: t.Any = ""
+        with contextlib.suppress(
+            NodeError
+        ):  # of a damaged file, which is refused where it is edited
+            for config in self._configurations({}):
+                listening = lookup(config, LISTEN.key) or listening
+        return self.commands().running.value(LISTEN) or str(listening or self.kind.socket)
+
+    def pause_image(self) -> str:
+        """Return the image that pods begin with, empty if neither the daemon nor the program says it."""
+        configs = (self._status(), self._built_in_configuration)
+        images = (lookup(config, PAUSE_IMAGE) for config in configs)
+        return str(next(filter(None, images), ""))
 
     def _about(self, wanted: Wanted) -> t.Tuple[str, ...]:
         """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
@@ -133,16 +157,20 @@ class Crio(Runtime):
 
     def _entries(self, texts: Texts) -> t.Dict[str, Section]:
         """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
-        main, folder = self._main(), posixpath.dirname(self.path())
-        names = {*self._files(folder), *(one for one in texts if one != main)}
-        # As CRI-O walks through the folder.
-        drop_ins = sorted(names, key=lambda name: name.split("/"))
         entries: t.Dict[str, Section] = {}
-        for path in (main, *drop_ins):
-            text = texts[path] if path in texts else self._host.read(path)
-            config = toml.parse(text or "", path)
+        for config in self._configurations(texts):
             entries.update(lookup(config, (*self.kind.prefix, "runtimes")) or {})
         return entries
+
+    def _configurations(self, texts: Texts) -> t.Iterator[Section]:
+        """Yield what is in each file, in CRI-O's order; ``texts`` are what some of them would have."""
+        main, folder = self._main(), posixpath.dirname(self.path())
+        names = {*self._files(folder), *(path for path in texts if path != main)}
+        # As CRI-O walks through the folder.
+        drop_ins = sorted(names, key=lambda name: name.split("/"))
+        for path in (main, *drop_ins):
+            text = texts[path] if path in texts else self._host.read(path)
+            yield toml.parse(text or "", path)
 
     def _handler(self, base: Section, wanted: Wanted) -> t.Iterator[Change]:
         """Yield what the handler's entry must have, which is like another one but for its program."""
@@ -156,11 +184,15 @@ class Crio(Runtime):
         default = shown.get("default_runtime") or self._defaults.get("default_runtime")
         return like({**self._defaults, "default_runtime": default}, handler)
 
-    @functools.cached_property
+    @property
     def _defaults(self) -> Section:
-        """What CRI-O has by itself, empty where it does not tell."""
-        done = self._host.run([self.kind.program, "config", "--default"], check=False)
-        return section(toml.parse(done.out if done.rc == 0 else "", "crio config --default"))
+        """The section that CRI-O has by itself, empty where it does not tell."""
+        return section(self._built_in_configuration)
+
+    @functools.cached_property
+    def _built_in_configuration(self) -> Section:
+        shown = self._host.run([self.kind.program, "config", "--default"], check=False)
+        return toml.parse(shown.out if shown.rc == 0 else "", "crio config --default")
 
     def _files(self, folder: str) -> t.Iterator[str]:
         """Yield all files below a folder, in CRI-O's order."""

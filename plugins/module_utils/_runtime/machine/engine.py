@@ -76,7 +76,7 @@ class Runtime:
             NodeError
         ):  # of a damaged file, which is refused where it is edited
             config = self.parse(self._host.read(path) or "", path)
-        file = lookup(config, ("grpc", "address")) or lookup(config, ("crio", "api", "listen"))
+        file = lookup(config, ("grpc", "address"))
         return str(address or file or self.kind.socket)
 
     def moved(self) -> t.Tuple[str, ...]:

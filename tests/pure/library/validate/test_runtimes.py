@@ -18,6 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine 
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import MARK, RECORD
 
 from tests.fakes.library.fakes import FakeHost
+from tests.fakes.library.runtime_host import RuntimeHost
 
 OPTIONS = {"hooks": "auto", "library_folders": [], "driver_root": "/", "generator": "nvml"}
 NAME = "docker: CDI"
@@ -117,3 +118,17 @@ def test_nothing_is_asked_without_a_specification_or_a_runtime() -> None:
     del on.files["/etc/gpu-node/cdi.json"]
     assert runtimes.look(on, runtimes.there(on)) == {}  # type: ignore[arg-type]
     assert runtimes.there(FakeHost()) == []  # type: ignore[arg-type]
+
+
+def test_the_cri_o_that_runs_is_asked() -> None:
+    """A variable of its unit has the last word over all files, and neither is in them."""
+    on = RuntimeHost(
+        {"/etc/gpu-node/cdi.json": docker(ON).files["/etc/gpu-node/cdi.json"]}, crio="1.36.3"
+    )
+    on.commands["crio", "status"] = '[crio.runtime]\ncdi_spec_dirs = ["/opt/cdi"]\n'
+    (found,) = runtimes.look(on, runtimes.there(on), required="cri-o").values()  # type: ignore[arg-type]
+    problem = "it reads /opt/cdi, and the specification is in /var/run/cdi in the one that runs"
+    assert found == judged("cri-o: CDI", f"{problem}, whatever its file has", AGAIN)
+    on.commands["crio", "status"] = "[crio.runtime]\n"  # what it has by default is not shown
+    (found,) = runtimes.look(on, runtimes.there(on), required="cri-o").values()  # type: ignore[arg-type]
+    assert found == Check("cri-o: CDI")

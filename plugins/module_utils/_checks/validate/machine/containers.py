@@ -17,14 +17,16 @@ from ...._base.text import json_data
 from ...._cdi import boot
 from ...._machine.host import Host
 from ...._runtime.machine.containerd import Containerd
+from ...._runtime.machine.crio import Crio
 from ...._runtime.machine.engine import Runtime
 from ...._runtime.machine.engines import KINDS
 from .. import containers
-from ..containers import Answer, answer
+from ..containers import Answer, NotTried, answer
 from ..daemon import Share
+from ..pods import NAME
 from . import program
+from .pods import PodTrial
 
-NAME = "gpu-node-validate"  # of containers, the image and the namespace: what a killed run left is found by it
 FOLDER = "/run/gpu-node/validate"
 LOCK = "/run/gpu-node/locks/validate.lock"
 SECONDS, CLEANING_SECONDS, LOCK_SECONDS = 40.0, 15.0, 120
@@ -45,10 +47,6 @@ class Job(t.NamedTuple):
     share: t.Optional[Share] = None
 
 
-class NotTried(NodeError):
-    """No container can be started, which says nothing of the runtime."""
-
-
 class Trial:
     """Runs the program in containers of the runtimes on a node."""
 
@@ -61,14 +59,12 @@ class Trial:
         self._runs: t.Dict[str, t.Callable[[Runtime, containers.Python, Job], Answer]] = {
             "podman": self._podman,
             "docker": self._docker,
+            "cri-o": self._crio,
             **dict.fromkeys(SOCKETS, self._containerd),
         }
 
     def run(self, runtime: Runtime, device: str, share: t.Optional[Share] = None) -> Answer:
         """Run the program in a container of a runtime, with a device to add vectors on, if any, and a share of it."""
-        name = runtime.kind.name
-        if name not in self._runs:
-            return Answer(unknown=f"{name} starts containers for a kubelet alone")
         if self._python is None:
             return Answer(unknown=f"{sys.executable} is not linked with glibc")
         try:
@@ -154,6 +150,11 @@ class Trial:
         with self._gone(["docker", "rm", "--force", NAME], ["docker", "rmi", "--force", NAME]):
             self._host.run(["docker", "import", "-", NAME], stdin=EMPTY_ARCHIVE, timeout=SECONDS)
             return self._answer([*words, *python.command(self._source, job.device)])
+
+    def _crio(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
+        command = python.command(self._source, job.device)
+        trial = PodTrial(self._host, t.cast(Crio, runtime), FOLDER)
+        return trial.run(command, python, job.share)
 
     def _containerd(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         """Run a container outside of the kubelet's namespace; what its CRI plugin reads is checked by its dump."""
