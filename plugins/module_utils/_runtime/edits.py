@@ -46,16 +46,30 @@ def lookup(config: Table, path: Path) -> t.Any:
     return found[0] if found else None
 
 
-def note(config: Table, changes: t.Iterable[Change], before: t.Iterable[Entry]) -> t.List[Entry]:
-    """Return the entries for changes that are about to be made, after earlier ones."""
-    entries = {one.path: one for one in before}
+def note(
+    config: Table,
+    changes: t.Iterable[Change],
+    before: t.Sequence[Entry],
+    kept: t.Optional[t.Iterable[Entry]] = None,
+) -> t.List[Entry]:
+    """Return the entries for changes that are about to be made, after earlier ones.
+
+    Args:
+        config: What the file has.
+        changes: What it gets.
+        before: The entries of all that we have set in it.
+        kept: The entries of what stays of that. None: all of them.
+    """
+    entries = {entry.path: entry for entry in (before if kept is None else kept)}
+    # Tables that only we have made are not there without us.
+    others = apply(config, *revert(config, before))
     for path, value in changes:
-        had, depth = find(config, path)
+        had, _depth = find(config, path)
         known = entries.get(path)
         if known is not None and had == (known.value,):
             entries[path] = known._replace(value=value)
         else:
-            entries[path] = Entry(path, value, had, depth)
+            entries[path] = Entry(path, value, had, find(others, path)[1])
     return list(entries.values())
 
 

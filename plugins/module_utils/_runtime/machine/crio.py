@@ -94,7 +94,7 @@ class Crio(Runtime):
         return found if isinstance(found, dict) else None
 
     def _status(self) -> Section:
-        """Return what the daemon says of its configuration, without what it has by default."""
+        """Return what the daemon says of its configuration, empty if it does not answer."""
         socket = self.socket()
         place = [] if socket == self.kind.socket else [f"--socket={socket}"]
         shown = self._host.run([self.kind.program, "status", *place, "config"], check=False)
@@ -271,11 +271,13 @@ class Crio(Runtime):
     def _started_by(self, program: str) -> t.Tuple[str, ...]:
         """Return the containers whose monitor was told to use a program.
 
-        Monitors are in the node's own namespace of processes, in which a container's can't pass for one.
+        Monitors are in the node's own namespace of processes, in which a container's can't pass for one. If that
+        can't be read, all monitors count.
         """
         own = self._host.readlink("/proc/1/ns/pid")
         every = filter(str.isdigit, self._host.listdir("/proc"))
-        pids = (pid for pid in every if self._host.readlink(f"/proc/{pid}/ns/pid") == own)
+        spaces = {pid: self._host.readlink(f"/proc/{pid}/ns/pid") for pid in every}
+        pids = (pid for pid, space in spaces.items() if own in (space, None))
         commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
         told = {one: option(one.split("\0"), ("-r", "--runtime")) for one in commands}
         named = [

@@ -236,4 +236,5 @@ class File(t.NamedTuple):
             base = old.base if self.text == old.text else self._without_us(runtime, others)
         gone = {path for path, _rest in (*self.removals, *self.reverts)}
         kept = [one for one in entries if one.path not in gone]
-        return Written(runtime.kind.name, base, text, tuple(edits.note(config, self.changes, kept)))
+        noted = edits.note(config, self.changes, entries, kept)
+        return Written(runtime.kind.name, base, text, tuple(noted))

@@ -288,6 +288,16 @@ def test_process_of_a_container_passes_for_no_monitor() -> None:
     converge(host, name="cri-o", mode="default_runtime")
 
 
+def test_monitors_count_if_the_nodes_namespace_cannot_be_read() -> None:
+    """As for a root without some capability that the first process has."""
+    host = packaged()
+    host.commands["runc",] = host.commands["crun",] = ""
+    host.links |= {"/proc/500/ns/pid": "pid:[2]"}
+    start(host, 500, ID, CRUN)
+    with pytest.raises(NodeError, match="would lose"):
+        converge(host, name="cri-o", mode="default_runtime")
+
+
 def test_loss_is_the_users_choice_by_restart_always() -> None:
     host = packaged()
     host.commands["runc",] = host.commands["crun",] = ""
@@ -318,3 +328,20 @@ def test_file_that_crio_does_not_read_is_refused_by_name() -> None:
     host = packaged()
     with pytest.raises(InputError, match=rf"config_path: '/srv/x'.*expected {MAIN}, or a file in "):
         converge(host, name="cri-o", config_path="/srv/x")
+
+
+def test_another_handler_in_the_place_of_ours_leaves_a_file_that_can_be_edited() -> None:
+    """Tables that ours alone has made are not another one's, whoever comes first."""
+    host = packaged()
+    before = host.own_files()
+    folders = ["/etc/cdi", "/var/run/cdi", "/opt/cdi"]
+    converge(host, name="cri-o", spec_dirs=[*folders, "/srv/cdi"])
+    converge(host, name="cri-o", mode="runtime_class")
+    converge(host, name="cri-o", mode="runtime_class", handler="other")
+    converge(host, name="cri-o", mode="runtime_class", spec_dirs=folders)
+    assert entry(host)["runtime_path"] == WRAPPER
+    # Back from a file that somebody has edited since.
+    host.files[CRIO] += "\n# a note\n"
+    converge(host, name="cri-o", state="absent")
+    assert host.files.pop(CRIO).strip() == "# a note"
+    assert host.own_files() == before
