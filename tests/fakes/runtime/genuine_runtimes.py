@@ -67,7 +67,7 @@ class GenuineRuntimes(Host):
     def which(self, name: str) -> str | None:
         if name in self.programs or name in self.answers:
             return name if name.startswith("/") else f"/usr/bin/{name}"
-        return super().which(name) if name == "unshare" else None
+        return super().which(name) if name in ("unshare", "nsenter") else None
 
     def at(self, path: str) -> str:
         return path if path.startswith(f"{self.root}/") else f"{self.root}{path}"

@@ -53,7 +53,7 @@ def container(
     shared = [(one.outside, one.inside, one.read_only) for one in (share.mounts if share else ())]
     return {
         "metadata": {"name": NAME},
-        "image": {"image": image},
+        "image": {"image": image, "user_specified_image": image},
         "command": [*command],
         "envs": [{"key": name, "value": value} for name, value in environment.items()],
         "mounts": [

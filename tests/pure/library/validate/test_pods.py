@@ -101,7 +101,7 @@ def test_container_has_all_gpus_and_the_machines_python(node: CrictlHost) -> Non
     pod, container = node.configs["pod"], node.configs["container"]
     assert pod["linux"]["security_context"]["namespace_options"]["network"] == 2  # NODE
     assert container["CDI_devices"] == [{"name": "nvidia.com/gpu=all"}]
-    assert container["image"] == {"image": IMAGE}
+    assert container["image"] == {"image": IMAGE, "user_specified_image": IMAGE}
     assert container["command"][-1] == "GPU-1"
     assert {one["container_path"] for one in container["mounts"]} >= {
         "/host/usr/lib/x86_64-linux-gnu"

@@ -20,6 +20,8 @@ from ..daemon import Share
 PROGRAM = "crictl"
 ATTEMPTS = 3  # a kubelet looks for pods that it does not know every two seconds
 SECONDS, PAUSE = 40.0, 0.1
+MARGIN = 5.0  # seconds for crictl to say that there was no answer
+CLEANING_SECONDS = 10.0  # CRI-O waits so long for a program that ignores SIGTERM
 
 
 class PodEnded(NodeError):
@@ -38,7 +40,6 @@ class PodTrial:
             PROGRAM,
             f"--runtime-endpoint={endpoint}",
             f"--image-endpoint={endpoint}",
-            f"--timeout={SECONDS:g}s",
         ]
 
     def run(
@@ -105,7 +106,7 @@ class PodTrial:
         """Remove the pod, or what a killed run has left."""
         listed = self._call("pods", "--quiet", f"--label={pods.LABEL}={pods.VALUE}")
         if not listed.rc and listed.out.split():
-            self._call("rmp", "--force", *listed.out.split())
+            self._call("rmp", "--force", *listed.out.split(), seconds=CLEANING_SECONDS)
         self._host.remove(self._logs)
 
     def _make(self, *args: str) -> str:
@@ -115,8 +116,9 @@ class PodTrial:
             raise NodeError(pods.cause(completed.err or completed.out))
         return completed.out.strip()
 
-    def _call(self, *args: str) -> Completed:
-        return self._host.run([*self._crictl, *args], check=False, timeout=SECONDS)
+    def _call(self, *args: str, seconds: float = SECONDS) -> Completed:
+        argv = [*self._crictl, f"--timeout={seconds:g}s", *args]
+        return self._host.run(argv, check=False, timeout=seconds + MARGIN)
 
 
 def _ended() -> PodEnded:
