@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,14 +102,37 @@ def _identifier(answer: bytes) -> str:
     return dict(fields(answer))[1].decode()
 
 
+def docker_archive(name: str) -> bytes:
+    """Return an image of that tree under a name, as ``docker save`` writes it."""
+    layer = tree()
+    config = {
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine],
+        "os": "linux",
+        "config": {"Cmd": ["/pause"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    files = {
+        "config.json": json.dumps(config).encode(),
+        "layer.tar": layer,
+        "manifest.json": json.dumps(manifest).encode(),
+    }
+    return _archive({name: (data, 0o644) for name, data in files.items()})
+
+
 def tree() -> bytes:
     """Return the files of an image that has nothing but a sleep and a pause, as an archive."""
     busybox = genuine.program("busybox-static", "busybox").read_bytes()
     pause = b"#!/bin/busybox sh\nexec /bin/busybox sleep 98764\n"
+    files = {"bin/sleep": busybox, "bin/busybox": busybox, "pause": pause}
+    return _archive({name: (data, 0o755) for name, data in files.items()})
+
+
+def _archive(files: dict[str, tuple[bytes, int]]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in (("bin/sleep", busybox), ("bin/busybox", busybox), ("pause", pause)):
+        for name, (data, mode) in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(data), 0o755
+            entry.size, entry.mode = len(data), mode
             archive.addfile(entry, io.BytesIO(data))
     return packed.getvalue()

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
+from ansible_collections.gpu.node.plugins.module_utils._machine.unix_http import _Connection
 from ansible_collections.gpu.node.plugins.module_utils._runtime.start_command import (
     environment_file,
 )
 
+from tests.fakes.runtime import cri
 from tests.fakes.runtime.daemon_unit import DaemonUnit, started
+from tests.support.waiting import LIMIT
 
+SLEEP = ["/bin/sleep", "98765"]
 OPTIONS = "/etc/default/docker"
 SOCKET = "/var/run/docker.sock"
 # What a machine without networks and disks of its own lets a daemon do.
@@ -45,6 +50,39 @@ class DockerUnit(DaemonUnit):
 
     def answers_clients(self) -> bool:
         return bool(Host.ask(self, self.at(SOCKET), "/info"))
+
+    def post(self, target: str, data: bytes = b"", kind: str = "application/json") -> None:
+        """Have dockerd do something."""
+        connection = _Connection(self.at(SOCKET), LIMIT)
+        connection.request("POST", target, data, {"Content-Type": kind})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert answer.status < 300, text
+
+    def import_image(self) -> None:
+        """Have an image that has a sleep."""
+        self.post("/images/create?fromSrc=-&repo=idle", cri.tree(), "application/x-tar")
+
+    def start_container(self, name: str, runtime: str = "") -> None:
+        """Start a container that sleeps, by a runtime if one is named."""
+        host = {"NetworkMode": "none", **({"Runtime": runtime} if runtime else {})}
+        config = {"Image": "idle", "Cmd": SLEEP, "StopTimeout": 1, "HostConfig": host}
+        self.post(f"/containers/create?name={name}", json.dumps(config).encode())
+        self.post(f"/containers/{name}/start")
+
+    def running(self) -> set[str]:
+        """Return the names of the containers of which dockerd says that they run."""
+        containers = Host.ask(self, self.at(SOCKET), "/containers/json")
+        return {one["Names"][0].lstrip("/") for one in containers}
+
+    def end(self, *names: str) -> None:
+        """Kill containers."""
+        for name in names:
+            self.post(f"/containers/{name}/kill")
+
+    def end_containers(self) -> None:
+        self.end(*self.running())
 
 
 @contextmanager

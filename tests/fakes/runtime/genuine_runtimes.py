@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A machine whose files lie below a folder, and whose containerd and dockerd are genuine ones of Debian."""
+"""A machine whose files lie below a folder, and whose containerd, dockerd and podman are genuine ones of Debian."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nvsim import genuine
 
 from tests.fakes.library.runtime_host import CONFIG, DAEMON, WRAPPER, capability, converge, planned
 
-# The releases that have containerd 1.6, 1.7 and 2.1, or later ones of 2.
-# Debian's releases: containerd 1.6, 1.7 with dockerd 26, 2.1 with dockerd 27. What the newest shows is short.
+# Debian's releases: containerd 1.6; 1.7 with dockerd 26 and podman 5.4; 2.1 with dockerd 28 and podman 5.8.
+# What the newest shows is short.
 OLDEST, OLDER, NEWEST = "bookworm", "trixie", "forky"
 every_suite = pytest.mark.parametrize(
     "suite", [*(pytest.param(one, marks=pytest.mark.long) for one in (OLDEST, OLDER)), NEWEST]
@@ -26,6 +26,15 @@ every_suite = pytest.mark.parametrize(
 with_cdi = pytest.mark.parametrize("suite", [pytest.param(OLDER, marks=pytest.mark.long), NEWEST])
 CONF_D = "/etc/containerd/conf.d"
 OWN = ("/etc", "/run", "/var")
+# Libraries of a release's podman that other releases have not: the package, and the file.
+LIBRARIES = {
+    OLDER: (("libsubid5", "libsubid.so.5*"),),
+    NEWEST: (
+        ("libsubid6", "libsubid.so.6*"),
+        ("libgpgme45", "libgpgme.so.45*"),
+        ("libassuan9", "libassuan.so.9*"),
+    ),
+}
 INSIDE = 'for one in etc run var; do mount --bind "$0/$one" "/$one" || exit 125; done; exec "$@"'
 
 __all__ = ["CONFIG", "DAEMON", "WRAPPER", "capability", "converge", "planned"]
@@ -70,7 +79,7 @@ class GenuineRuntimes(Host):
         return super().which(name) if name in ("unshare", "nsenter") else None
 
     def at(self, path: str) -> str:
-        return path if path.startswith(f"{self.root}/") else f"{self.root}{path}"
+        return path if not path or path.startswith(f"{self.root}/") else f"{self.root}{path}"
 
     def read_bytes(self, path: str) -> bytes | None:
         return super().read_bytes(self.at(path))
@@ -118,6 +127,18 @@ class GenuineRuntimes(Host):
     def install_docker(self) -> None:
         """Have the release's dockerd."""
         self.programs["dockerd"] = genuine.program("docker.io", "dockerd", self.suite)
+
+    def install_podman(self) -> None:
+        """Have the release's podman, on the C library of that release."""
+        loader = genuine.program("libc6", "ld-linux-x86-64.so.2", self.suite)
+        files = [genuine.program(*library, self.suite) for library in LIBRARIES[self.suite]]
+        own = [*dict.fromkeys(str(path.parent) for path in (loader, *files))]
+        folders = ":".join([*own, "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu"])
+        program = genuine.program("podman", "podman", self.suite)
+        script = f'#!/bin/sh\nexec {loader} --library-path {folders} {program} "$@"\n'
+        self.put("/tools/podman", script)
+        self.programs["podman"] = self.root / "tools/podman"
+        self.programs["podman"].chmod(0o755)
 
     # --- what is there ---
 
