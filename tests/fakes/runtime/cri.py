@@ -10,7 +10,7 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -58,8 +58,8 @@ class Pods:
             answer: bytes = method(encode(*values), timeout=LIMIT, wait_for_ready=True)
             return answer
 
-    def start(self, name: str, handler: str = "") -> None:
-        """Start a pod, under a handler if one is named."""
+    def start(self, name: str, handler: str = "", *, devices: Sequence[str] = ()) -> None:
+        """Start a pod, under a handler if one is named; its container has devices by their CDI names."""
         security = encode((1, encode((1, NODE), (2, CONTAINER))))
         metadata = encode((1, name), (2, name), (3, "default"))
         config = encode((1, metadata), (8, encode((2, security))))
@@ -69,6 +69,7 @@ class Pods:
             (1, encode((1, name))),
             (2, encode((1, self._image), (18, self._image))),
             *((3, word) for word in SLEEP),
+            *((17, encode((1, device))) for device in devices),
             (15, encode((2, encode((3, encode((1, NODE), (2, CONTAINER))))))),
         )
         made = self._call("CreateContainer", (1, pod), (2, container), (3, config))
@@ -78,6 +79,13 @@ class Pods:
         """Return the names of the containers of which the runtime says that they run."""
         answer = self._call("ListContainers", (1, encode((2, encode((1, RUNNING))))))
         return {_metadata_name(one, 3) for one in _messages(answer)}
+
+    def execute(self, name: str, *command: str) -> str:
+        """Return what a command prints in the container of a pod."""
+        containers = _messages(self._call("ListContainers"))
+        (container,) = (one[1] for one in containers if _metadata_name(one, 3) == name)
+        answer = self._call("ExecSync", (1, container), *((2, word) for word in command))
+        return dict(fields(answer)).get(1, b"").decode()
 
     def end(self, *names: str) -> None:
         """End pods and remove them, all if none is named. A container alone ignores SIGTERM, and so it is killed."""

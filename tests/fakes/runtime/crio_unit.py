@@ -72,6 +72,8 @@ class CrioUnit(DaemonUnit):
     def __init__(self, root: Path, folder: Path) -> None:
         super().__init__(root, "trixie", {DROP_IN: CONFIG})
         self.programs["crio"] = folder / "crio"
+        self.programs["crictl"] = folder / "crictl"
+        self.variables: dict[str, str] = {}  # of the unit
         for name in ("containers", "crio"):
             self.put(f"/etc/{name}/policy.json", POLICY)
         for path in ("/etc/passwd", "/etc/group"):
@@ -93,8 +95,12 @@ class CrioUnit(DaemonUnit):
     def which(self, name: str) -> str | None:
         return name if name == "/usr/bin/conmon" else super().which(name)
 
+    def environment(self) -> dict[str, str]:
+        return self.variables
+
     def _properties(self) -> Iterator[str]:
         yield from super()._properties()
+        yield f"Environment={' '.join(f'{name}={text}' for name, text in self.variables.items())}"
         yield "KillMode=control-group"  # as upstream's unit, whose group has no monitor
 
     def answers_clients(self) -> bool:

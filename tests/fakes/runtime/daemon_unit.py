@@ -126,7 +126,11 @@ class DaemonUnit(GenuineRuntimes):
         command = ["unshare", "--net", *self.inside(), str(program), *args]
         with self.log.open("ab") as log:
             self.daemon = helper_process.start(
-                command, stdout=log, stderr=log, env={"PATH": path}, ready=helper_process.executed
+                command,
+                stdout=log,
+                stderr=log,
+                env={**self.environment(), "PATH": path},
+                ready=helper_process.executed,
             )
         eventually(lambda: not self.is_active() or self.answers_clients())
         self.note_change()

@@ -25,8 +25,9 @@ PATIENCE = 3
 # majors, minors, modes and owners, and 195, 254 and 255 are fixed.
 TEXT = r"""#!/bin/sh
 # Written by gpu.node.nvidia_driver. usage: device-nodes check|make|boot [ROOT]
-# check prints the device nodes of NVIDIA's driver that are missing, make loads nvidia-uvm and makes them. boot does so
-# under systemd, which is told after PATIENCE seconds that it is done, and waits for DKMS where that still builds.
+# check prints the device nodes of NVIDIA's driver that are missing, and links to them; make loads nvidia-uvm and makes
+# them. boot does so under systemd, which is told after PATIENCE seconds that it is done, and waits for DKMS where that
+# still builds.
 set -u
 verb=$1 root=${2:-} status=0
 if [ "$verb" = boot ]; then
@@ -75,21 +76,34 @@ wanted=$(awk -v modeset=$modeset '
   }' "$root/proc/devices" "$driver/params" $(find "$driver/gpus" "$driver/capabilities" -type f 2>/dev/null) | sort)
 have=$(cd "$root/dev" && stat -c '%n %t %T' nvidia* nvidia-caps/* 2>/dev/null)
 
+# Without a link by its numbers, a systemd before 240 takes a device from containers of runc at its next reload.
+links=$(systemctl --version 2>/dev/null | awk 'NR == 1 { print ($2 + 0 < 240) }')
+
 while read -r name major minor mode owner; do
+  path=$root/dev/$name link=dev/char/$((0x$major)):$((0x$minor))
   case "
 $have
-" in *"
+" in
+  *"
 $name $major $minor
-"*) continue ;; esac
-  path=$root/dev/$name
+"*) ;;
+  *)
+    if [ "$verb" = check ]; then
+      echo "/dev/$name"
+    else
+      mkdir -p "${path%/*}" && rm -f "$path.new" &&
+        mknod -m "$mode" "$path.new" c "0x$major" "0x$minor" && chown "$owner" "$path.new" &&
+        mv -f "$path.new" "$path" || status=1
+      if command -v restorecon >/dev/null; then restorecon "$path"; fi
+    fi
+    ;;
+  esac
+  if [ "$links" != 1 ] || [ -e "$root/$link" ]; then continue; fi
   if [ "$verb" = check ]; then
-    echo "/dev/$name"
-    continue
+    echo "/$link"
+  else
+    mkdir -p "$root/dev/char" && ln -sfn "../$name" "$root/$link" || status=1
   fi
-  mkdir -p "${path%/*}" && rm -f "$path.new" &&
-    mknod -m "$mode" "$path.new" c "0x$major" "0x$minor" && chown "$owner" "$path.new" &&
-    mv -f "$path.new" "$path" || status=1
-  if command -v restorecon >/dev/null; then restorecon "$path"; fi
 done <<END
 $wanted
 END

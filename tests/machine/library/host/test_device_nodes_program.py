@@ -221,3 +221,43 @@ def test_program_passes_shellcheck(tmp_path: Path) -> None:
     path.write_text(TEXT)
     done = subprocess.run(["shellcheck", str(path)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+# As RHEL 8 and Debian 13 print it.
+VERSION = '#!/bin/sh\n[ "$1" != --version ] || printf "systemd {}\\n+PAM +AUDIT\\n"\n'
+OLD, NEW = "239 (239-82.el8_10.5)", "257 (257.9-1~deb13u1)"
+
+
+def links(tree: DriverTree) -> dict[str, str]:
+    """Return what /dev/char has, each with the node that it leads to."""
+    folder = tree.root / "dev/char"
+    return {
+        path.name: os.path.relpath(path.resolve(), tree.root / "dev") for path in folder.glob("*")
+    }
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_old_systemd_finds_the_nodes_by_their_numbers(tree: DriverTree, version: str) -> None:
+    """Without a link, runc leaves a device out of a scope's DeviceAllow, which a daemon-reload applies again."""
+    tree.put("bin/systemctl", VERSION.format(version))
+    (tree.root / "bin/systemctl").chmod(0o755)
+    tree.run("make")
+    nodes = {**CONTROL, **GPUS, **CAPS}
+    assert tree.nodes() == nodes
+    found = {f"{major}:{minor}": name for name, (major, minor) in nodes.items()}
+    assert links(tree) == (found if version == OLD else {})
+    assert tree.run("check") == ""
+
+
+def test_link_that_is_missing_is_made_beside_its_node(tree: DriverTree) -> None:
+    """As for a capability of MIG, whose node the driver makes without a link."""
+    tree.run("make")
+    tree.put("bin/systemctl", VERSION.format(OLD))
+    (tree.root / "bin/systemctl").chmod(0o755)
+    inode = (tree.root / "dev/nvidia0").stat().st_ino
+    assert "/dev/char/195:0" in tree.run("check").split()
+    tree.run("make")
+    assert links(tree)["195:0"] == "nvidia0"
+    assert links(tree)["235:1"] == "nvidia-caps/nvidia-cap1"
+    assert (tree.root / "dev/nvidia0").stat().st_ino == inode
+    assert tree.run("check") == ""
