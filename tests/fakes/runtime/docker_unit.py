@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.unix_http import _Connection
@@ -64,10 +65,10 @@ class DockerUnit(DaemonUnit):
         """Have an image that has a sleep."""
         self.post("/images/create?fromSrc=-&repo=idle", cri.tree(), "application/x-tar")
 
-    def start_container(self, name: str, runtime: str = "") -> None:
-        """Start a container that sleeps, by a runtime if one is named."""
-        host = {"NetworkMode": "none", **({"Runtime": runtime} if runtime else {})}
-        config = {"Image": "idle", "Cmd": SLEEP, "StopTimeout": 1, "HostConfig": host}
+    def start_container(self, name: str, user: str = "", **asked: Any) -> None:
+        """Start a container that sleeps; what it asks for is of the API's HostConfig."""
+        host = {"NetworkMode": "none", **asked}
+        config = {"Image": "idle", "Cmd": SLEEP, "StopTimeout": 1, "User": user, "HostConfig": host}
         self.post(f"/containers/create?name={name}", json.dumps(config).encode())
         self.post(f"/containers/{name}/start")
 

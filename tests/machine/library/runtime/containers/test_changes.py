@@ -186,7 +186,7 @@ def test_containers_of_docker(tmp_path: Path, suite: str) -> None:
         for _round in range(2):
             changes.make(mode="cdi", spec_dirs=FOLDERS)
             changes.make(mode="runtime_class")
-            node.start_container(f"handled-{_round}", runtime="nvidia")
+            node.start_container(f"handled-{_round}", Runtime="nvidia")
             changes.containers = {"plain", f"handled-{_round}"}
             for params in ({"mode": "cdi"}, {"state": "absent"}, RENAMED):
                 changes.refuse("could not start handled-. again", **params)
