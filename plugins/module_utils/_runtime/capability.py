@@ -314,19 +314,22 @@ class RuntimeCapability:
 
     def _write(self, state: State, file: File) -> None:
         runtime = state.runtime
-        text = self._texts[file.path]
+        text, folder = self._texts[file.path], posixpath.dirname(file.path)
         record = None
         if not (self._records.stale(runtime.unit) or self._records.stale(runtime.unit, live=True)):
             self._records.forget_before(runtime.unit)  # somebody else has restarted it
         self._records.keep_before(runtime.unit, file.path, file.text)
         if text is not None and self._present and not file.restored:
-            record = file.record(runtime, text)
+            record = file.record(runtime, text, makes_folder=not self._host.exists(folder))
             self._records.put(file.path, record)
         self._records.mark(runtime.unit, live=state.reloads())
         self._put(file.path, text, backup=self._keep)
         self._records.wrote(file.path)
         if record is None:
             self._records.put(file.path, None)
+        was_ours = text is None and file.written is not None and file.written.made_folder
+        if was_ours and not self._host.listdir(folder):
+            self._host.remove(folder)
 
     def _put(self, path: str, text: t.Optional[str], *, backup: bool = False) -> None:
         if text is not None:

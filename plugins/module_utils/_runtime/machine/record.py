@@ -25,12 +25,22 @@ NOTHING = ("", "{}")  # what is left of a file
 
 
 class Written(t.NamedTuple):
-    """A file that we wrote: whose it is, what it was before (None: not there), and what is in it."""
+    """A file that we wrote: whose it is, what it was before (None: not there), and what is in it.
+
+    ``made_folder`` says that its folder was not there either. Earlier releases do not read that.
+    """
 
     runtime: str
     base: t.Optional[str]
     text: str
     entries: t.Tuple[edits.Entry, ...]
+    made_folder: bool = False
+
+    def data(self) -> t.Dict[str, t.Any]:
+        """Return the file as the record has it."""
+        return {
+            name: value for name, value in self._asdict().items() if name != "made_folder" or value
+        }
 
 
 def _written(data: t.Mapping[str, t.Any]) -> Written:
@@ -54,7 +64,7 @@ class Records:
         """Remember a file, or with None forget it."""
         known = {**self.all(), path: written}
         # Configurations of runtimes may hold passwords of registries.
-        self._store(RECORD, {name: one._asdict() for name, one in known.items() if one}, 0o600)
+        self._store(RECORD, {name: one.data() for name, one in known.items() if one}, 0o600)
 
     def _store(self, path: str, data: t.Mapping[str, t.Any], mode: int) -> None:
         if data:
@@ -78,7 +88,7 @@ class Records:
     def keep_before(self, unit: str, path: str, text: t.Optional[str]) -> None:
         """Save a file's text before an edit that its unit has to take over, unless an earlier edit waits too."""
         saved, written = self._before(), self.all().get(path)
-        entry = {"text": text, "written": written and written._asdict()}
+        entry = {"text": text, "written": written and written.data()}
         saved.setdefault(unit, {}).setdefault(path, entry)
         self._store(BEFORE, saved, 0o600)
 
@@ -226,7 +236,7 @@ class File(t.NamedTuple):
         rest = text.replace(self.fresh, "", 1) if self.fresh else text
         return None if self.written.base is None and rest.strip() in NOTHING else rest
 
-    def record(self, runtime: Runtime, text: str) -> Written:
+    def record(self, runtime: Runtime, text: str, *, makes_folder: bool = False) -> Written:
         """Return what to remember of the file once it has this text: how it would be without us."""
         old, base = self.written, self.text
         config = runtime.parse(self.text or "", self.path)
@@ -237,4 +247,5 @@ class File(t.NamedTuple):
         gone = {path for path, _rest in (*self.removals, *self.reverts)}
         kept = [one for one in entries if one.path not in gone]
         noted = edits.note(config, self.changes, entries, kept)
-        return Written(runtime.kind.name, base, text, tuple(noted))
+        made = makes_folder or bool(old and old.made_folder)
+        return Written(runtime.kind.name, base, text, tuple(noted), made)

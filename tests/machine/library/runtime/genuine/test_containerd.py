@@ -337,3 +337,23 @@ def test_a_plugin_that_is_disabled_by_an_old_name_gets_a_next_step(
         planned(node)
     assert f'remove "cri" from disabled_plugins of {CONFIG}' in caught.value.hint
     assert "name the runtime that the kubelet uses" in caught.value.hint
+
+
+def test_folder_that_was_made_for_a_file_goes_with_it(machine: Make) -> None:
+    imports = f'version = 3\nimports = ["{CONF_D}/*.toml"]\n[plugins."{NEW}"]\nenable_cdi = false\n'
+    node = machine(NEWEST, {CONFIG: imports})
+    folder = node.root / CONF_D[1:]
+    converge(node)
+    assert [path.name for path in folder.iterdir()] == ["zz-gpu-node.toml"]
+    converge(node, spec_dirs=["/opt/cdi"])
+    converge(node, state="absent")
+    assert not folder.exists()
+    folder.mkdir()
+    for state in ("present", "absent"):
+        converge(node, state=state)
+    assert folder.is_dir()  # it is the site's
+    folder.rmdir()
+    converge(node)
+    node.put(f"{CONF_D}/50-site.toml", "version = 3\n")
+    converge(node, state="absent")
+    assert [path.name for path in folder.iterdir()] == ["50-site.toml"]
