@@ -72,7 +72,7 @@ class CrictlHost(RuntimeHost):
             state = {"status": {"state": "SANDBOX_READY"}}
             return Completed(int(args[-1] not in self.pods), json.dumps(state), "")
         if verb == "create":
-            self.configs["container"] = json.loads(self.files[args[1]])
+            self.configs["container"] = json.loads(self.files[args[2]])
             return self.created
         if verb == "start":
             self.started()
@@ -109,6 +109,8 @@ def test_container_has_all_gpus_and_the_machines_python(node: CrictlHost) -> Non
     assert all(one["readonly"] for one in container["mounts"])
     assert node.pods == node.listdir(FOLDER) == []
     assert "pull" not in node.verbs()
+    (create,) = (words for words in node.ran if "create" in words)
+    assert "--no-pull" in create  # whatever /etc/crictl.yaml says
 
 
 def test_pod_of_a_killed_run_is_removed(node: CrictlHost) -> None:

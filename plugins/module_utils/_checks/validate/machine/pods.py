@@ -72,7 +72,7 @@ class PodTrial:
         self._remove()
         try:
             pod = self._make("runp", self._pod)
-            container = self._make("create", pod, self._container, self._pod)
+            container = self._make("create", "--no-pull", pod, self._container, self._pod)
             self._make("start", container)
             status = self._wait(container)
             said = pods.printed(self._host.read(f"{self._logs}/{pods.LOG}") or "")
