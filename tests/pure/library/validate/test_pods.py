@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import pods
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Mount, Share
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine import program
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.containers import (
     FOLDER,
@@ -111,6 +112,18 @@ def test_container_has_all_gpus_and_the_machines_python(node: CrictlHost) -> Non
     assert "pull" not in node.verbs()
     (create,) = (words for words in node.ran if "create" in words)
     assert "--no-pull" in create  # whatever /etc/crictl.yaml says
+
+
+def test_client_of_mps_in_cri_o_has_what_a_pod_gets_with_a_share(node: CrictlHost) -> None:
+    pipe, memory = Mount("/tmp/nvidia-mps", "/run/x/pipe", True), Mount("/dev/shm", "/run/x/shm")
+    share = Share("GPU-1", {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"}, (pipe, memory))
+    Trial(node).run(Crio(node), "GPU-1", share)  # type: ignore[arg-type]
+    container = node.configs["container"]
+    assert {"key": "CUDA_MPS_PIPE_DIRECTORY", "value": "/tmp/nvidia-mps"} in container["envs"]
+    assert [tuple(mount.values()) for mount in container["mounts"][-2:]] == [
+        ("/run/x/pipe", "/tmp/nvidia-mps", True),
+        ("/run/x/shm", "/dev/shm", False),
+    ]
 
 
 def test_pod_of_a_killed_run_is_removed(node: CrictlHost) -> None:
