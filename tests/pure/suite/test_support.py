@@ -46,7 +46,9 @@ def test_a_command_that_fails_is_no_answer_yet(clock: Clock) -> None:
 def test_a_wait_ends_with_the_answer_and_the_stacks_of_all_threads(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(AssertionError, match=rf"still 1 and not 2 after {waiting.LIMIT:.0f} seconds$"):
+    with pytest.raises(
+        AssertionError, match=rf"still 1 and not 2 after {waiting.LIMIT:.0f} seconds$"
+    ):
         waiting.eventually(lambda: 1, 2)
     assert "test_support.py" in capsys.readouterr().err
     assert clock.now > waiting.LIMIT
