@@ -41,7 +41,7 @@ class Program:
     """Notes how it is called."""
 
     def __init__(self, folder: Path, status: int = 0) -> None:
-        self.path, self.asked = folder / "nvidia-smi", folder / "asked"
+        self.path, self.asked, self._read = folder / "nvidia-smi", folder / "asked", 0
         self.becomes(status)
 
     def becomes(self, status: int) -> None:
@@ -50,9 +50,10 @@ class Program:
         self.path.chmod(0o755)
 
     def calls(self) -> list[str]:
-        found = self.asked.read_text().splitlines() if self.asked.exists() else []
-        self.asked.unlink(missing_ok=True)
-        return found
+        """Return the calls since the last look. The file stays: a call may come while it is read."""
+        calls = self.asked.read_text().splitlines() if self.asked.exists() else []
+        fresh, self._read = calls[self._read :], len(calls)
+        return fresh
 
 
 def test_only_what_an_entry_names(tmp_path: Path) -> None:
