@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,12 @@ from tests.fakes.library.runtime_host import CONFIG, DAEMON, WRAPPER, capability
 OLDEST, OLDER, NEWEST = "bookworm", "trixie", "forky"
 every_suite = pytest.mark.parametrize(
     "suite", [*(pytest.param(one, marks=pytest.mark.long) for one in (OLDEST, OLDER)), NEWEST]
+)
+runs_containers = (
+    pytest.mark.skipif(os.geteuid() != 0, reason="runs containers as root"),
+    pytest.mark.skipif(
+        shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs runc"
+    ),
 )
 with_cdi = pytest.mark.parametrize("suite", [pytest.param(OLDER, marks=pytest.mark.long), NEWEST])
 CONF_D = "/etc/containerd/conf.d"

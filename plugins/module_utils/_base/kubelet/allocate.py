@@ -63,8 +63,8 @@ def obstacles(
         strategies: Those of deviceListStrategy.
         versions: The releases of the programs that an answer goes through, as far as they are known.
     """
-    found = [_obstacle(name, versions) for name in strategies]
-    return tuple(filter(None, found)) if all(found) else ()
+    known = [_obstacle(name, versions) for name in strategies]
+    return tuple(filter(None, known)) if all(known) else ()
 
 
 def _obstacle(strategy: str, versions: t.Mapping[str, Version]) -> t.Optional[Obstacle]:
@@ -78,17 +78,19 @@ def refusal(
     variable: str, strategies: t.Sequence[str], versions: t.Mapping[str, Version]
 ) -> t.Optional[InputError]:
     """Return the error of a configuration of which no answer reaches a container, None if one does."""
-    found = obstacles(strategies, versions)
-    if not found:
+    dropped = obstacles(strategies, versions)
+    if not dropped:
         return None
-    causes = ", and ".join(map(str, found))
+    causes = ", and ".join(map(str, dropped))
     expected = (
         f"one that reaches the node's containers: {causes}, so pods would start without a GPU"
     )
     error = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", [*strategies], expected)
     suited = [name for name in FLOORS if _obstacle(name, versions) is None]
     instead = f"set deviceListStrategy: [{', '.join(suited)}] there" if suited else BY_HANDLER
-    releases = {one.program: FLOORS[one.strategy][one.program] for one in found}
+    releases = {
+        obstacle.program: FLOORS[obstacle.strategy][obstacle.program] for obstacle in dropped
+    }
     newer = [f"{program} {shown(floor)}" for program, floor in releases.items() if floor != NEVER]
     hint = f"{instead}, or upgrade to {' and '.join(newer)}" if newer else instead
     return InputError(error.message, cause=error.cause, hint=hint, key=variable)

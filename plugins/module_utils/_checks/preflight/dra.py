@@ -13,7 +13,7 @@ import typing as t
 from ..._base.dra.names import DEVICE_PLUGIN
 from ..._base.dra.versions import OLDEST, RECOMMENDED, Version, parse, refusal
 from ..._base.dra.versions import text as shown
-from ..._base.kubelet.allocate import BY_FIELD, KUBELET, obstacles
+from ..._base.kubelet.allocate import BY_FIELD, obstacles
 from ..._runtime.state import CDI
 from .problems import Problem
 
@@ -114,10 +114,9 @@ def of_server(
 
 
 def of_runtime(
-    values: t.Mapping[str, t.Any], versions: t.Mapping[str, Version], *, managed: bool
+    values: t.Mapping[str, t.Any], runtimes: t.Mapping[str, Version], *, managed: bool
 ) -> t.List[Problem]:
     """Refuse a runtime that is too old, or a mode that leaves CDI off, by which devices of claims reach containers."""
-    runtimes = {name: version for name, version in versions.items() if name != KUBELET}
     for obstacle in obstacles([BY_FIELD], runtimes):
         why = f"devices of claims reach containers as those of {BY_FIELD} do, and {obstacle}"
         return [_refused(values, why, f"upgrade {obstacle.program}, {BACK}")]

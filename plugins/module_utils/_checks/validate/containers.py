@@ -145,6 +145,11 @@ def nodes(given: t.Sequence[Spec]) -> t.Dict[str, str]:
     return {str(one["path"]): str(one.get("hostPath") or one["path"]) for one in found}
 
 
+def variables(python_on: Python, share: t.Optional[Share]) -> t.Dict[str, str]:
+    """Return the environment of a container with the machine's Python, and with a share of MPS if there is one."""
+    return {**python_on.environment, **(share.env if share else {})}
+
+
 def config(
     root: str,
     command: t.Sequence[str],
@@ -171,8 +176,7 @@ def config(
             {key: one[key] for key in ("path", "args", "env", "timeout") if key in one}
         )
     env = [text for each in given for text in each.get("env", ())]
-    variables = {**python_on.environment, **(share.env if share else {})}
-    env += [f"{name}={text}" for name, text in variables.items()]
+    env += [f"{name}={text}" for name, text in variables(python_on, share).items()]
     return {
         "ociVersion": "1.0.2",
         "process": {

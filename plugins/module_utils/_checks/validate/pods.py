@@ -48,14 +48,15 @@ def container(
 
     With a share it is a client of MPS, as a pod with that share is.
     """
-    environment = {**python.environment, **(share.env if share else {})}
+    variables = containers.variables(python, share)
     folders = [(path, containers.HOST + path, True) for path in python.folders]
-    shared = [(one.outside, one.inside, one.read_only) for one in (share.mounts if share else ())]
+    mounts = share.mounts if share else ()
+    shared = [(mount.outside, mount.inside, mount.read_only) for mount in mounts]
     return {
         "metadata": {"name": NAME},
         "image": {"image": image, "user_specified_image": image},
         "command": [*command],
-        "envs": [{"key": name, "value": value} for name, value in environment.items()],
+        "envs": [{"key": name, "value": value} for name, value in variables.items()],
         "mounts": [
             {"host_path": outside, "container_path": inside, "readonly": read_only}
             for outside, inside, read_only in (*folders, *shared)

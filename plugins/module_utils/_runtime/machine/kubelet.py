@@ -24,7 +24,6 @@ from .engine import Runtime
 
 KUBELET = Kind("kubelet", "kubelet", ("kubelet.service",), "", (), file_flag=Flag(("config",)))
 ENDPOINT = Flag(("container-runtime-endpoint",))
-# A key at the top level of its configuration, which is YAML or JSON.
 PROGRAMS = {
     allocate.KUBELET: "kubelet",
     "containerd": "containerd",
@@ -33,6 +32,7 @@ PROGRAMS = {
 }
 SOCKETS = {kind.socket: kind.name for kind in (CONTAINERD, CRIO)}
 SOCKETS[DOCKER.socket] = "cri-dockerd"
+# A key at the top level of its configuration, which is YAML or JSON.
 KEY = re.compile(r"(?m)^(?:\s*\")?containerRuntimeEndpoint\"?:\s*[\"']?([^\s\"',#]+)")
 
 
@@ -72,27 +72,36 @@ def printed_version(host: Host) -> str:
 
 
 def refuse_strategies(host: Host, configs: t.Mapping[str, t.Any]) -> t.List[InputError]:
-    """Return the errors of configurations of the device plugin, by variable, of which no answer reaches a container."""
-    chosen = {variable: strategies(config) for variable, config in configs.items()}
-    errors = (
-        allocate.refusal(variable, names, versions(host, names))
-        for variable, names in chosen.items()
-    )
+    """Return the errors of configurations of the device plugin, by variable, of which no answer reaches a container.
+
+    Programs are asked for their versions only if the answers of a configuration depend on them.
+    """
+    present = _present(host)
+    depending = {
+        variable: names
+        for variable, names in ((name, strategies(config)) for name, config in configs.items())
+        if allocate.depend_on(names, present)
+    }
+    versions = _versions(host, present) if depending else {}
+    errors = (allocate.refusal(variable, names, versions) for variable, names in depending.items())
     return [error for error in errors if error]
 
 
-def versions(host: Host, strategies: t.Sequence[str]) -> t.Dict[str, Version]:
-    """Return the releases of the kubelet and of the runtime that it uses, as far as they say them.
+def runtime_version(host: Host) -> t.Dict[str, Version]:
+    """Return the release of the runtime that the kubelet uses, by its name. Empty if it does not say it."""
+    return _versions(host, _present(host) - {allocate.KUBELET})
 
-    They are asked only if the answers of all these strategies depend on them.
-    """
-    present = [name for name, program in PROGRAMS.items() if host.which(program)]
-    if not allocate.depend_on(strategies, present):
-        return {}
-    used = (allocate.KUBELET, SOCKETS.get(_plain(endpoint(host))))
-    programs = {name: PROGRAMS[name] for name in present if name in used}
+
+def _present(host: Host) -> t.Set[str]:
+    return {name for name, program in PROGRAMS.items() if host.which(program)}
+
+
+def _versions(host: Host, names: t.Iterable[str]) -> t.Dict[str, Version]:
+    """Return the releases of those programs that the kubelet is or uses, as far as they say them."""
+    used = {allocate.KUBELET, SOCKETS.get(_plain(endpoint(host)), "")}
     printed = {
-        name: host.run([program, "--version"], check=False) for name, program in programs.items()
+        name: host.run([PROGRAMS[name], "--version"], check=False)
+        for name in sorted(used.intersection(names))
     }
-    found = {name: parse(f"{one.out}\n{one.err}") for name, one in printed.items()}
-    return {name: version for name, version in found.items() if version}
+    versions = {name: parse(f"{answer.out}\n{answer.err}") for name, answer in printed.items()}
+    return {name: version for name, version in versions.items() if version}

@@ -94,6 +94,21 @@ SHARE = Share(
 )
 
 
+def in_containerd(share: Share | None = None) -> tuple[FakeHost, dict[str, Any]]:
+    """Return a machine that has run a container of containerd, and the configuration of that."""
+    on = machine(SAID, "ctr", "containerd")
+    written: dict[str, Any] = {}
+
+    def run(words: tuple[str, ...]) -> Completed:
+        if "run" in words:
+            written.update(json.loads(on.files[CONFIG]))
+        return Completed(0, f"{SAID}\n", "")
+
+    on.commands["ctr",] = run
+    Trial(on).run(runtime(on, "containerd"), "GPU-1", share)  # type: ignore[arg-type]
+    return on, written
+
+
 @pytest.mark.parametrize("name", ["docker", "podman"])
 def test_client_of_mps_has_what_a_pod_gets_with_a_share(name: str) -> None:
     on = machine(SAID, "docker", "podman")
@@ -108,16 +123,7 @@ def test_client_of_mps_has_what_a_pod_gets_with_a_share(name: str) -> None:
 
 
 def test_client_of_mps_in_containerd_has_what_a_pod_gets_with_a_share() -> None:
-    on = machine(SAID, "ctr", "containerd")
-    written: dict[str, Any] = {}
-
-    def run(words: tuple[str, ...]) -> Completed:
-        if "run" in words:
-            written.update(json.loads(on.files[CONFIG]))
-        return Completed(0, f"{SAID}\n", "")
-
-    on.commands["ctr",] = run
-    Trial(on).run(runtime(on, "containerd"), "GPU-1", SHARE)  # type: ignore[arg-type]
+    _on, written = in_containerd(SHARE)
     assert "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps" in written["process"]["env"]
     mounts = {mount["destination"]: mount for mount in written["mounts"]}
     assert mounts["/tmp/nvidia-mps"]["source"] == "/run/x/GPU-1/ipc/pipe"
@@ -145,16 +151,7 @@ def test_a_fault_of_the_runtime_is_told_where_the_kernel_has_the_driver(
 
 
 def test_containerd_gets_what_the_specification_says_in_a_namespace_of_its_own() -> None:
-    on = machine(SAID, "ctr", "containerd")
-    written: dict[str, Any] = {}
-
-    def run(words: tuple[str, ...]) -> Completed:
-        if "run" in words:
-            written.update(json.loads(on.files[CONFIG]))
-        return Completed(0, f"{SAID}\n", "")
-
-    on.commands["ctr",] = run
-    Trial(on).run(runtime(on, "containerd"), "GPU-1")  # type: ignore[arg-type]
+    on, written = in_containerd()
     assert all(
         "--namespace=gpu-node-validate" in words or "namespaces" in words for words in on.ran
     )

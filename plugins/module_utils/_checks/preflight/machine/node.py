@@ -15,7 +15,6 @@ from ...._base.distributions import too_old
 from ...._base.dra import allocation
 from ...._base.dra.names import DRA
 from ...._base.errors import NodeError
-from ...._base.kubelet.allocate import BY_FIELD
 from ...._base.visible_devices import by_handler_alone, value_at
 from ...._cdi.machine.driver_files import DriverFiles
 from ...._device_plugin import instance_lock as beside
@@ -32,7 +31,7 @@ from ...._node.users.machine.users import user_of
 from ...._runtime.capability import RuntimeCapability
 from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
-from ...._runtime.machine.kubelet import printed_version, refuse_strategies, versions
+from ...._runtime.machine.kubelet import printed_version, refuse_strategies, runtime_version
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.state import CDI, Wanted
 from .. import dra
@@ -59,7 +58,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     if starts:
         if dra.wanted(values):
             found += dra.of_kubelet(values, printed_version(host))
-            found += dra.of_runtime(values, versions(host, [BY_FIELD]), managed=manages)
+            found += dra.of_runtime(values, runtime_version(host), managed=manages)
             found += _library(host, params["device_plugin"])
         pod = pod_of(host)
         found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)

@@ -131,8 +131,8 @@ class Trial:
     def _options(self, python: containers.Python, share: t.Optional[Share]) -> Words:
         words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
         words += [f"--device={containers.ALL}"]
-        env = {**python.environment, **(share.env if share else {})}
-        words += [f"--env={name}={text}" for name, text in env.items()]
+        variables = containers.variables(python, share)
+        words += [f"--env={name}={text}" for name, text in variables.items()]
         for mount in share.mounts if share else ():
             access = "ro" if mount.read_only else "rw"
             words.append(f"--volume={mount.outside}:{mount.inside}:{access}")

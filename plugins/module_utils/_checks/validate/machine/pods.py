@@ -75,10 +75,10 @@ class PodTrial:
             container = self._make("create", "--no-pull", pod, self._container, self._pod)
             self._make("start", container)
             status = self._wait(container)
-            said = pods.printed(self._host.read(f"{self._logs}/{pods.LOG}") or "")
-            if "{" not in said and (pods.was_killed(status) or self._is_stopped(pod)):
+            output = pods.printed(self._host.read(f"{self._logs}/{pods.LOG}") or "")
+            if "{" not in output and (pods.was_killed(status) or self._is_stopped(pod)):
                 raise _ended()
-            return answer(said, "", int(status.get("exitCode") or 0))
+            return answer(output, "", int(status.get("exitCode") or 0))
         except NodeError as error:
             if pod and self._is_stopped(pod):
                 raise _ended() from error

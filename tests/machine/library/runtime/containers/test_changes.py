@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from tests.fakes.runtime.genuine_runtimes import (
     OLDER,
     GenuineRuntimes,
     converge,
+    runs_containers,
     with_cdi,
 )
 from tests.fakes.runtime.podman_containers import PodmanContainers
@@ -39,10 +39,7 @@ FOLDERS = ["/etc/cdi", "/var/run/cdi", "/opt/cdi"]
 RENAMED: dict[str, Any] = {"mode": "runtime_class", "handler": "other"}
 TO_CRUN = '[nvidia-container-runtime]\nruntimes = ["crun"]\n'
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="runs containers as root"),
-    pytest.mark.skipif(
-        shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs runc"
-    ),
+    *runs_containers,
     pytest.mark.long,
 ]
 

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.runtime.docker_unit import SOCKET, DockerUnit, docker_unit
-from tests.fakes.runtime.genuine_runtimes import DAEMON, converge, with_cdi
+from tests.fakes.runtime.genuine_runtimes import DAEMON, converge, runs_containers, with_cdi
 
 SPEC = {
     "cdiVersion": "0.5.0",
@@ -25,10 +23,7 @@ SPEC = {
 }
 NO_DRIVER = "could not select device driver"
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="runs dockerd as root"),
-    pytest.mark.skipif(
-        shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs runc"
-    ),
+    *runs_containers,
     pytest.mark.long,
 ]
 

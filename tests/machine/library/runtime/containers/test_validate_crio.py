@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -32,7 +31,7 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.crio imp
 from tests.fakes.runtime import crio_unit
 from tests.fakes.runtime.crio_unit import CrioUnit
 from tests.fakes.runtime.daemon_unit import started
-from tests.fakes.runtime.genuine_runtimes import planned
+from tests.fakes.runtime.genuine_runtimes import planned, runs_containers
 from tests.support.waiting import eventually
 
 CRIO_BIN = os.environ.get("CRIO_BIN", "")
@@ -47,10 +46,7 @@ SLEEPS = "import time; time.sleep(600)"
 OPTIONS = {"hooks": "auto", "library_folders": [], "driver_root": "/", "generator": "nvml"}
 pytestmark = [
     pytest.mark.skipif(not CRIO_BIN, reason="CRIO_BIN names no folder with crio"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="runs containers as root"),
-    pytest.mark.skipif(
-        shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs runc"
-    ),
+    *runs_containers,
     pytest.mark.long,
 ]
 

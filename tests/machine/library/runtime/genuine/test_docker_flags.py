@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +18,17 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import r
 
 from tests.fakes.library.runtime_host import DIRS
 from tests.fakes.runtime.docker_unit import OPTIONS, SOCKET, DockerUnit, docker_unit
-from tests.fakes.runtime.genuine_runtimes import DAEMON, OLDER, WRAPPER, converge, planned
+from tests.fakes.runtime.genuine_runtimes import (
+    DAEMON,
+    OLDER,
+    WRAPPER,
+    converge,
+    planned,
+    runs_containers,
+)
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="runs dockerd as root"),
-    pytest.mark.skipif(
-        shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs runc"
-    ),
+    *runs_containers,
     pytest.mark.long,
 ]
 UNIT = "docker.service"

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,16 +16,12 @@ from tests.fakes.runtime.genuine_runtimes import (
     DAEMON,
     GenuineRuntimes,
     planned,
+    runs_containers,
     with_cdi,
 )
 from tests.support.waiting import eventually
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="runs containers as root"),
-    pytest.mark.skipif(
-        shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin") is None, reason="needs runc"
-    ),
-]
+pytestmark = [*runs_containers]
 
 
 @with_cdi

@@ -62,10 +62,11 @@ class HamiCore(Enforcement):
         if not self._sha256:
             return ""
         try:
-            found = self._library.stat()
-            state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if self._digest[0] != (*state, found.st_ctime_ns):
-                self._digest = (*state, found.st_ctime_ns), digest_of(self._library)
+            status = self._library.stat()
+            times = (status.st_mtime_ns, status.st_ctime_ns)
+            state = (status.st_dev, status.st_ino, status.st_size, *times)
+            if self._digest[0] != state:
+                self._digest = state, digest_of(self._library)
         except OSError as error:
             return f"{self._library}: {error.strerror or error}"
         digest = self._digest[1]
