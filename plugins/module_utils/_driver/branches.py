@@ -76,7 +76,7 @@ class Version(str):
 NO_VERSION = Version()
 
 
-def rule(architecture: str) -> str:
+def describe_range(architecture: str) -> str:
     """Return the rule in words, empty where there is none."""
     if architecture in FIRST:
         return f"{architecture} GPUs need branch {FIRST[architecture]} or later"
@@ -85,13 +85,13 @@ def rule(architecture: str) -> str:
     return ""
 
 
-def last(gpus: Gpus) -> Version:
+def newest_branch_for(gpus: Gpus) -> Version:
     """Return the branch after which some GPU is left without a driver, empty where there is none."""
     branches = [LAST[one] for _address, one in gpus if one in LAST]
     return Version(str(min(branches))) if branches else NO_VERSION
 
 
-def unsupported(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
+def unsupported_gpus(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     """Return the GPUs, given as (address, architecture), that a version or branch does not run."""
     number = int(version.branch or 0)
     return [
@@ -101,29 +101,29 @@ def unsupported(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     ]
 
 
-def able(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
+def best_versions(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
     """Return those of the versions, in their order, that run most of the GPUs; none where they run no GPU."""
-    counts = {one: len(gpus) - len(unsupported(one, gpus)) for one in versions}
+    counts = {one: len(gpus) - len(unsupported_gpus(one, gpus)) for one in versions}
     most = max(counts.values(), default=0)
     return [one for one, count in counts.items() if count == most and (count or not gpus)]
 
 
-def no_version(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
+def unsupported_error(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
     """Return the error where none of the versions runs a GPU of the node."""
-    address, architecture = unsupported(versions[0], gpus)[0]
+    address, architecture = unsupported_gpus(versions[0], gpus)[0]
     wanted = LAST.get(architecture) or FIRST.get(architecture)
     return NoSupport(
         f"the driver {', '.join(versions)} does not run the {architecture} GPU {address}",
-        cause=rule(architecture),
+        cause=describe_range(architecture),
         hint=f"ask for such a branch, as with version {wanted}, from a source that has it",
     )
 
 
-def warnings(version: t.Optional[Version], gpus: Gpus) -> t.List[str]:
+def gpu_warnings(version: t.Optional[Version], gpus: Gpus) -> t.List[str]:
     """Return what to say of GPUs that stay without a driver beside others."""
     return [
-        f"the {architecture} GPU {address} does not run with the driver {version}: {rule(architecture)}"
-        for address, architecture in unsupported(version or NO_VERSION, gpus)
+        f"the {architecture} GPU {address} does not run with the driver {version}: {describe_range(architecture)}"
+        for address, architecture in unsupported_gpus(version or NO_VERSION, gpus)
     ]
 
 
@@ -176,7 +176,7 @@ UNKNOWN = Branch()
 NVIDIAS = "nvidia_driver_source: repository and nvidia_driver_repository: nvidia"
 
 
-def support(version: Version, table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
+def support_status(version: Version, table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
     """Return the branch of a version and whether it is past its support, JSON-able; None is what is not known."""
     row = table.branches.get(version.branch, UNKNOWN)
     end = row.end_of_support
@@ -190,60 +190,60 @@ def support(version: Version, table: Table, today: datetime.date) -> t.Dict[str,
     }
 
 
-def security(version: Version, table: Table) -> t.Dict[str, t.Any]:
+def security_status(version: Version, table: Table) -> t.Dict[str, t.Any]:
     """Return the floor of a version's branch and whether it is below, JSON-able; None is what is not known.
 
     ``unlisted`` are the bulletins since the branch's last floor, or its first release, that have none for it.
     """
-    found = floor(version.branch, table)
+    found = security_floor(version.branch, table)
     return {
         "floor": found.floors[version.branch] if found else None,
         "bulletin": found.id if found else None,
         "date": str(found.date) if found else None,
         "url": found.url if found else None,
-        "below": below(version, table) if found else None,
-        "unlisted": [one.id for one in unlisted(version.branch, table)],
+        "below": is_vulnerable(version, table) if found else None,
+        "unlisted": [one.id for one in uncovered_bulletins(version.branch, table)],
     }
 
 
-def floor(of: str, table: Table) -> t.Optional[Bulletin]:
+def security_floor(of: str, table: Table) -> t.Optional[Bulletin]:
     """Return the bulletin with the highest floor of a branch, the first of equals, None where no one has any."""
     listing = [one for one in table.bulletins if of in one.floors]
     return max(listing, key=lambda one: one.floors[of].numbers, default=None)
 
 
-def below(version: Version, table: Table) -> bool:
+def is_vulnerable(version: Version, table: Table) -> bool:
     """Tell whether a version is below the floor of its branch."""
-    found = floor(version.branch, table)
+    found = security_floor(version.branch, table)
     return found is not None and version.numbers < found.floors[version.branch].numbers
 
 
-def unlisted(of: str, table: Table) -> t.List[Bulletin]:
+def uncovered_bulletins(of: str, table: Table) -> t.List[Bulletin]:
     """Return the bulletins without a floor for a branch that came after its last one, or its first release."""
     first = table.branches.get(of, UNKNOWN).first_release
     days = [one.date for one in table.bulletins if of in one.floors] + ([first] if first else [])
     return [one for one in table.bulletins if days and one.date > max(days)]
 
 
-def supported(table: Table, today: datetime.date, gpus: Gpus) -> Version:
+def longest_supported_branch(table: Table, today: datetime.date, gpus: Gpus) -> Version:
     """Return the branch to move to: of those that run all GPUs the one that is supported longest, empty for none."""
     rows = ((row, Version(name)) for name, row in table.branches.items())
     found = [
         (row.end_of_support, branch)
         for row, branch in rows
         if row.end_of_support and row.end_of_support >= today and not row.ended
-        if row.kind != "new feature" and not unsupported(branch, gpus)
+        if row.kind != "new feature" and not unsupported_gpus(branch, gpus)
     ]
     return max(found)[1] if found else NO_VERSION
 
 
-def age(table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
+def table_age(table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
     """Return how old the table is, JSON-able, and whether that is too old to tell what is newest."""
     days = max((today - table.as_of).days, 0)
     return {"as_of": str(table.as_of), "age": days, "old": days > OLD.days}
 
 
-def complaints(
+def version_warnings(
     version: Version,
     newest: Version,
     table: t.Optional[Table],
@@ -258,21 +258,21 @@ def complaints(
     """
     if table is None or not version:
         return []
-    found = floor(version.branch, table)
+    found = security_floor(version.branch, table)
     row = table.branches.get(version.branch, UNKNOWN)
     words = []
-    if found is not None and below(version, table):
+    if found is not None and is_vulnerable(version, table):
         least = found.floors[version.branch]
         words.append(
             f"the driver {version} is below {least}, the first of its branch without the vulnerabilities of NVIDIA's "
-            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: {_to(least, newest, offered)}"
+            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: {_update_advice(least, newest, offered)}"
         )
     if row.ended or (row.end_of_support is not None and today > row.end_of_support):
-        words.append(_past(version, row, table, today, gpus))
+        words.append(_end_of_support_warning(version, row, table, today, gpus))
     return words
 
 
-def _to(least: Version, newest: Version, offered: Version) -> str:
+def _update_advice(least: Version, newest: Version, offered: Version) -> str:
     """Say how to come to a version at least."""
     if newest.numbers >= least.numbers:
         return f"nvidia_driver_version: '{least.branch}' with nvidia_driver_update: true brings {newest}"
@@ -289,12 +289,14 @@ def _to(least: Version, newest: Version, offered: Version) -> str:
     )
 
 
-def _past(version: Version, row: Branch, table: Table, today: datetime.date, gpus: Gpus) -> str:
+def _end_of_support_warning(
+    version: Version, row: Branch, table: Table, today: datetime.date, gpus: Gpus
+) -> str:
     since = f" since {row.end_of_support}" if row.end_of_support else ""
     text = f"the driver {version} is of branch {version.branch}, which NVIDIA does not support any more{since}"
-    later = ", ".join(one.id for one in unlisted(version.branch, table))
+    later = ", ".join(one.id for one in uncovered_bulletins(version.branch, table))
     text += f"; it has no release for the security bulletins since then, {later}" if later else ""
-    other = supported(table, today, gpus)
+    other = longest_supported_branch(table, today, gpus)
     if not other:
         return text
     end = table.branches[other].end_of_support
@@ -304,14 +306,16 @@ def _past(version: Version, row: Branch, table: Table, today: datetime.date, gpu
     )
 
 
-def notes(newer: str, version: str, table: t.Optional[Table], today: datetime.date) -> t.List[str]:
+def version_notes(
+    newer: str, version: str, table: t.Optional[Table], today: datetime.date
+) -> t.List[str]:
     """Return what there is to know, and nothing to warn of."""
     found = []
     if newer:
         found.append(
             f"the driver {newer} is available, and {version} is installed; nvidia_driver_update: true brings it"
         )
-    if table is not None and age(table, today)["old"]:
+    if table is not None and table_age(table, today)["old"]:
         found.append(
             f"the table of driver branches and security bulletins is of {table.as_of}; a later release of the "
             "collection, or a table of your own in releases, says what came since"

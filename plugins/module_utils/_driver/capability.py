@@ -24,22 +24,19 @@ from .._node.machine import facts as nodeinfo
 from .._node.machine.recorded import Additions, named, package_manager
 from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
-from .desired import parse_desired
+from .desired import AUTO, Source, choose_source, has_run, named_source, parse_desired
 from .facts import DriverState
 from .family import UNSUPPORTED
 from .kernel.device_nodes import FILES as DEVICE_NODES
-from .kernel.modprobe import changes_file
 from .kernel.persistence import ACTION as PERSISTENCE_MODE
 from .kernel.persistence import DROP_IN
 from .known_families import FAMILIES
 from .machine import initramfs
 from .machine.facts import history, observe_files, observe_loaded, observe_machine
-from .machine.feasible import FeasiblePlans
 from .machine.gate import Gate, blockers
 from .machine.gpu_record import GpuRecord
 from .machine.loading import Loading
-from .machine.package_facts import PackageFacts
-from .machine.packages import Packages
+from .machine.packages import FeasiblePlans, PackageFacts, Packages
 from .machine.persistence import PersistenceModes
 from .machine.sources import (
     Node,
@@ -53,10 +50,9 @@ from .machine.sources import (
 from .module_options.in_force import MODPROBE_FILE
 from .packages import adoption
 from .packages.names import PLACE
-from .plan import disrupts, plan, replaces
+from .plan import changes_modprobe, disrupts, plan, replaces
 from .record import Record
 from .report import facts, installed, releases
-from .sources.auto import AUTO, Source, chosen, has_run, named_source
 
 if t.TYPE_CHECKING:
     from .machine.streams import ModuleStreams
@@ -163,7 +159,7 @@ class DriverCapability:
             state = state.with_loaded(service=service, fabric=fabric)
             if present and desired.persistence and state.loaded.driver:
                 state = state.with_loaded(persistence=self._modes.observe(service))
-        changes = changes_file(state, desired)
+        changes = changes_modprobe(state, desired)
         looked = initramfs.looked_into(self._node.host, state.loaded.modules, changes=changes)
         state = state.with_loaded(modules=looked)
         if not (present and desired.load and state.machine.gpus):
@@ -189,7 +185,7 @@ class DriverCapability:
         known = state
         if self._known and not has_run(state):
             known = state.with_software(packages=self._node.manager.packages())
-        source = chosen(known, self._desired, functools.partial(nvidias, self._node))
+        source = choose_source(known, self._desired, functools.partial(nvidias, self._node))
         if source.fresh and source.repository:
             reach(self._node, source.repository, source.why)
         self._source = source
@@ -235,7 +231,7 @@ class DriverCapability:
             return self.plan(self.observe())
         warnings = (*self._warnings, *planned.warnings, *self._node.manager.warnings)
         self._warnings = tuple(dict.fromkeys(warnings))
-        return replace(planned, steps=self._source.told(planned.steps), warnings=self._warnings)
+        return replace(planned, steps=self._source.explain(planned.steps), warnings=self._warnings)
 
     def _previewed(self, planned: Plan) -> Plan:
         """Return the plan with what comes once its sources are written, which check mode tries aside."""

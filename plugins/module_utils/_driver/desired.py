@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the user wants of the driver, parsed from the options of gpu.node.nvidia_driver."""
+"""The desired driver, parsed from the options of gpu.node.nvidia_driver, and the source that ``auto`` stands for."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ import dataclasses
 import re
 import typing as t
 
-from .._base.errors import InputError
+from .._base import distributions
+from .._base.errors import InputError, NodeError
 from .._base.packages import repository
 from .._base.packages.repository import Repository
+from .._base.steps import Step
 from .._base.text.masking import masked_text
-from .branches import Table, Version
+from .branches import (
+    NO_VERSION,
+    Table,
+    Version,
+    best_versions,
+    longest_supported_branch,
+    support_status,
+)
+from .facts import DriverState
 from .module_options import declared
 from .module_options.declared import Options
+from .packages.names import PLACE
 from .releases import table
 
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 LOCATION = re.compile(r"https?://[^\s\"'@]+|/[^\n]+")
 Values = t.Optional[t.Mapping[str, t.Any]]
+AUTO = "auto"
+Nvidias = t.Callable[[], t.Optional[Repository]]
 
 
 class Runfile(t.NamedTuple):
@@ -33,7 +46,7 @@ class Runfile(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Desired:
-    """What the user wants."""
+    """The desired driver."""
 
     state: str
     version: Version
@@ -58,13 +71,20 @@ class Desired:
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
-    """Return what the options say; InputError names the one that cannot be meant."""
-    named = params["repository"], params["source"]
+    """Return the options as values.
+
+    Raises:
+        InputError: if one is not valid, or does not fit another.
+    """
     parsed = {
         "version": Version(params["version"]),
         "runfile": _runfile(params),
         "components": tuple(params["components"]),
-        "repository": parse_repository(*named) if params["state"] == "present" else None,
+        "repository": (
+            parse_repository(params["repository"], params["source"])
+            if params["state"] == "present"
+            else None
+        ),
         "module_options": declared.parse(params["module_options"]),
         "releases": table.parse(params["releases"]),
     }
@@ -72,21 +92,25 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
 
 
 def parse_repository(values: Values, source: str) -> t.Optional[Repository]:
-    """Return the repository; InputError names the key that cannot be meant."""
+    """Return the repository.
+
+    Raises:
+        InputError: if a key of it is not valid, or the source is another one.
+    """
     if values is None and source == "repository":
         expected = "its url and its key, or its preset, with source: repository"
         raise InputError.of("repository", None, expected)
     if values is not None and source != "repository":
-        said = values.get("preset") or masked_text(values.get("url") or "")
-        raise InputError.of("repository", said, "source to be repository with it")
+        name = values.get("preset") or masked_text(values.get("url") or "")
+        raise InputError.of("repository", name, "source to be repository with it")
     return None if values is None else repository.parse(values)
 
 
 def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
     values, version = params["runfile"], params["version"]
     if (values is None) != (params["source"] != "runfile"):
-        wanted = "its location and sha256" if values is None else "source to be runfile with it"
-        raise InputError.of("runfile", values and values.get("location"), wanted)
+        expected = "its location and sha256" if values is None else "source to be runfile with it"
+        raise InputError.of("runfile", values and values.get("location"), expected)
     if values is None:
         return None
     location, checksum = values["location"], values["sha256"].lower()
@@ -99,3 +123,122 @@ def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
         expected = "the exact version that the file has, such as 580.95.05"
         raise InputError.of("version", version, expected)
     return Runfile(location, checksum)
+
+
+class Source(t.NamedTuple):
+    """A source of the driver, and the version or branch to install from it.
+
+    Attributes:
+        name: The source, as the option has it.
+        version: The version or branch.
+        repository: The repository to make known. None keeps the files of the one that the installed driver is from.
+        why: The reason for the choice, for people.
+        fresh: Whether the node has no driver yet.
+        chose_version: Whether the version was chosen here, as the user has asked for none.
+    """
+
+    name: str
+    version: Version
+    repository: t.Optional[Repository] = None
+    why: str = ""
+    fresh: bool = False
+    chose_version: bool = False
+
+    def fell_back(self, error: NodeError) -> str:
+        """Return the warning that the repository does not have the version that was chosen."""
+        return (
+            f"source: auto has chosen branch {self.version} of NVIDIA's repository, as {self.why}, which does not have "
+            f"it ({error.cause}): the distribution's driver is taken. Next step: set nvidia_driver_source and "
+            "nvidia_driver_version to what you want"
+        )
+
+    def explain(self, steps: t.Iterable[Step]) -> t.Tuple[Step, ...]:
+        """Return the steps, with the reason in the one that adds a repository which the user has not named."""
+        return tuple(
+            dataclasses.replace(step, summary=f"{step.summary}, as {self.why}")
+            if self.fresh and step.action == "repository"
+            else step
+            for step in steps
+        )
+
+
+def named_source(source: str, repository: t.Any, runfile: t.Any) -> str:
+    """Return the source that the options name: with auto the repository or the runfile, if either is set."""
+    if source == AUTO and repository is not None:
+        return "repository"
+    return "runfile" if source == AUTO and runfile is not None else source
+
+
+def has_run(state: DriverState) -> bool:
+    """Return whether an earlier run has begun to install the driver's packages, or has adopted them."""
+    record = state.history.record
+    return bool(record.packages or record.holds or record.adopted or record.earlier)
+
+
+def choose_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
+    """Return the source that fits the node.
+
+    Args:
+        nvidias: Returns NVIDIA's repository, or None if there is none for the distribution.
+    """
+    present = (name for name, package in state.software.packages.items() if not package.gone)
+    if has_run(state) or any(map(state.type_of, present)):
+        return _installed_source(state, desired, nvidias)
+    if state.software.nvidia_installer or (state.loaded.driver and state.loaded.libraries):
+        if state.loaded.driver and state.loaded.libraries and not desired.adopt:
+            why = f"the driver {state.loaded.driver[0]} is loaded, and of no package that is known"
+            return Source("preinstalled", desired.version, why=why)
+        return Source("distribution", desired.version, why="a driver of no package is there")
+    return _fresh_source(state, desired, nvidias)
+
+
+def _installed_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
+    """Return the source that the installed driver is from."""
+    files = state.software.repository.files
+    if not (state.history.record.repository or files):
+        return Source("distribution", desired.version, why="the node's driver is from there")
+    lists = (PLACE.sources, *PLACE.rpm_repositories.values())
+    texts = [files[path] for path in lists if path in files]
+    # Preferences alone belong to a repository that another file of apt's has.
+    repository = None if files.keys() == {PLACE.preferences} else nvidias()
+    if repository and texts and not any(repository.url in text for text in texts):
+        repository = None
+    version = desired.version
+    if not version:
+        # The branch of the driver on the node where that runs the GPUs, else the one that is supported longest.
+        newest = max(
+            state.loaded.libraries, key=lambda library: library.numbers, default=NO_VERSION
+        )
+        version, table = Version(newest.branch), desired.releases
+        if not version or not best_versions([version], state.machine.gpus):
+            machine = state.machine
+            version = (
+                longest_supported_branch(table, machine.today, machine.gpus)
+                if table
+                else NO_VERSION
+            )
+    return Source("repository", version, repository, "the node's driver is from one")
+
+
+def _fresh_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
+    """Return the source for a node without a driver."""
+    version, table = desired.version, desired.releases
+    carried = Version(distributions.branch(state.machine.distribution, state.machine.codename))
+    distribution = Source("distribution", version, why="no driver is on the node", fresh=True)
+    if not carried or (version and version.branch == carried):
+        return distribution
+    why = f"{state.machine.title} has branch {carried}"
+    if not version:
+        if table is None:
+            return distribution
+        status = support_status(carried, table, state.machine.today)
+        if not status["past"] and best_versions([carried], state.machine.gpus):
+            return distribution
+        end = status["end_of_support"]
+        past = "which NVIDIA does not support any more" + (f" since {end}" if end else "")
+        why += f", {past if status['past'] else 'which does not run the GPUs'}"
+        version = longest_supported_branch(table, state.machine.today, state.machine.gpus)
+    repository = nvidias() if version else None
+    if repository is None:
+        return distribution
+    return Source("repository", version, repository, why, True, not desired.version)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plan of the driver: what stands in the way, the steps of its source, those of the kernel, and the report."""
+"""The plan of the driver: refusals, the steps of its source, those that make the kernel run it, and the report."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ import dataclasses
 import typing as t
 
 from .._base import distributions
-from .._base.errors import InputError, NodeError
+from .._base.errors import InputError, NodeError, not_ours, refuse_masked
+from .._base.services.driver import FABRIC_SERVICE, SERVICE
 from .._base.steps import IDLE_GPU, Plan, Step
+from .._node.users import holders
 from . import removal, report
 from .branches import Version
 from .desired import Desired
 from .facts import DriverState, Machine
 from .family import Family
-from .kernel import plan as kernel
+from .kernel import device_nodes, persistence
+from .kernel.modules import blacklists, render
+from .module_options import declared, in_force
+from .module_options.in_force import MODPROBE_FILE
+from .module_options.record import as_options, as_texts
 from .packages.versions import Choice, Draft
 from .sources import packages, preinstalled, runfile
 
@@ -40,14 +46,14 @@ def plan(family: Family, state: DriverState, desired: Desired, *, check_mode: bo
         return dataclasses.replace(taken_back, steps=_marked(taken_back.steps, state))
     if desired.source != "preinstalled":
         _check(family, state, desired)
-    kernel.check(state, desired)
+    _check_kernel(state, desired)
     source = SOURCES.get(desired.source, packages.plan)
     steps, choice = source(family, state, desired, check_mode)
     before = report.describe(state)
     if choice is None:
         return Plan(steps, before, before, more=bool(steps))
     state = state.with_software(names=choice.names)
-    of_kernel = kernel.plan(family, state, desired, choice)
+    of_kernel = plan_kernel(family, state, desired, choice)
     reboot = of_kernel.reboot
     if desired.source == "preinstalled":
         reboot += removal.mismatched_libraries(state)
@@ -98,6 +104,209 @@ def _check_platform(machine: Machine) -> None:
             f"expected {distributions.in_words()}",
             hint="install the driver yourself and leave this module out",
         )
+
+
+class KernelPlan(t.NamedTuple):
+    """The kernel's part of a plan.
+
+    Attributes:
+        steps: In their order.
+        reboot: Why a reboot is needed, empty if none is.
+        warnings: What is to be said of options and device nodes.
+    """
+
+    steps: t.Tuple[Step, ...]
+    reboot: t.Tuple[str, ...]
+    warnings: t.Tuple[str, ...]
+
+
+def _check_kernel(state: DriverState, desired: Desired) -> None:
+    """Refuse options that can't be written, or that the desired version does not have.
+
+    Raises:
+        NodeError: if somebody else has written the modprobe file.
+        InputError: if a release of the driver lacks an option.
+    """
+    _judge(state, desired, desired.version, desired.kernel_modules)
+    if state.loaded.modules.foreign and _render_modprobe(state, desired)[0]:
+        raise not_ours(MODPROBE_FILE, "options of kernel modules")
+
+
+def plan_kernel(family: Family, state: DriverState, desired: Desired, choice: Choice) -> KernelPlan:
+    """Return the kernel's steps; the services start where the driver is or gets loaded."""
+    exchange, reboot = _exchange(family, state, desired, choice)
+    steps = _modprobe_steps(state, desired)
+    loaded, names = state.loaded, choice.names
+    usable = bool(state.machine.gpus) and not reboot
+    if usable and desired.load and loaded.driver is None:
+        waits = state.machine.traits.builds and not desired.runfile
+        steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
+    if exchange:
+        summary = f"reload the kernel modules: {exchange}"
+        steps.append(Step("reload", summary, needs=(IDLE_GPU,)))
+    start = usable and (loaded.driver is not None or desired.load)
+    has_drop_in = state.history.record.persistence_mode
+    # NVIDIA's installer brings the persistence daemon without a unit.
+    has_daemon = names.persistenced or loaded.service.get("UnitFileState")
+    if desired.persistence and has_daemon:
+        enable = _enable_service("persistence", SERVICE, loaded.service, start=start)
+        steps += enable or persistence.plan(loaded.persistence, has_drop_in=has_drop_in)
+    elif not desired.persistence and has_drop_in:
+        steps.append(persistence.give_back())
+    if state.machine.nvswitch and names.fabric:
+        steps += _enable_service("fabric", FABRIC_SERVICE, loaded.fabric, start=start)
+    # Device nodes that are there by themselves are left to whoever has installed the driver.
+    if desired.source != "preinstalled" or loaded.device_nodes.missing:
+        steps += device_nodes.plan(loaded.device_nodes)
+    options = desired.module_options
+    warnings = (
+        *in_force.in_words(options, loaded.modules.overruled, loaded.modules.options),
+        *_judge(state, desired, choice.version or desired.version, choice.kind),
+        *persistence.warnings(loaded.persistence),
+        *device_nodes.warnings(loaded.device_nodes),
+    )
+    return KernelPlan(tuple(steps), reboot, warnings)
+
+
+def _changed_options(state: DriverState, desired: Desired) -> t.Dict[str, str]:
+    """Return the options that have changed since the modules were loaded, with their values then."""
+    load, record = state.loaded.load, state.history.record
+    if not load:
+        return {}
+    written = as_options(record.options) or in_force.parse_own(state.loaded.modules.own or "")
+    return in_force.changed(desired.module_options, written, record.before_load(load))
+
+
+def changes_modprobe(state: DriverState, desired: Desired) -> bool:
+    """Return whether the modprobe file has to be written or removed."""
+    if desired.state == "absent":
+        return state.history.record.modprobe
+    return (state.loaded.modules.own or "") != _render_modprobe(state, desired)[0]
+
+
+def _render_modprobe(state: DriverState, desired: Desired) -> t.Tuple[str, bool]:
+    """Return the desired text of the modprobe file, and whether it blacklists nouveau."""
+    modules = state.loaded.modules
+    # Another's blacklist does not help against an initramfs that was made before it.
+    loose = modules.nouveau and (state.loaded.nouveau or not modules.blacklisted)
+    loose = loose and bool(state.machine.gpus) and desired.source != "preinstalled"
+    nouveau = blacklists(modules.own or "") or loose
+    current = state.machine.distribution == "debian"
+    return render(desired.module_options, nouveau=nouveau, current=current), nouveau
+
+
+def _modprobe_steps(state: DriverState, desired: Desired) -> t.List[Step]:
+    """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
+
+    A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
+    """
+    modules = state.loaded.modules
+    text, nouveau = _render_modprobe(state, desired)
+    changes = text != (modules.own or "")
+    kernels = modules.images if changes else modules.stale
+    if not changes and not kernels and (text or not state.history.record.modprobe):
+        return []
+    summary = []
+    if changes:
+        parts = ["blacklist nouveau"] if nouveau and not blacklists(modules.own or "") else []
+        parts += ["set the options of the modules"] if desired.module_options else []
+        parts = parts or ["remove the modules' options"]
+        summary.append(f"{' and '.join(parts)} in {MODPROBE_FILE}")
+    if kernels:
+        summary.append(f"rebuild the initramfs of {', '.join(kernels)}")
+    options = as_texts(_changed_options(state, desired))
+    pending = tuple(sorted(f"{state.loaded.load} {option}" for option in options))
+    params: t.Dict[str, t.Any] = {"text": text, "kernels": kernels}
+    params.update({"spared": modules.spared} if modules.spared else {})
+    params.update({"pending": pending} if pending else {})
+    return [Step("modprobe", "; ".join(summary) or "forget the modprobe file", params)]
+
+
+def _judge(state: DriverState, desired: Desired, version: Version, kind: str) -> t.Tuple[str, ...]:
+    """Return the warnings about the modules' options, for a version of the driver."""
+    if not desired.module_options:
+        return ()
+    driver = state.loaded.driver
+    loaded = driver.version if driver else ""
+    itself = {name: there or loaded for name, there in state.loaded.modules.itself.items()}
+    return declared.judge(desired.module_options, version, kind, itself)
+
+
+def _exchange(
+    family: Family, state: DriverState, desired: Desired, choice: Choice
+) -> t.Tuple[str, t.Tuple[str, ...]]:
+    """Return why the loaded modules are to be exchanged now, or why a reboot is needed.
+
+    They are exchanged only if that was asked for, and nobody uses a GPU.
+    """
+    if state.loaded.nouveau:
+        return "", ("the nouveau driver holds the GPUs",)
+    waits = family.waits(state, choice)
+    if choice.boot:
+        boot = f"the kernel {choice.boot} has the modules of {choice.version}"
+        waits = f"{boot}, the running one has not"
+    if waits and (choice.version, choice.kind) != state.loaded.driver:
+        return "", (waits,)
+    difference = _difference(state, desired, choice)
+    if not difference or desired.reload != "when_idle":
+        return "", (difference,) if difference else ()
+    obstacle = _obstacle(state)
+    if obstacle:
+        return "", (f"{difference} (not reloaded: {obstacle})",)
+    return difference, ()
+
+
+def _obstacle(state: DriverState) -> str:
+    """Say why the loaded modules can't be exchanged now."""
+    loaded = state.loaded
+    if not loaded.reload_note and loaded.users:
+        parts = ", ".join(map(str, loaded.users)), holders.advice(loaded.users)
+        return f"processes have the GPUs open: {'; '.join(filter(None, parts))}"
+    if not loaded.reload_note and loaded.allocated:
+        return f"pods have been given GPUs: {', '.join(loaded.allocated)}"
+    return loaded.reload_note
+
+
+def _difference(state: DriverState, desired: Desired, choice: Choice) -> str:
+    """Say how the loaded driver differs from the desired one."""
+    if state.loaded.driver is None:
+        return ""
+    version, kind = state.loaded.driver
+    if choice.version is not None and choice.version != version:
+        return (
+            f"version {version} of the driver is loaded, {choice.version} belongs to the packages"
+        )
+    if kind != choice.kind:
+        return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
+    return _other_options(state, desired)
+
+
+def _other_options(state: DriverState, desired: Desired) -> str:
+    """Say how the options of the loaded modules differ from the desired ones."""
+    modules = state.loaded.modules
+    differences = in_force.differing(desired.module_options, modules.options, modules.overruled)
+    changed = {
+        name: value
+        for name, value in _changed_options(state, desired).items()
+        if name.partition(".")[0] in modules.present and name not in modules.overruled
+    }
+    differences += in_force.unseen(desired.module_options, changed, modules.options)
+    text = f"the modules were loaded with other options: {', '.join(differences)}"
+    return text if differences else ""
+
+
+def _enable_service(
+    action: str, unit: str, properties: t.Mapping[str, str], *, start: bool
+) -> t.List[Step]:
+    # Ubuntu's unit is static: udev starts it, and there is nothing to enable.
+    enabled = properties.get("UnitFileState") in ("enabled", "static")
+    active = properties.get("ActiveState") == "active"
+    if enabled and (active or not start):
+        return []
+    otherwise = "set persistence to false" if unit == SERVICE else ""
+    refuse_masked(unit, properties.get("UnitFileState", ""), otherwise)
+    summary = f"enable {'and start ' if start else ''}{unit}"
+    return [Step(action, summary, {"start": start, "was_enabled": enabled})]
 
 
 def disrupts(planned: Plan) -> bool:

@@ -91,7 +91,7 @@ def warnings(
     result: t.List[str] = []
     if desired.source != "preinstalled":
         is_installing = any(step.action == "install" for step in steps)
-        result += branches.warnings(choice.version, state.machine.gpus)
+        result += branches.gpu_warnings(choice.version, state.machine.gpus)
         result += _of_install(state, choice) if is_installing else _of_node(family, state, choice)
         result += [
             f"{path} keeps the driver from being loaded ({line}): after a boot no GPU works. Next step: take that out"
@@ -178,7 +178,7 @@ def _of_release(
     drivers = software.drivers(software.names.user_space[0]) if prebuilt else ()
     offered = next((driver for driver in drivers if driver.fits(version.branch)), NO_VERSION)
     newest = _newest(family, state, desired, version)
-    result = branches.complaints(
+    result = branches.version_warnings(
         version, newest, desired.releases, machine.today, machine.gpus, offered
     )
     notes = state.history.refresh_note.split("; ") if desired.update else []
@@ -262,8 +262,8 @@ def releases(
     is_planned = newer in [Version.of(planned[name]) for name in user_space]
     return {
         "newer_version": newer,
-        "support": branches.support(version, table, today) if version and table else {},
-        "security": branches.security(version, table) if version and table else {},
-        "releases": branches.age(table, today) if table else {},
-        "notes": branches.notes("" if is_planned else newer, version, table, today),
+        "support": branches.support_status(version, table, today) if version and table else {},
+        "security": branches.security_status(version, table) if version and table else {},
+        "releases": branches.table_age(table, today) if table else {},
+        "notes": branches.version_notes("" if is_planned else newer, version, table, today),
     }

@@ -40,9 +40,9 @@ def driver(
     return {
         "version": version,
         "type": loaded.get("kind", ""),
-        "support": branches.support(version, table, today) if table else {},
-        "security": branches.security(version, table) if table else {},
-        "releases": branches.age(table, today) if table else {},
+        "support": branches.support_status(version, table, today) if table else {},
+        "security": branches.security_status(version, table) if table else {},
+        "releases": branches.table_age(table, today) if table else {},
     }
 
 

@@ -83,7 +83,7 @@ def precompiled(offered: Offer, wanted: Wanted, kind: str) -> t.Tuple[str, ...]:
     found = of_kernel(names, wanted.kernel, kind)
     version = wanted.version.split(":")[-1].split("-")[0]
     fitting = [one for one in found if one.fits(version)]
-    able = branches.able(fitting, wanted.gpus)
+    able = branches.best_versions(fitting, wanted.gpus)
     there = [] if wanted.newest else [one for one in able if found[one] in offered.installed]
     chosen = next(iter((*there, *able)), NO_VERSION)
     kernels = (wanted.kernel, *(one for one in wanted.kernels if one != wanted.kernel))
@@ -126,7 +126,9 @@ def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]
     """
     kind = state.wanted_type(desired.kernel_modules)
     package = state.software.names.kernel.get(kind, "")
-    version = version_of(package) or desired.version or branches.last(state.machine.gpus)
+    version = (
+        version_of(package) or desired.version or branches.newest_branch_for(state.machine.gpus)
+    )
     if is_precompiled(package):
         kind = PRECOMPILED if kind == "proprietary" else ""
     return version, kind

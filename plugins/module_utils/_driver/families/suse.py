@@ -175,7 +175,7 @@ class Suse(Family):
         What is installed stays where it fits.
         """
         flavour = kernel_flavour(wanted.kernel)
-        version = Version.of(wanted.version or branches.last(wanted.gpus))
+        version = Version.of(wanted.version or branches.newest_branch_for(wanted.gpus))
         older = int(version.branch or NEWER_FROM) < NEWER_FROM
         policies = dict(offered.policies)
         for name in offered.installed.keys() & set(self.candidates(offered, wanted)):

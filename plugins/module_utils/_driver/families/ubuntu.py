@@ -67,7 +67,7 @@ def branches(
 def _server(offered: Offer, wanted: Wanted) -> Names:
     desktop = not wanted.ending
     known = branches(offered.names, wanted.module_type, BRANCH if desktop else SERVER)
-    able = driver_branches.able(known, wanted.gpus) or known
+    able = driver_branches.best_versions(known, wanted.gpus) or known
     kind = "-open" if wanted.module_type == "open" else ""
 
     def is_community(branch: str) -> bool:
@@ -113,7 +113,7 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
     dkms = "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
     unified = dkms in offered.names
     have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
-    asked = (wanted.version or driver_branches.last(wanted.gpus)).branch
+    asked = (wanted.version or driver_branches.newest_branch_for(wanted.gpus)).branch
     branch = asked or next((one for one in known if one in have), "")
     if branch not in known:
         branch = "" if unified or not known else branch or known[0]

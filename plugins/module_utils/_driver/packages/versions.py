@@ -205,14 +205,14 @@ def _common(
         if branch and branch not in branches:
             expected += f"; {branch} has become {', '.join(branches)}"
         raise unknown_version(desired, expected)
-    supporting = driver_branches.able(fitting, state.machine.gpus)
+    supporting = driver_branches.best_versions(fitting, state.machine.gpus)
     if not supporting:
-        raise driver_branches.no_version(fitting, state.machine.gpus)
+        raise driver_branches.unsupported_error(fitting, state.machine.gpus)
     installed = [] if desired.update else map(state.software.driver, (kernel, *matched))
     there = [
         one
         for one in installed
-        if one in fitting and driver_branches.able([one], state.machine.gpus)
+        if one in fitting and driver_branches.best_versions([one], state.machine.gpus)
     ]
     order = state.software.drivers(kernel)
     # Those that are not newer than apt would choose by itself come first: the user's preferences bound a branch, too.

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import InputError, NodeError
 from ..._base.steps import Step
-from ..branches import Version, able, module_type, no_version
+from ..branches import Version, best_versions, module_type, unsupported_error
 from ..desired import Desired, Runfile
 from ..facts import DriverState
 from ..family import Family
@@ -32,8 +32,8 @@ def parse_traces(text: str) -> Version:
 
 def plan(_family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
     """Plan where NVIDIA's own installer brings the driver."""
-    if not able([desired.version], state.machine.gpus):
-        raise no_version([desired.version], state.machine.gpus)
+    if not best_versions([desired.version], state.machine.gpus):
+        raise unsupported_error([desired.version], state.machine.gpus)
     kind = module_type(desired.kernel_modules, state.machine.gpus)
     steps = _steps(state, desired, kind)
     if steps and not check_mode:

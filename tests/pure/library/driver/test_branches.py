@@ -14,8 +14,8 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.branches import (
     NO_VERSION,
     NoSupport,
     Version,
-    able,
-    unsupported,
+    best_versions,
+    unsupported_gpus,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.desired import Runfile
 from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Streams
@@ -107,11 +107,11 @@ def test_installer_of_nvidia_is_held_to_the_same_rule() -> None:
 
 def test_versions_that_cannot_be_read_are_not_judged() -> None:
     assert (
-        unsupported(NO_VERSION, gpus("volta"))
-        == unsupported(Version("latest"), gpus("volta"))
+        unsupported_gpus(NO_VERSION, gpus("volta"))
+        == unsupported_gpus(Version("latest"), gpus("volta"))
         == []
     )
-    assert able([], gpus("volta")) == []
+    assert best_versions([], gpus("volta")) == []
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,16 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository
     Repository,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
+from ansible_collections.gpu.node.plugins.module_utils._driver.desired import (
+    Source,
+    choose_source,
+    named_source,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
 from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
-from ansible_collections.gpu.node.plugins.module_utils._driver.sources.auto import (
-    Source,
-    chosen,
-    named_source,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +53,9 @@ def known() -> Repository:
 
 
 def source(observed: DriverState, version: str = "", **wanted: Any) -> Source:
-    return chosen(observed, dataclasses.replace(AUTO, version=Version(version), **wanted), known)
+    return choose_source(
+        observed, dataclasses.replace(AUTO, version=Version(version), **wanted), known
+    )
 
 
 def bare(codename: str = "trixie", day: datetime.date = DAY, **changes: Any) -> DriverState:
@@ -170,7 +172,7 @@ def test_where_nothing_better_is_known_it_is_the_distribution(
 
 
 def test_without_a_repository_for_the_system_it_is_the_distribution() -> None:
-    assert chosen(bare(), AUTO, lambda: None).name == "distribution"
+    assert choose_source(bare(), AUTO, lambda: None).name == "distribution"
 
 
 def test_a_gpu_that_the_distributions_branch_does_not_run_takes_one_that_does() -> None:

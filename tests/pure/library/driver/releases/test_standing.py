@@ -65,7 +65,7 @@ def tables(draw: st.DrawFn) -> Table:
 def test_floor_is_the_highest_that_a_bulletin_has_for_the_branch(
     known: Table, version: str
 ) -> None:
-    found = standing.security(Version(version), known)
+    found = standing.security_status(Version(version), known)
     branch = version[:3]
     floors = [one.floors[branch] for one in known.bulletins if branch in one.floors]
     if not floors:
@@ -83,7 +83,9 @@ def test_newer_version_is_never_below_where_an_older_one_is_not(
     known: Table, one: str, other: str
 ) -> None:
     older, newer = sorted((one, other), key=lambda text: Version(text).numbers)
-    assert standing.below(Version(newer), known) <= standing.below(Version(older), known)
+    assert standing.is_vulnerable(Version(newer), known) <= standing.is_vulnerable(
+        Version(older), known
+    )
 
 
 @given(tables(), versions())
@@ -91,7 +93,7 @@ def test_bulletins_that_list_the_branch_are_never_called_unlisted(
     known: Table, version: str
 ) -> None:
     branch = version[:3]
-    found = standing.unlisted(branch, known)
+    found = standing.uncovered_bulletins(branch, known)
     assert all(branch not in one.floors for one in found)
     last = max((one.date for one in known.bulletins if branch in one.floors), default=None)
     assert all(last is None or one.date > last for one in found)
@@ -101,7 +103,7 @@ def test_bulletins_that_list_the_branch_are_never_called_unlisted(
 def test_what_is_past_its_support_stays_so(
     known: Table, version: str, today: datetime.date, days: int
 ) -> None:
-    found = standing.support(Version(version), known, today)
+    found = standing.support_status(Version(version), known, today)
     row = known.branches.get(version[:3])
     if row is None or (row.end_of_support is None and not row.ended):
         assert (found["past"], found["days"]) == (None, None)
@@ -109,7 +111,7 @@ def test_what_is_past_its_support_stays_so(
     if row.end_of_support is not None:
         assert found["days"] == (row.end_of_support - today).days
         assert found["past"] is (row.ended or found["days"] < 0)
-    later = standing.support(Version(version), known, today + datetime.timedelta(days))
+    later = standing.support_status(Version(version), known, today + datetime.timedelta(days))
     assert found["past"] <= later["past"]
 
 
@@ -120,10 +122,10 @@ def test_branch_to_move_to_is_supported_and_runs_the_gpus(
     able = {
         name: row.end_of_support
         for name, row in known.branches.items()
-        if standing.support(Version(f"{name}.1"), known, today)["past"] is False
+        if standing.support_status(Version(f"{name}.1"), known, today)["past"] is False
         if row.kind != "new feature" and (gpus != V100 or int(name) <= 580)
     }
-    found = standing.supported(known, today, gpus)
+    found = standing.longest_supported_branch(known, today, gpus)
     assert able.get(found) == max(able.values(), default=None)
 
 
@@ -131,14 +133,14 @@ def test_branch_to_move_to_is_supported_and_runs_the_gpus(
 def test_there_is_a_warning_exactly_where_the_result_says_so(
     known: Table, version: str, today: datetime.date
 ) -> None:
-    found = standing.complaints(Version(version), Version(version), known, today, H100)
+    found = standing.version_warnings(Version(version), Version(version), known, today, H100)
     wrong = [
-        standing.security(Version(version), known)["below"] is True,
-        standing.support(Version(version), known, today)["past"] is True,
+        standing.security_status(Version(version), known)["below"] is True,
+        standing.support_status(Version(version), known, today)["past"] is True,
     ]
     assert len(found) == sum(wrong)
-    assert standing.complaints(Version(version), Version(version), None, today, H100) == []
-    assert standing.complaints(Version(""), Version(""), known, today, H100) == []
+    assert standing.version_warnings(Version(version), Version(version), None, today, H100) == []
+    assert standing.version_warnings(Version(""), Version(""), known, today, H100) == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_there_is_a_warning_exactly_where_the_result_says_so(
     ],
 )
 def test_driver_below_the_floor_is_told_what_helps(newest: str, step: str) -> None:
-    (found,) = standing.complaints(Version("580.95.05"), Version(newest), table(), DAY, H100)
+    (found,) = standing.version_warnings(Version("580.95.05"), Version(newest), table(), DAY, H100)
     assert found.startswith("the driver 580.95.05 is below 580.178.04, the first of its branch")
     assert "bulletin 5861 of 2026-09-30 (https://nvidia.custhelp.com/" in found
     assert re.search(step, found)
@@ -164,12 +166,15 @@ def test_driver_below_the_floor_is_told_what_helps(newest: str, step: str) -> No
 
 def test_driver_at_the_floor_of_a_supported_branch_is_all_right() -> None:
     assert (
-        standing.complaints(Version("580.178.04"), Version("580.178.04"), table(), DAY, H100) == []
+        standing.version_warnings(Version("580.178.04"), Version("580.178.04"), table(), DAY, H100)
+        == []
     )
 
 
 def test_branch_past_its_support_is_told_which_one_is_not() -> None:
-    (found,) = standing.complaints(Version("550.163.01"), Version("550.163.01"), table(), DAY, H100)
+    (found,) = standing.version_warnings(
+        Version("550.163.01"), Version("550.163.01"), table(), DAY, H100
+    )
     assert "branch 550, which NVIDIA does not support any more since 2025-06-30" in found
     assert "security bulletins since then, 5670, 5703, 5747, 5821, 5861" in found
     assert found.endswith(
@@ -179,24 +184,30 @@ def test_branch_past_its_support_is_told_which_one_is_not() -> None:
 
 
 def test_branch_that_ended_at_an_unknown_time_is_past_it() -> None:
-    (found,) = standing.complaints(Version("575.57.08"), Version("575.57.08"), table(), DAY, H100)
+    (found,) = standing.version_warnings(
+        Version("575.57.08"), Version("575.57.08"), table(), DAY, H100
+    )
     assert "branch 575, which NVIDIA does not support any more; it has no release" in found
 
 
 def test_branch_that_nobody_knows_says_nothing() -> None:
-    assert standing.complaints(Version("999.1.1"), Version("999.1.1"), table(), DAY, H100) == []
-    assert standing.security(Version("999.1.1"), table())["unlisted"] == []
-    assert standing.support(Version("999.1.1"), table(), DAY)["past"] is None
+    assert (
+        standing.version_warnings(Version("999.1.1"), Version("999.1.1"), table(), DAY, H100) == []
+    )
+    assert standing.security_status(Version("999.1.1"), table())["unlisted"] == []
+    assert standing.support_status(Version("999.1.1"), table(), DAY)["past"] is None
 
 
 def test_point_release_and_an_old_table_are_notes() -> None:
     later = DAY + datetime.timedelta(200)
-    assert standing.notes("", "580.178.04", table(), DAY) == []
-    newer, old = standing.notes("580.178.04", "580.159.03", table(), later)
+    assert standing.version_notes("", "580.178.04", table(), DAY) == []
+    newer, old = standing.version_notes("580.178.04", "580.159.03", table(), later)
     assert newer == (
         "the driver 580.178.04 is available, and 580.159.03 is installed; nvidia_driver_update: true "
         "brings it"
     )
     assert old.startswith("the table of driver branches and security bulletins is of 2026-11-22")
-    assert standing.age(table(), later) == {"as_of": "2026-11-22", "age": 200, "old": True}
-    assert standing.age(table(), datetime.date(2020, 1, 1))["age"] == 0  # a clock that is wrong
+    assert standing.table_age(table(), later) == {"as_of": "2026-11-22", "age": 200, "old": True}
+    assert (
+        standing.table_age(table(), datetime.date(2020, 1, 1))["age"] == 0
+    )  # a clock that is wrong
