@@ -137,6 +137,35 @@ def until_well(node: Node) -> None:
     eventually(lambda: not sick(node) and len(health(node)) == len(node.uuids()))
 
 
+LOOKS = 5  # those after which a GPU that was late is asked for its connections, and some more
+
+
+def until_settled(node: Node) -> None:
+    """Wait until the daemon asks for nothing any more that it asks for once.
+
+    What hangs earlier may do so before NVML is opened again, which is then not done.
+    """
+    looks = 0
+    node.sim.ctl("called")
+
+    def is_settled() -> bool:
+        nonlocal looks
+        calls = node.sim.ctl("called")
+        looks += sum(calls.get("nvmlDeviceGetCount_v2", {}).values())
+        if not calls.keys().isdisjoint((*ONCE, *ONCE_CABLED, *ONCE_MIG)):
+            looks = 0
+        return looks >= LOOKS
+
+    eventually(is_settled)
+
+
+def hang_at_opening(node: Node, of: Mapping[str, str]) -> None:
+    """Have functions hang once NVML is opened again."""
+    until_settled(node)
+    hang(node, of)
+    open_again(node)
+
+
 _again = itertools.count()
 
 

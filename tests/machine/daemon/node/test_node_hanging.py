@@ -78,8 +78,7 @@ def test_each_function_that_hangs_for_good_takes_its_gpu_alone(make_node: MakeNo
         h.until_well(node)
 
         once = h.each_its_own(h.ONCE, gpus)
-        h.hang(node, once)
-        h.open_again(node)
+        h.hang_at_opening(node, once)
         h.until_sick(node, once.values())
         h.serves(node, well, gpus[0])
         node.sim.ctl("clear-faults")
@@ -92,8 +91,7 @@ def test_what_is_asked_once_per_model_takes_its_gpu_alone(make_node: MakeNode) -
     node, (well, mig) = mixed_node(make_node, 1, 1)
     with h.one_process(node), running.plugin_channel(node) as ask:
         for function in h.ONCE_MIG:
-            node.sim.ctl("hang", function=function, gpu=mig)
-            h.open_again(node)
+            h.hang_at_opening(node, {function: mig})
             h.until_sick(node, [mig])
             assert ask(well) == "", function
             node.sim.ctl("clear-faults")
