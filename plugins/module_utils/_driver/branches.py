@@ -265,7 +265,8 @@ def version_warnings(
         least = found.floors[version.branch]
         words.append(
             f"the driver {version} is below {least}, the first of its branch without the vulnerabilities of NVIDIA's "
-            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: {_update_advice(least, newest, offered)}"
+            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: "
+            f"{_update_advice(least, newest, offered)}"
         )
     if row.ended or (row.end_of_support is not None and today > row.end_of_support):
         words.append(_end_of_support_warning(version, row, table, today, gpus))
