@@ -139,13 +139,15 @@ class DriverCapability:
     def observe(self) -> DriverState:
         """Read the node: the machine, and what each part knows."""
         state = self._files()
-        if (self._desired.state, self._desired.source) == ("present", AUTO):
+        if (self._desired.state, self._desired.source.name) == ("present", AUTO):
             state = self._choose_source(state)
         desired, present = self._desired, self._desired.state == "present"
-        self._node.advice = adoption.advice(state.machine.traits, desired.adopt, desired.source)
-        state = state.with_software(runfile=self._runfile.observe(desired.runfile))
-        if self._known and not (present and desired.source == "preinstalled"):
-            if present and desired.update and not (desired.runfile or self._node.refreshed):
+        self._node.advice = adoption.advice(
+            state.machine.traits, desired.adopt, desired.source.name
+        )
+        state = state.with_software(runfile=self._runfile.observe(desired.source.runfile))
+        if self._known and not (present and desired.source.name == "preinstalled"):
+            if present and desired.update and not (desired.source.runfile or self._node.refreshed):
                 # They are no state of the node: dnf and zypper fetch them again by themselves when they are old.
                 self._node.preview_lists() if self._check_mode else self._node.refresh()
                 state = replace(state, history=history(self._node))
@@ -157,12 +159,12 @@ class DriverCapability:
                 state = self._streams.observe(state, desired)
             service, fabric = self._loading.services(nvswitch=state.machine.nvswitch)
             state = state.with_loaded(service=service, fabric=fabric)
-            if present and desired.persistence and state.loaded.driver:
+            if present and desired.kernel.persistence and state.loaded.driver:
                 state = state.with_loaded(persistence=self._modes.observe(service))
         changes = changes_modprobe(state, desired)
         looked = initramfs.looked_into(self._node.host, state.loaded.modules, changes=changes)
         state = state.with_loaded(modules=looked)
-        if not (present and desired.load and state.machine.gpus):
+        if not (present and desired.kernel.load and state.machine.gpus):
             return state
         nodes = self._loading.nodes(loaded=bool(state.loaded.driver))
         return state.with_loaded(device_nodes=nodes)
@@ -171,11 +173,11 @@ class DriverCapability:
         """Return what is known before the package manager is asked."""
         node, desired = self._node, self._desired
         past = history(node)
-        loaded = observe_loaded(node, past.record, desired.module_options)
+        loaded = observe_loaded(node, past.record, desired.kernel.module_options)
         users = self._gate.services.users() if loaded.driver else ()
         return DriverState(
             machine=observe_machine(node, self._release),
-            software=observe_files(node, past.record, desired.repository),
+            software=observe_files(node, past.record, desired.source.repository),
             loaded=replace(loaded, users=users),
             history=past,
         )
@@ -189,9 +191,8 @@ class DriverCapability:
         if source.fresh and source.repository:
             reach(self._node, source.repository, source.why)
         self._source = source
-        self._desired = replace(
-            self._desired, source=source.name, version=source.version, repository=source.repository
-        )
+        desired = replace(self._desired.source, name=source.name, repository=source.repository)
+        self._desired = replace(self._desired, source=desired, version=source.version)
         return state.with_software(repository=known_repository(self._node, source.repository))
 
     def own(self, state: DriverState) -> OwnFiles:
@@ -260,9 +261,8 @@ class DriverCapability:
         self._node.end_preview()
         self._warnings += (self._source.fell_back(error),)
         self._source = Source("distribution", NO_VERSION, why=self._source.why)
-        self._desired = replace(
-            self._desired, source="distribution", version=NO_VERSION, repository=None
-        )
+        desired = replace(self._desired.source, name="distribution", repository=None)
+        self._desired = replace(self._desired, source=desired, version=NO_VERSION)
         return True
 
     def _spared(self, state: DriverState) -> Plan:
@@ -303,7 +303,7 @@ class DriverCapability:
             self._actions[step.action](step.params)
         else:
             self._gate.services.apply(step)
-        if step.action in ENDS_PERSISTENCE and self._desired.persistence:
+        if step.action in ENDS_PERSISTENCE and self._desired.kernel.persistence:
             self._modes.turn_on()
         if step.action in STARTS:
             self._gpus.identify()

@@ -45,27 +45,58 @@ class Runfile(t.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class DesiredSource:
+    """Where the driver is to come from.
+
+    Attributes:
+        name: The source, as the option has it.
+        repository: The repository that the user names. None keeps the one that the installed driver is from.
+        runfile: NVIDIA's installer, for that source.
+        manage_lists: Whether the package sources may be changed.
+    """
+
+    name: str = "distribution"
+    repository: t.Optional[Repository] = None
+    runfile: t.Optional[Runfile] = None
+    manage_lists: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class DesiredKernel:
+    """What the kernel is to run of the driver.
+
+    Attributes:
+        module_type: "open", "proprietary" or "auto".
+        load: Whether the kernel modules are loaded.
+        reload: When loaded modules of another version are exchanged: "never" or "when_idle".
+        persistence: Whether the persistence daemon runs.
+        module_options: Options of the kernel modules.
+        secure_boot: What to do if the firmware does not know the key of the kernel modules.
+        precompiled: Whether precompiled kernel modules are preferred to those that DKMS builds.
+    """
+
+    module_type: str = "auto"
+    load: bool = True
+    reload: str = "never"
+    persistence: bool = True
+    module_options: Options = ()
+    secure_boot: str = "refuse"
+    precompiled: str = "auto"
+
+
+@dataclasses.dataclass(frozen=True)
 class Desired:
-    """The desired driver."""
+    """The desired driver; each field is the option of its name, or a group of options."""
 
     state: str
     version: Version
-    kernel_modules: str
     components: t.Tuple[str, ...]
-    hold: bool
-    load: bool
-    persistence: bool
-    manage_sources: bool
-    secure_boot: str
-    reload: str
-    module_options: Options = ()
-    source: str = "distribution"
-    repository: t.Optional[Repository] = None
-    runfile: t.Optional[Runfile] = None
+    source: DesiredSource = DesiredSource()
+    kernel: DesiredKernel = DesiredKernel()
+    hold: bool = True
     hold_kernel: bool = False
     update: bool = False
     adopt: bool = False
-    precompiled: str = "auto"
     prerequisites: str = "refuse"
     releases: t.Optional[Table] = None
 
@@ -76,19 +107,25 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
     Raises:
         InputError: if one is not valid, or does not fit another.
     """
-    parsed = {
-        "version": Version(params["version"]),
-        "runfile": _runfile(params),
-        "components": tuple(params["components"]),
-        "repository": (
-            parse_repository(params["repository"], params["source"])
-            if params["state"] == "present"
-            else None
+    repository = None
+    if params["state"] == "present":
+        repository = parse_repository(params["repository"], params["source"])
+    plain = ("state", "hold", "hold_kernel", "update", "adopt", "prerequisites")
+    kernel = ("load", "reload", "persistence", "secure_boot", "precompiled")
+    return Desired(
+        version=Version(params["version"]),
+        components=tuple(params["components"]),
+        source=DesiredSource(
+            params["source"], repository, _runfile(params), params["manage_sources"]
         ),
-        "module_options": declared.parse(params["module_options"]),
-        "releases": table.parse(params["releases"]),
-    }
-    return Desired(**{**params, **parsed})
+        kernel=DesiredKernel(
+            params["kernel_modules"],
+            module_options=declared.parse(params["module_options"]),
+            **{name: params[name] for name in kernel},
+        ),
+        releases=table.parse(params["releases"]),
+        **{name: params[name] for name in plain},
+    )
 
 
 def parse_repository(values: Values, source: str) -> t.Optional[Repository]:

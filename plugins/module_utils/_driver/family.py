@@ -104,7 +104,7 @@ class Family(t.Protocol):
     def check_signature(self, state: DriverState, desired: Desired, package: str) -> None:
         """Raise NodeError if the kernel does not accept the key that kernel modules are signed with."""
         key, is_signed = state.machine.signing_key, package in state.software.names.signed
-        if key and not is_signed and desired.secure_boot == "refuse":
+        if key and not is_signed and desired.kernel.secure_boot == "refuse":
             self.refuse_unsigned(key, state, desired, package)
 
     def refuse_unsigned(

@@ -44,10 +44,10 @@ def plan(family: Family, state: DriverState, desired: Desired, *, check_mode: bo
             _check_platform(state.machine)
         taken_back = removal.plan(state, check_mode=check_mode)
         return dataclasses.replace(taken_back, steps=_marked(taken_back.steps, state))
-    if desired.source != "preinstalled":
+    if desired.source.name != "preinstalled":
         _check(family, state, desired)
     _check_kernel(state, desired)
-    source = SOURCES.get(desired.source, packages.plan)
+    source = SOURCES.get(desired.source.name, packages.plan)
     steps, choice = source(family, state, desired, check_mode)
     before = report.describe(state)
     if choice is None:
@@ -55,7 +55,7 @@ def plan(family: Family, state: DriverState, desired: Desired, *, check_mode: bo
     state = state.with_software(names=choice.names)
     of_kernel = plan_kernel(family, state, desired, choice)
     reboot = of_kernel.reboot
-    if desired.source == "preinstalled":
+    if desired.source.name == "preinstalled":
         reboot += removal.mismatched_libraries(state)
     steps = (*steps, *of_kernel.steps)
     return Plan(
@@ -70,16 +70,16 @@ def plan(family: Family, state: DriverState, desired: Desired, *, check_mode: bo
 def _check(family: Family, state: DriverState, desired: Desired) -> None:
     """Refuse options that do not fit the node, and a driver of NVIDIA's installer that packages would mix with."""
     machine, software = state.machine, state.software
-    if desired.runfile is None:
+    if desired.source.runfile is None:
         _check_platform(machine)
     if desired.hold_kernel and not machine.traits.apt:
         expected = "false, as only apt's packages of kernels are known"
         raise InputError.of("hold_kernel", True, expected)
-    if desired.precompiled != "auto" and not machine.traits.has_precompiled:
+    if desired.kernel.precompiled != "auto" and not machine.traits.has_precompiled:
         expected = "auto, as only the RHEL family has a choice"
-        raise InputError.of("precompiled", desired.precompiled, expected)
-    kind, names = state.wanted_type(desired.kernel_modules), software.names
-    if desired.runfile is not None:
+        raise InputError.of("precompiled", desired.kernel.precompiled, expected)
+    kind, names = state.wanted_type(desired.kernel.module_type), software.names
+    if desired.source.runfile is not None:
         return
     family.refuse_foreign(state)
     if any(map(software.installed, (names.kernel[kind], names.prebuilt.get(kind, "")))):
@@ -127,7 +127,7 @@ def _check_kernel(state: DriverState, desired: Desired) -> None:
         NodeError: if somebody else has written the modprobe file.
         InputError: if a release of the driver lacks an option.
     """
-    _judge(state, desired, desired.version, desired.kernel_modules)
+    _judge(state, desired, desired.version, desired.kernel.module_type)
     if state.loaded.modules.foreign and _render_modprobe(state, desired)[0]:
         raise not_ours(MODPROBE_FILE, "options of kernel modules")
 
@@ -138,27 +138,27 @@ def plan_kernel(family: Family, state: DriverState, desired: Desired, choice: Ch
     steps = _modprobe_steps(state, desired)
     loaded, names = state.loaded, choice.names
     usable = bool(state.machine.gpus) and not reboot
-    if usable and desired.load and loaded.driver is None:
-        waits = state.machine.traits.builds and not desired.runfile
+    if usable and desired.kernel.load and loaded.driver is None:
+        waits = state.machine.traits.builds and not desired.source.runfile
         steps.append(Step("load", "load the kernel module: modprobe nvidia", {"waits": waits}))
     if exchange:
         summary = f"reload the kernel modules: {exchange}"
         steps.append(Step("reload", summary, needs=(IDLE_GPU,)))
-    start = usable and (loaded.driver is not None or desired.load)
+    start = usable and (loaded.driver is not None or desired.kernel.load)
     has_drop_in = state.history.record.persistence_mode
     # NVIDIA's installer brings the persistence daemon without a unit.
     has_daemon = names.persistenced or loaded.service.get("UnitFileState")
-    if desired.persistence and has_daemon:
+    if desired.kernel.persistence and has_daemon:
         enable = _enable_service("persistence", SERVICE, loaded.service, start=start)
         steps += enable or persistence.plan(loaded.persistence, has_drop_in=has_drop_in)
-    elif not desired.persistence and has_drop_in:
+    elif not desired.kernel.persistence and has_drop_in:
         steps.append(persistence.give_back())
     if state.machine.nvswitch and names.fabric:
         steps += _enable_service("fabric", FABRIC_SERVICE, loaded.fabric, start=start)
     # Device nodes that are there by themselves are left to whoever has installed the driver.
-    if desired.source != "preinstalled" or loaded.device_nodes.missing:
+    if desired.source.name != "preinstalled" or loaded.device_nodes.missing:
         steps += device_nodes.plan(loaded.device_nodes)
-    options = desired.module_options
+    options = desired.kernel.module_options
     warnings = (
         *in_force.in_words(options, loaded.modules.overruled, loaded.modules.options),
         *_judge(state, desired, choice.version or desired.version, choice.kind),
@@ -174,7 +174,7 @@ def _changed_options(state: DriverState, desired: Desired) -> t.Dict[str, str]:
     if not load:
         return {}
     written = as_options(record.options) or in_force.parse_own(state.loaded.modules.own or "")
-    return in_force.changed(desired.module_options, written, record.before_load(load))
+    return in_force.changed(desired.kernel.module_options, written, record.before_load(load))
 
 
 def changes_modprobe(state: DriverState, desired: Desired) -> bool:
@@ -189,10 +189,10 @@ def _render_modprobe(state: DriverState, desired: Desired) -> t.Tuple[str, bool]
     modules = state.loaded.modules
     # Another's blacklist does not help against an initramfs that was made before it.
     loose = modules.nouveau and (state.loaded.nouveau or not modules.blacklisted)
-    loose = loose and bool(state.machine.gpus) and desired.source != "preinstalled"
+    loose = loose and bool(state.machine.gpus) and desired.source.name != "preinstalled"
     nouveau = blacklists(modules.own or "") or loose
     current = state.machine.distribution == "debian"
-    return render(desired.module_options, nouveau=nouveau, current=current), nouveau
+    return render(desired.kernel.module_options, nouveau=nouveau, current=current), nouveau
 
 
 def _modprobe_steps(state: DriverState, desired: Desired) -> t.List[Step]:
@@ -209,7 +209,7 @@ def _modprobe_steps(state: DriverState, desired: Desired) -> t.List[Step]:
     summary = []
     if changes:
         parts = ["blacklist nouveau"] if nouveau and not blacklists(modules.own or "") else []
-        parts += ["set the options of the modules"] if desired.module_options else []
+        parts += ["set the options of the modules"] if desired.kernel.module_options else []
         parts = parts or ["remove the modules' options"]
         summary.append(f"{' and '.join(parts)} in {MODPROBE_FILE}")
     if kernels:
@@ -224,12 +224,12 @@ def _modprobe_steps(state: DriverState, desired: Desired) -> t.List[Step]:
 
 def _judge(state: DriverState, desired: Desired, version: Version, kind: str) -> t.Tuple[str, ...]:
     """Return the warnings about the modules' options, for a version of the driver."""
-    if not desired.module_options:
+    if not desired.kernel.module_options:
         return ()
     driver = state.loaded.driver
     loaded = driver.version if driver else ""
     itself = {name: there or loaded for name, there in state.loaded.modules.itself.items()}
-    return declared.judge(desired.module_options, version, kind, itself)
+    return declared.judge(desired.kernel.module_options, version, kind, itself)
 
 
 def _exchange(
@@ -248,7 +248,7 @@ def _exchange(
     if waits and (choice.version, choice.kind) != state.loaded.driver:
         return "", (waits,)
     difference = _difference(state, desired, choice)
-    if not difference or desired.reload != "when_idle":
+    if not difference or desired.kernel.reload != "when_idle":
         return "", (difference,) if difference else ()
     obstacle = _obstacle(state)
     if obstacle:
@@ -284,13 +284,15 @@ def _difference(state: DriverState, desired: Desired, choice: Choice) -> str:
 def _other_options(state: DriverState, desired: Desired) -> str:
     """Say how the options of the loaded modules differ from the desired ones."""
     modules = state.loaded.modules
-    differences = in_force.differing(desired.module_options, modules.options, modules.overruled)
+    differences = in_force.differing(
+        desired.kernel.module_options, modules.options, modules.overruled
+    )
     changed = {
         name: value
         for name, value in _changed_options(state, desired).items()
         if name.partition(".")[0] in modules.present and name not in modules.overruled
     }
-    differences += in_force.unseen(desired.module_options, changed, modules.options)
+    differences += in_force.unseen(desired.kernel.module_options, changed, modules.options)
     text = f"the modules were loaded with other options: {', '.join(differences)}"
     return text if differences else ""
 

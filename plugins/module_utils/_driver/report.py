@@ -89,7 +89,7 @@ def warnings(
     A driver that gpu.node does not install is judged by its version alone.
     """
     result: t.List[str] = []
-    if desired.source != "preinstalled":
+    if desired.source.name != "preinstalled":
         is_installing = any(step.action == "install" for step in steps)
         result += branches.gpu_warnings(choice.version, state.machine.gpus)
         result += _of_install(state, choice) if is_installing else _of_node(family, state, choice)
@@ -235,11 +235,11 @@ def _newest(family: Family, state: DriverState, desired: Desired, version: Versi
 
     Empty if no packages are asked for.
     """
-    if not version or desired.runfile or desired.source == "preinstalled":
+    if not version or desired.source.runfile or desired.source.name == "preinstalled":
         return NO_VERSION
     update = dataclasses.replace(desired, version=Version(version.branch), update=True)
     try:
-        kind = state.wanted_type(update.kernel_modules)
+        kind = state.wanted_type(update.kernel.module_type)
         newest = family.newest(state, update, kind)
     except NodeError:
         newest = NO_VERSION
@@ -254,7 +254,7 @@ def releases(
     version, table, today = NO_VERSION, desired.releases, state.machine.today
     if desired.state == "present":
         # What is installed, or loaded if nothing is known of packages.
-        version = NO_VERSION if desired.source == "preinstalled" else installed(state)
+        version = NO_VERSION if desired.source.name == "preinstalled" else installed(state)
         version = version or (state.loaded.driver.version if state.loaded.driver else NO_VERSION)
     offered = _newest(family, state, desired, version)
     newer = "" if offered == version else offered

@@ -49,18 +49,10 @@ FULL = dataclasses.replace(MAIN, components=("main", *COMPONENTS))
 OFFERED = dict.fromkeys(RELEVANT, Policy(NEW, (NEW, OLD)))
 OPTIONS = (("nvidia.NVreg_ResmanDebugLevel", "7"),)
 RUNNING = {"ActiveState": "active", "UnitFileState": "enabled"}
-DESIRED = Desired(
-    state="present",
-    version=NO_VERSION,
-    kernel_modules="auto",
-    components=USER_SPACE,
-    hold=True,
-    load=True,
-    persistence=True,
-    manage_sources=True,
-    secure_boot="refuse",
-    reload="never",
-)
+DESIRED = Desired("present", NO_VERSION, USER_SPACE)
+# Options that are fields of a part, by names of their own or not.
+OF_SOURCE = {"source": "name", "manage_sources": "manage_lists"}
+OF_KERNEL = {"kernel_modules": "module_type"}
 
 
 def recording(name: str) -> str:
@@ -253,8 +245,19 @@ def with_removal(state: DriverState, **changes: Any) -> DriverState:
     return changed(state, removal=Removal(packages, (), ())._replace(**changes))
 
 
-def asked(version: str = "", **desired: Any) -> Desired:
-    return dataclasses.replace(DESIRED, version=Version(version), **desired)
+def asked(version: str = "", **options: Any) -> Desired:
+    """Return DESIRED with options of the module."""
+    return with_options(DESIRED, version=Version(version), **options)
+
+
+def with_options(desired: Desired, **options: Any) -> Desired:
+    """Return the desired driver with other options, whichever part has them."""
+    for part, names in (("source", OF_SOURCE), ("kernel", OF_KERNEL)):
+        value = getattr(desired, part)
+        known = {**{name: name for name in fields(type(value))}, **names}
+        own = {known[name]: options.pop(name) for name in known.keys() & options.keys()}
+        options[part] = dataclasses.replace(value, **own)
+    return dataclasses.replace(desired, **options)
 
 
 def planned(state: DriverState, /, *, check_mode: bool = False, **desired: Any) -> Plan:

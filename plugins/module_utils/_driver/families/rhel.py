@@ -124,7 +124,7 @@ def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]
 
     The type is empty where the modules are in no stream.
     """
-    kind = state.wanted_type(desired.kernel_modules)
+    kind = state.wanted_type(desired.kernel.module_type)
     package = state.software.names.kernel.get(kind, "")
     version = (
         version_of(package) or desired.version or branches.newest_branch_for(state.machine.gpus)
@@ -249,7 +249,7 @@ class Rhel(Family):
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose as elsewhere, and refuse what is not precompiled where that is required."""
         found = super().choose(state, desired, kind)
-        required = desired.precompiled == "require" and found.version
+        required = desired.kernel.precompiled == "require" and found.version
         if required and not is_precompiled(found.kernel):
             kernels = ", ".join(_kernels(state.software.names.precompiled))
             raise NodeError(
@@ -314,7 +314,7 @@ class Rhel(Family):
         try:
             super().refuse_unsigned(key, state, desired, package)
         except NodeError as error:
-            error.hint += instead(state.software.names, desired.precompiled)
+            error.hint += instead(state.software.names, desired.kernel.precompiled)
             raise
 
 

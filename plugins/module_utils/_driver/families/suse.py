@@ -227,7 +227,7 @@ class Suse(Family):
         kernel = state.software.names.kernel[kind]
         found = built(state, desired, kind, functools.partial(usable, state, kernel))
         if found.version is None:
-            if desired.repository is None and not state.history.refreshed:
+            if desired.source.repository is None and not state.history.refreshed:
                 raise NotOffered(
                     f"the package sources have no {', '.join(found.unknown)}",
                     hint="let zypper refresh its repositories, then run again",
@@ -236,7 +236,7 @@ class Suse(Family):
         chosen = found.targets[kernel] or ""
         if chosen != desired.version:
             chosen = build(state, kernel, found.version) or chosen
-        if desired.load and state.machine.gpus and useless(state, kernel, chosen):
+        if desired.kernel.load and state.machine.gpus and useless(state, kernel, chosen):
             able = [
                 one for one in state.loaded.modules.kernels if one not in state.loaded.modules.bare
             ]

@@ -46,23 +46,23 @@ ALONG = "its modules are built for a newer kernel than those that are there"
 class PackageFacts(Part):
     """The packages of the driver, and others' that were there before."""
 
-    def observe(self, state: DriverState, wanted: Desired) -> DriverState:
+    def observe(self, state: DriverState, desired: Desired) -> DriverState:
         """Add what the package manager knows."""
-        manager, present = self._node.manager, wanted.state == "present"
-        asks = present and not wanted.runfile
+        manager, present = self._node.manager, desired.state == "present"
+        asks = present and not desired.source.runfile
         state = state.with_software(packages=manager.packages())
-        names = components.extend(self._names(state, wanted, asks=asks), wanted.components)
+        names = components.extend(self._names(state, desired, asks=asks), desired.components)
         state = state.with_software(names=names)
-        if present and wanted.components:
-            components.check(state, wanted.components, persistence=wanted.persistence)
+        if present and desired.components:
+            components.check(state, desired.components, persistence=desired.kernel.persistence)
         modules = self._node.family.asked(state) if asks else set()
-        taken = state.taken(wanted.adopt) if asks else ()
-        kind = state.wanted_type(wanted.kernel_modules) if taken else ""
+        taken = state.taken(desired.adopt) if asks else ()
+        kind = state.wanted_type(desired.kernel.module_type) if taken else ""
         counterparts = adoption.counterparts(state, taken, kind) if taken else ()
         headers = map(names.headers_of, (state.machine.kernel, *state.newer))
-        asked = {*names.relevant, *wanted.components, *names.needs, *modules, *headers}
+        asked = {*names.relevant, *desired.components, *names.needs, *modules, *headers}
         asked |= {names.tie.format(state.machine.kernel), *siblings(state, ()), *counterparts}
-        asked |= {*components.ALL_DCGM} if "dcgm" in wanted.components else set()
+        asked |= {*components.ALL_DCGM} if "dcgm" in desired.components else set()
         asked = {name for name in asked if name and NO_BRANCH not in name}
         state = state.with_software(
             policies=manager.policies(sorted(asked)) if asks else {},
@@ -71,12 +71,12 @@ class PackageFacts(Part):
             sources=manager.sources(),
         )
         state = state.with_history(unanswered={**manager.unanswered})
-        return self._components(state, wanted) if asks else state
+        return self._components(state, desired) if asks else state
 
-    def _components(self, state: DriverState, wanted: Desired) -> DriverState:
-        """Add what depends on the driver's version, and what components have left that are no longer wanted."""
+    def _components(self, state: DriverState, desired: Desired) -> DriverState:
+        """Add what depends on the driver's version, and what components have left that are no longer desired."""
         names, record = state.software.names, state.history.record
-        if "dcgm" in wanted.components:
+        if "dcgm" in desired.components:
             base = names.user_space[0]
             known = [
                 state.software.installed(base),
@@ -84,42 +84,44 @@ class PackageFacts(Part):
                 names.branch,
             ]
             version = next(
-                filter(None, [wanted.version, *known, state.software.candidate(base)]), ""
+                filter(None, [desired.version, *known, state.software.candidate(base)]), ""
             )
-            names = components.extend(names, wanted.components, version)
-        left = components.dropped(names, wanted.components, record.requested)
+            names = components.extend(names, desired.components, version)
+        left = components.dropped(names, desired.components, record.requested)
         adopted = {part(name) for name in record.before}
         left = [
             name for name in filter(state.software.installed, left) if part(name) not in adopted
         ]
         surplus: t.Tuple[str, ...] = ()
         if left and (state.machine.traits.apt or not state.software.unfinished):
-            along = record.packages - record.requested - {*names.relevant, *wanted.components}
+            along = record.packages - record.requested - {*names.relevant, *desired.components}
             there = still_there(sorted(along), state.software.packages)
             surplus = self._node.manager.leftover(left, there)
         return state.with_software(names=names, surplus=surplus)
 
-    def _names(self, state: DriverState, wanted: Desired, *, asks: bool) -> Names:
+    def _names(self, state: DriverState, desired: Desired, *, asks: bool) -> Names:
         family, kernel, key = self._node.family, state.machine.kernel, state.machine.signing_key
         packages = state.software.packages.items()
         there = {name: one.version for name, one in packages if one.installed or not asks}
-        ending = family.ending(there, state.history.record, wanted)
+        ending = family.ending(there, state.history.record, desired)
         if not asks:
             return family.names(Offer(installed=there), Wanted(kernel=kernel, ending=ending))
-        ready = family.wants_precompiled(wanted.precompiled, there, key)
+        ready = family.wants_precompiled(desired.kernel.precompiled, there, key)
         fits = Wanted(
-            wanted.version,
-            state.wanted_type(wanted.kernel_modules),
+            desired.version,
+            state.wanted_type(desired.kernel.module_type),
             kernel,
-            wanted.source == "repository",
+            desired.source.name == "repository",
             state.machine.gpus,
             nvswitch=state.machine.nvswitch,
             bridged=state.machine.bridged,
             ending=ending,
             precompiled=ready,
-            newest=wanted.update,
+            newest=desired.update,
             trusted=ready and knows_nvidias_key(self._node.host, key),
-            signs=wanted.precompiled == "auto" and key is not None and key.state == "enrolled",
+            signs=desired.kernel.precompiled == "auto"
+            and key is not None
+            and key.state == "enrolled",
             kernels=state.loaded.modules.kernels,
         )
         return family.names(self._offer(fits, there), fits)

@@ -43,7 +43,7 @@ class ModuleStreams(Part):
             return state
         if state.machine.codename in RELEASES:
             state = self._observe_streams(manager, state, desired)
-        if desired.state == "present" and not desired.runfile:
+        if desired.state == "present" and not desired.source.runfile:
             state = state.with_loaded(foreign=self._foreign(manager, state))
             state = state.with_history(excluded=self._excluded(manager, state, desired))
         return state
@@ -54,7 +54,7 @@ class ModuleStreams(Part):
         version, of = wanted_stream(state, desired)
         if not of:
             return state.with_software(streams=Streams(enabled))
-        kind = state.wanted_type(desired.kernel_modules)
+        kind = state.wanted_type(desired.kernel.module_type)
         there = state.software.drivers(state.software.names.kernel[kind])
         has = any(one.fits(Version.of(version)) for one in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
@@ -81,7 +81,7 @@ class ModuleStreams(Part):
     def _excluded(self, manager: Dnf, state: DriverState, desired: Desired) -> t.FrozenSet[str]:
         """Return which packages that are lacking dnf's configuration excludes; dnf is asked only if any are."""
         software, names = state.software, state.software.names
-        kernel = names.kernel[state.wanted_type(desired.kernel_modules)]
+        kernel = names.kernel[state.wanted_type(desired.kernel.module_type)]
         needed = [*names.user_space, kernel]
         if names.headers and not state.machine.headers:
             needed += [names.headers_of(state.machine.kernel), "dkms"]

@@ -225,7 +225,7 @@ def _common(
 def unknown_version(desired: Desired, expected: str) -> InputError:
     """Return the error for a version that no source of the wanted kind has, with where there is more."""
     error = UnknownVersion.of("version", desired.version, expected)
-    error.hint = ELSEWHERE.get(desired.source, "")
+    error.hint = ELSEWHERE.get(desired.source.name, "")
     return error
 
 

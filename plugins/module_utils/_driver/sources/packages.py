@@ -31,7 +31,7 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
-    kind = state.wanted_type(desired.kernel_modules)
+    kind = state.wanted_type(desired.kernel.module_type)
     named = _named(state, desired)
     if named and not check_mode:
         return tuple(named), None
@@ -47,7 +47,7 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
     try:
         choice = family.choose(state, desired, kind)
     except BY_LISTS:
-        enable = named or (_enable(state) if desired.manage_sources else [])
+        enable = named or (_enable(state) if desired.source.manage_lists else [])
         if previewed or (not enable and (state.history.refreshed or check_mode)):
             raise
         return tuple(enable) or (REFRESH,), None
@@ -142,10 +142,12 @@ def _named(state: DriverState, desired: Desired) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
     known, of_family = state.software.repository, state.machine.traits.name
     # What the node's driver is from stays known as it is where nobody names another.
-    stays = desired.source == "repository" and desired.repository is None
-    named = repository.step(desired.repository, PLACE, of_family, known, state.software.sources)
+    stays = desired.source.name == "repository" and desired.source.repository is None
+    named = repository.step(
+        desired.source.repository, PLACE, of_family, known, state.software.sources
+    )
     steps = [named] if named and not stays else []
-    if desired.source == "repository" and desired.manage_sources:
+    if desired.source.name == "repository" and desired.source.manage_lists:
         steps += _enable(state)
     return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
 
@@ -158,15 +160,15 @@ def _sources(
     stale = ours and bool(wanted) and own != render(wanted or ())
     if own is not None and wanted == [] and state.software.names.components:
         # After an upgrade of the distribution, or once somebody has enabled the components, nothing is missing.
-        return [UNNEEDED, REFRESH] if desired.manage_sources else []
-    if not unknown and not (stale and desired.manage_sources):
+        return [UNNEEDED, REFRESH] if desired.source.manage_lists else []
+    if not unknown and not (stale and desired.source.manage_lists):
         return []
-    if wanted and not desired.manage_sources:
+    if wanted and not desired.source.manage_lists:
         raise NodeError(
             f"the node's package sources do not have {', '.join(unknown)}",
             hint=f"enable the components {', '.join(state.software.names.components)}, or set manage_sources to true",
         )
-    if wanted is None and own is None and desired.manage_sources:
+    if wanted is None and own is None and desired.source.manage_lists:
         error = NodeError(
             f"no source of {state.software.names.title} {state.machine.codename} main was found in /etc/apt",
             hint="add one, or enable the components of the driver yourself and set manage_sources to false",
@@ -251,7 +253,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     ]
     if lost:
         raise would_remove(
-            lost, adoption.advice(state.machine.traits, desired.adopt, desired.source)
+            lost, adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
         )
     _check_unasked(state, desired, choice, [name for name in drop if name not in known])
     dkms = choice.dkms
@@ -308,13 +310,13 @@ def _check_unasked(
         for name in drop
         if name not in state.history.record.packages and state.type_of(name) != choice.kind
     ]
-    if others and desired.kernel_modules == "auto":
+    if others and desired.kernel.module_type == "auto":
         raise NodeError(
             f"{', '.join(others)} would have to give way to the {choice.kind} kernel modules, and this module did "
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
             hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(state.machine.traits, desired.adopt, desired.source)}"
+            f"{adoption.advice(state.machine.traits, desired.adopt, desired.source.name)}"
             "or keep the driver that is there with source: preinstalled",
         )
 
@@ -323,7 +325,11 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
     """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
     knows = state.machine.traits.apt or choice.names.headers_first
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
-    if not knows or not state.machine.own_kernel or not (desired.load and state.machine.gpus):
+    if (
+        not knows
+        or not state.machine.own_kernel
+        or not (desired.kernel.load and state.machine.gpus)
+    ):
         return
     cause, hint = state.history.explain([headers_package(state)])
     raise NodeError(

@@ -31,7 +31,7 @@ def plan(_family: Family, state: DriverState, desired: Desired, _check_mode: boo
     if not driver.version.fits(desired.version):
         expected = f"the version that is loaded, {driver.version}"
         raise InputError.of("version", desired.version, expected)
-    kind = desired.kernel_modules
+    kind = desired.kernel.module_type
     if kind != "auto" and module_type(kind, state.machine.gpus) != driver.module_type:
         expected = f"the loaded kernel module type, {driver.module_type}"
         raise InputError.of("kernel_modules", kind, expected)

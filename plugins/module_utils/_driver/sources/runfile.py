@@ -34,7 +34,7 @@ def plan(_family: Family, state: DriverState, desired: Desired, check_mode: bool
     """Plan where NVIDIA's own installer brings the driver."""
     if not best_versions([desired.version], state.machine.gpus):
         raise unsupported_error([desired.version], state.machine.gpus)
-    kind = module_type(desired.kernel_modules, state.machine.gpus)
+    kind = module_type(desired.kernel.module_type, state.machine.gpus)
     steps = _steps(state, desired, kind)
     if steps and not check_mode:
         return steps, None
@@ -43,7 +43,7 @@ def plan(_family: Family, state: DriverState, desired: Desired, check_mode: bool
 
 def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...]:
     """Return the step that installs, none where the version is there or nouveau must go first."""
-    runfile, version = desired.runfile, desired.version
+    runfile, version = desired.source.runfile, desired.version
     if runfile is None:
         raise AssertionError("this is planned only where the user names a file")
     have, ours = state.software.runfile.version, state.history.record.runfile
@@ -64,7 +64,7 @@ def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...
     there = have == version and ours in ("", f"{version} {kind}")
     if there or state.loaded.nouveau:
         return ()
-    _check(state, runfile, refuse_unsigned=desired.secure_boot == "refuse")
+    _check(state, runfile, refuse_unsigned=desired.kernel.secure_boot == "refuse")
     dkms = state.software.runfile.dkms
     # Silent, no part of a desktop, nothing unloaded.
     options = ["--silent", "--no-x-check", "--no-opengl-files", "--no-check-for-alternate-installs"]

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import Policy
@@ -18,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages import a
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
-from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned
+from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned, with_options
 
 KERNEL = "6.14.0-37-generic"
 RHEL = rhel.RHEL.names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
@@ -48,12 +46,12 @@ def test_installers_driver_gives_way_with_dnf_too() -> None:
 
 def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     there = {"cuda-drivers": package()}
-    wanted = dataclasses.replace(DESIRED, adopt=True)
+    wanted = with_options(DESIRED, adopt=True)
     assert node(packages=there).taken(wanted.adopt) == {"cuda-drivers"}
     assert node(packages=there, names=RHEL).taken(wanted.adopt) == frozenset()
-    assert "adopt" in adoption.advice(DEBIAN.traits, DESIRED.adopt, DESIRED.source)
-    assert "source: repository" in adoption.advice(DEBIAN.traits, wanted.adopt, wanted.source)
-    assert adoption.advice(rhel.RHEL.traits, DESIRED.adopt, DESIRED.source) == ""
+    assert "adopt" in adoption.advice(DEBIAN.traits, DESIRED.adopt, DESIRED.source.name)
+    assert "source: repository" in adoption.advice(DEBIAN.traits, wanted.adopt, wanted.source.name)
+    assert adoption.advice(rhel.RHEL.traits, DESIRED.adopt, DESIRED.source.name) == ""
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_branch_of_a_desktop_stays_one(
     there: list[str], adopted: list[str], components: tuple[str, ...], ending: str
 ) -> None:
     record = Record(adopted=frozenset(adopted))
-    wanted = dataclasses.replace(DESIRED, adopt=not adopted, components=components)
+    wanted = with_options(DESIRED, adopt=not adopted, components=components)
     assert ubuntu.UBUNTU.ending(there, record, wanted) == ending
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from tests.fakes.packages.driver_nodes import (
     node,
     package,
     plan_of,
+    with_options,
 )
 
 NEWER, LAST, OLD = "595.71.05-1", "580.159.03-1", "550.163.01-2"
@@ -73,7 +73,7 @@ def test_branch_that_is_asked_for_and_runs_no_gpu_names_gpu_and_rule() -> None:
 
 def test_branch_that_runs_some_of_the_gpus_is_taken_with_a_warning() -> None:
     observed = node(policies=ALL, gpus=gpus("volta", "ampere"))
-    wanted = dataclasses.replace(DESIRED, version=Version("595"))
+    wanted = with_options(DESIRED, version=Version("595"))
     found = plan_of(observed, wanted, check_mode=True)
     assert [one for one in found.warnings if "volta GPU 0000:10:00.0 does not run" in one]
     assert not [one for one in found.warnings if "0000:11:00.0" in one]
@@ -98,7 +98,7 @@ def test_lists_are_read_anew_before_a_node_is_given_up() -> None:
 
 
 def test_installer_of_nvidia_is_held_to_the_same_rule() -> None:
-    wanted = dataclasses.replace(
+    wanted = with_options(
         DESIRED, source="runfile", runfile=Runfile("/n.run", "0" * 64), version=Version("595.71.05")
     )
     with pytest.raises(NoSupport, match="580 is the last branch for pascal GPUs"):

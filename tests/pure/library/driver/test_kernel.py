@@ -39,6 +39,7 @@ from tests.fakes.packages.driver_nodes import (
     converged,
     node,
     plan_of,
+    with_options,
     with_removal,
 )
 
@@ -47,7 +48,7 @@ OPTION = (("nvidia.NVreg_EnableGpuFirmware", "0"),)
 
 
 def planned(observed: DriverState, **desired: Any) -> Plan:
-    return plan_of(observed, dataclasses.replace(DESIRED, **desired))
+    return plan_of(observed, with_options(DESIRED, **desired))
 
 
 def test_file_has_both_names_that_debian_gives_the_modules() -> None:

@@ -37,7 +37,14 @@ from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Q
 
 from tests.fakes.daemon.quarantined import ENTRY
 from tests.fakes.library.fakes import FakeHost
-from tests.fakes.packages.driver_nodes import DESIRED, RUNNING, changed, converged, plan_of
+from tests.fakes.packages.driver_nodes import (
+    DESIRED,
+    RUNNING,
+    changed,
+    converged,
+    plan_of,
+    with_options,
+)
 
 FIRST, SECOND = (f"GPU-{at}0000000-0000-0000-0000-000000000000" for at in "12")
 OFF = Known({SECOND: f"GPU 1 ({SECOND})"})
@@ -48,7 +55,7 @@ ACTIVE = {"ActiveState": "active", "ExecStart": STARTED}
 
 
 def steps(modes: Persistence, **changes: Any) -> list[str]:
-    desired = dataclasses.replace(DESIRED, **changes)
+    desired = with_options(DESIRED, **changes)
     node = converged(persistence=modes)
     return [one.summary for one in plan_of(node, desired).steps]
 
@@ -87,7 +94,7 @@ def test_without_persistence_a_drop_in_of_ours_goes_and_nothing_else_changes() -
     assert steps(Persistence(OFF), persistence=False) == []
     node = converged()
     ours = changed(node, record=dataclasses.replace(node.history.record, persistence_mode=True))
-    desired = dataclasses.replace(DESIRED, persistence=False)
+    desired = with_options(DESIRED, persistence=False)
     (step,) = plan_of(ours, desired).steps
     assert (step.action, step.summary) == (ACTION, f"remove {DROP_IN}")
 

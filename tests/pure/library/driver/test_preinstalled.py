@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -13,13 +12,13 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules import Modules
 
-from tests.fakes.packages.driver_nodes import DESIRED, node, plan_of
+from tests.fakes.packages.driver_nodes import DESIRED, node, plan_of, with_options
 
 THERE: dict[str, Any] = {"driver": ("580.95.05", "open"), "libraries": ("580.95.05",)}
 
 
 def checked(changes: dict[str, Any], **desired: Any) -> Plan:
-    wanted = dataclasses.replace(DESIRED, source="preinstalled", **desired)
+    wanted = with_options(DESIRED, source="preinstalled", **desired)
     return plan_of(node(**{**THERE, **changes}), wanted)
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -32,11 +31,13 @@ from tests.fakes.packages.driver_nodes import (
     USER_SPACE,
     WANTED,
     after,
+    asked,
     changed,
     fresh,
     node,
     package,
     plan_of,
+    with_options,
     with_removal,
 )
 
@@ -79,8 +80,7 @@ REFUSALS = (
     "|version: .* is not valid|no version of the driver in common"
 )
 WISHES = st.builds(
-    Desired,
-    state=st.just("present"),
+    asked,
     version=st.sampled_from(["", "535", "550.163.01", NEW]),
     kernel_modules=st.sampled_from(["auto", "open", "proprietary"]),
     components=st.sampled_from([USER_SPACE, ("libcuda1", "nvidia-persistenced")]),
@@ -88,7 +88,6 @@ WISHES = st.builds(
     load=st.booleans(),
     persistence=st.booleans(),
     manage_sources=st.booleans(),
-    secure_boot=st.just("refuse"),
     reload=st.sampled_from(["never", "when_idle"]),
     module_options=st.sampled_from([(), OPTIONS]),
 )
@@ -123,7 +122,7 @@ def test_plan_that_was_carried_out_leaves_nothing_to_do(
         return
     left = plan_of(reached, desired)
     assert left.steps == ()
-    if desired.reload == "when_idle" and not reached.loaded.nouveau:
+    if desired.kernel.reload == "when_idle" and not reached.loaded.nouveau:
         assert left.reboot_required == ()
     for name, package_ in observed.software.packages.items():
         if package_.held and name not in observed.history.record.holds:
@@ -145,9 +144,7 @@ def test_absent_after_present_is_the_node_that_was(
     start = changed(start, modules=Modules(nouveau=True, images=("6.12.1",)))
     there, done, _refusal = converge(start, DESIRED)
     assert {"load", "modprobe"} <= set(done)
-    gone, _done, _refusal = converge(
-        with_removal(there), dataclasses.replace(DESIRED, state="absent")
-    )
+    gone, _done, _refusal = converge(with_removal(there), with_options(DESIRED, state="absent"))
     before = changed(
         start,
         policies=gone.software.policies,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import Any
 
@@ -30,11 +29,18 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table im
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.packages.driver_nodes import DESIRED, changed, converged, node, package
+from tests.fakes.packages.driver_nodes import (
+    DESIRED,
+    changed,
+    converged,
+    node,
+    package,
+    with_options,
+)
 from tests.support.paths import REPOSITORY as TREE
 
 NVIDIAS = Repository("https://developer.example.com/debian13/x86_64", "key")
-AUTO = dataclasses.replace(DESIRED, source="auto", releases=parse(True))
+AUTO = with_options(DESIRED, source="auto", releases=parse(True))
 DAY = datetime.date(2026, 11, 22)
 B200, K80 = (("0000:18:00.0", "blackwell"),), (("0000:18:00.0", "kepler"),)
 DAYS = st.dates(datetime.date(2024, 1, 1), datetime.date(2035, 12, 31))
@@ -53,9 +59,7 @@ def known() -> Repository:
 
 
 def source(observed: DriverState, version: str = "", **wanted: Any) -> Source:
-    return choose_source(
-        observed, dataclasses.replace(AUTO, version=Version(version), **wanted), known
-    )
+    return choose_source(observed, with_options(AUTO, version=Version(version), **wanted), known)
 
 
 def bare(codename: str = "trixie", day: datetime.date = DAY, **changes: Any) -> DriverState:
