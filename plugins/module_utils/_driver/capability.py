@@ -24,7 +24,7 @@ from .._node.machine import facts as nodeinfo
 from .._node.machine.recorded import Additions, named, package_manager
 from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
-from .desired import AUTO, Source, choose_source, has_run, named_source, parse_desired
+from .desired import AUTO, ChosenSource, choose_source, has_run, named_source, parse_desired
 from .facts import DriverState
 from .family import UNSUPPORTED
 from .kernel.device_nodes import FILES as DEVICE_NODES
@@ -83,7 +83,7 @@ class DriverCapability:
         self._desired = parse_desired(values)
         self._check_mode = check_mode
         self._warnings: t.Tuple[str, ...] = ()
-        self._source = Source(values["source"], NO_VERSION)
+        self._source = ChosenSource(values["source"], NO_VERSION)
         self._begun = False
         self._release = nodeinfo.os_release(host)
         codename = distributions.release(self._release)
@@ -260,7 +260,7 @@ class DriverCapability:
             return False
         self._node.end_preview()
         self._warnings += (self._source.fell_back(error),)
-        self._source = Source("distribution", NO_VERSION, why=self._source.why)
+        self._source = ChosenSource("distribution", NO_VERSION, why=self._source.why)
         desired = replace(self._desired.source, name="distribution", repository=None)
         self._desired = replace(self._desired, source=desired, version=NO_VERSION)
         return True

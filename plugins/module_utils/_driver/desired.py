@@ -34,7 +34,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 LOCATION = re.compile(r"https?://[^\s\"'@]+|/[^\n]+")
 Values = t.Optional[t.Mapping[str, t.Any]]
 AUTO = "auto"
-Nvidias = t.Callable[[], t.Optional[Repository]]
+FindRepository = t.Callable[[], t.Optional[Repository]]
 
 
 class Runfile(t.NamedTuple):
@@ -162,7 +162,7 @@ def _runfile(params: t.Mapping[str, t.Any]) -> t.Optional[Runfile]:
     return Runfile(location, checksum)
 
 
-class Source(t.NamedTuple):
+class ChosenSource(t.NamedTuple):
     """A source of the driver, and the version or branch to install from it.
 
     Attributes:
@@ -212,7 +212,7 @@ def has_run(state: DriverState) -> bool:
     return bool(record.packages or record.holds or record.adopted or record.earlier)
 
 
-def choose_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
+def choose_source(state: DriverState, desired: Desired, nvidias: FindRepository) -> ChosenSource:
     """Return the source that fits the node.
 
     Args:
@@ -224,16 +224,16 @@ def choose_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Sou
     if state.software.nvidia_installer or (state.loaded.driver and state.loaded.libraries):
         if state.loaded.driver and state.loaded.libraries and not desired.adopt:
             why = f"the driver {state.loaded.driver[0]} is loaded, and of no package that is known"
-            return Source("preinstalled", desired.version, why=why)
-        return Source("distribution", desired.version, why="a driver of no package is there")
+            return ChosenSource("preinstalled", desired.version, why=why)
+        return ChosenSource("distribution", desired.version, why="a driver of no package is there")
     return _fresh_source(state, desired, nvidias)
 
 
-def _installed_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
+def _installed_source(state: DriverState, desired: Desired, nvidias: FindRepository) -> ChosenSource:
     """Return the source that the installed driver is from."""
     files = state.software.repository.files
     if not (state.history.record.repository or files):
-        return Source("distribution", desired.version, why="the node's driver is from there")
+        return ChosenSource("distribution", desired.version, why="the node's driver is from there")
     lists = (PLACE.sources, *PLACE.rpm_repositories.values())
     texts = [files[path] for path in lists if path in files]
     # Preferences alone belong to a repository that another file of apt's has.
@@ -254,14 +254,14 @@ def _installed_source(state: DriverState, desired: Desired, nvidias: Nvidias) ->
                 if table
                 else NO_VERSION
             )
-    return Source("repository", version, repository, "the node's driver is from one")
+    return ChosenSource("repository", version, repository, "the node's driver is from one")
 
 
-def _fresh_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Source:
+def _fresh_source(state: DriverState, desired: Desired, nvidias: FindRepository) -> ChosenSource:
     """Return the source for a node without a driver."""
     version, table = desired.version, desired.releases
     carried = Version(distributions.branch(state.machine.distribution, state.machine.codename))
-    distribution = Source("distribution", version, why="no driver is on the node", fresh=True)
+    distribution = ChosenSource("distribution", version, why="no driver is on the node", fresh=True)
     if not carried or (version and version.branch == carried):
         return distribution
     why = f"{state.machine.title} has branch {carried}"
@@ -278,4 +278,4 @@ def _fresh_source(state: DriverState, desired: Desired, nvidias: Nvidias) -> Sou
     repository = nvidias() if version else None
     if repository is None:
         return distribution
-    return Source("repository", version, repository, why, True, not desired.version)
+    return ChosenSource("repository", version, repository, why, True, not desired.version)

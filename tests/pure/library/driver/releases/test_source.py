@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.repository
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.branches import Version
 from ansible_collections.gpu.node.plugins.module_utils._driver.desired import (
-    Source,
+    ChosenSource,
     choose_source,
     named_source,
 )
@@ -58,7 +58,7 @@ def known() -> Repository:
     return NVIDIAS
 
 
-def source(observed: DriverState, version: str = "", **wanted: Any) -> Source:
+def source(observed: DriverState, version: str = "", **wanted: Any) -> ChosenSource:
     return choose_source(observed, with_options(AUTO, version=Version(version), **wanted), known)
 
 
