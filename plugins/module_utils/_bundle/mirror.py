@@ -70,7 +70,7 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
     for kind in TYPES:
         wanted = Wanted(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
         names = family.names(Offer(), wanted)
-        headers = [names.headers_of(KERNEL)] if names.headers else []
+        headers = [names.headers.package_for(KERNEL)] if names.headers.form else []
         packages.update(dict.fromkeys([*names.relevant, *names.needs, *headers]))
     nvidias = "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
     place = nvidias if repository else "the distribution's own archive"

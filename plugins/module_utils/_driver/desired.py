@@ -229,7 +229,9 @@ def choose_source(state: DriverState, desired: Desired, nvidias: FindRepository)
     return _fresh_source(state, desired, nvidias)
 
 
-def _installed_source(state: DriverState, desired: Desired, nvidias: FindRepository) -> ChosenSource:
+def _installed_source(
+    state: DriverState, desired: Desired, nvidias: FindRepository
+) -> ChosenSource:
     """Return the source that the installed driver is from."""
     files = state.software.repository.files
     if not (state.history.record.repository or files):

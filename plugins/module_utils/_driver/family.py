@@ -103,7 +103,7 @@ class Family(t.Protocol):
 
     def check_signature(self, state: DriverState, desired: Desired, package: str) -> None:
         """Raise NodeError if the kernel does not accept the key that kernel modules are signed with."""
-        key, is_signed = state.machine.signing_key, package in state.software.names.signed
+        key, is_signed = state.machine.signing_key, package in state.software.names.modules.signed
         if key and not is_signed and desired.kernel.secure_boot == "refuse":
             self.refuse_unsigned(key, state, desired, package)
 
@@ -138,7 +138,7 @@ class Family(t.Protocol):
 
     def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
         """Say what a kernel without modules lacks, and what to do."""
-        headers = state.software.names.headers_of(kernel) if choice.dkms else ""
+        headers = state.software.names.headers.package_for(kernel) if choice.dkms else ""
         package = state.software.packages.get(headers)
         if package and not package.gone:
             return f". Next step: see why DKMS builds none, by dkms autoinstall -k {kernel}, or remove that kernel"

@@ -82,7 +82,9 @@ def _check(family: Family, state: DriverState, desired: Desired) -> None:
     if desired.source.runfile is not None:
         return
     family.refuse_foreign(state)
-    if any(map(software.installed, (names.kernel[kind], names.prebuilt.get(kind, "")))):
+    if any(
+        map(software.installed, (names.modules.by_type[kind], names.modules.prebuilt.get(kind, "")))
+    ):
         return
     if software.nvidia_installer and not desired.adopt and not state.types:
         raise NodeError(
@@ -92,8 +94,8 @@ def _check(family: Family, state: DriverState, desired: Desired) -> None:
             "nvidia-uninstall on the node",
         )
     # Without lists nobody knows yet whether there are prebuilt ones.
-    if not (names.prebuilt or machine.traits.has_precompiled):
-        family.check_signature(state, desired, names.kernel[kind])
+    if not (names.modules.prebuilt or machine.traits.has_precompiled):
+        family.check_signature(state, desired, names.modules.by_type[kind])
 
 
 def _check_platform(machine: Machine) -> None:

@@ -15,8 +15,7 @@ from .module_options.record import Written
 class Record(Written):
     """The additions; of the packages, ``requested`` are those that were asked for.
 
-    ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled,
-    ``modprobe`` that our modprobe file, or what an initramfs has of it, must go.
+    ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled.
     ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
     ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
     ``module_disabled`` says that the module was disabled then.
@@ -29,7 +28,6 @@ class Record(Written):
 
     sources: bool = False
     service: bool = False
-    modprobe: bool = False
     fabric: bool = False
     requested: t.FrozenSet[str] = frozenset()
     runfile: str = ""

@@ -111,10 +111,10 @@ def _of_install(state: DriverState, choice: Choice) -> t.List[str]:
             f"the headers of the running kernel {state.machine.kernel} are neither installed nor available as "
             f"{headers_package(state)}: DKMS can't build the modules for this kernel"
         )
-    newest = Version.of(software.candidate(software.names.kernel["proprietary"]))
+    newest = Version.of(software.candidate(software.names.modules.by_type["proprietary"]))
     is_open = choice.kind == "open" and choice.version
     needs_open = "blackwell" in dict(state.machine.gpus).values()
-    offered = ("", choice.version, *software.drivers(software.names.kernel["open"]))
+    offered = ("", choice.version, *software.drivers(software.names.modules.by_type["open"]))
     if is_open and not needs_open and newest not in offered:
         result.append(
             f"the open kernel modules are available in version {choice.version} at most, the proprietary "
@@ -174,7 +174,7 @@ def _of_release(
 ) -> t.List[str]:
     """Return the warnings about the version that a plan leads to, and about the lists that it was chosen by."""
     software, machine = state.software, state.machine
-    prebuilt = software.names.prebuilt and version
+    prebuilt = software.names.modules.prebuilt and version
     drivers = software.drivers(software.names.user_space[0]) if prebuilt else ()
     offered = next((driver for driver in drivers if driver.fits(version.branch)), NO_VERSION)
     newest = _newest(family, state, desired, version)

@@ -39,8 +39,8 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.record import Rec
 
 BY_TITLE = {one.title: FAMILIES[one.family]() for one in SUPPORTED}
 DEBIAN = debian.DEBIAN.names(Offer(), Wanted())
-COMPONENTS, PERSISTENCED = DEBIAN.components, DEBIAN.persistenced
-KERNEL, USER_SPACE = DEBIAN.kernel, DEBIAN.user_space
+COMPONENTS, PERSISTENCED = DEBIAN.archive.components, DEBIAN.persistenced
+KERNEL, USER_SPACE = DEBIAN.modules.by_type, DEBIAN.user_space
 RELEVANT, MATCHED = DEBIAN.relevant, DEBIAN.matched
 OLD, NEW = "535.261.03-1", "550.163.01-2"
 WANTED = (*USER_SPACE, "libnvidia-cfg1", "firmware-nvidia-gsp", KERNEL["open"])

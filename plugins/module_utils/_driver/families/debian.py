@@ -11,34 +11,48 @@ from __future__ import annotations
 import typing as t
 
 from ..family import Family
-from ..packages.names import PREFERRED, Names, Offer, Wanted, fabric
+from ..packages.names import (
+    PREFERRED,
+    Archive,
+    Headers,
+    ModulePackages,
+    Names,
+    Offer,
+    Wanted,
+    fabric,
+)
 from ..traits import Traits
 
 COMMON: t.Dict[str, t.Any] = {
     "title": "Debian",
     "persistenced": "nvidia-persistenced",
-    "headers": "linux-headers-{}",
+    "headers": Headers("linux-headers-{}"),
     "parts": {
         "video": ("libnvcuvid1", "libnvidia-encode1"),
         "graphics": ("libgles-nvidia2", "nvidia-driver-libs", "nvidia-vulkan-icd"),
     },
 }
 DISTRIBUTION: t.Dict[str, t.Any] = {
-    "kernel": {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "modules": ModulePackages(
+        {"open": "nvidia-open-kernel-dkms", "proprietary": "nvidia-kernel-dkms"}
+    ),
+    "archive": Archive(
+        ("contrib", "non-free", "non-free-firmware"),
+        {"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
+    ),
     "user_space": (
         *("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps", "nvidia-persistenced", "nvidia-smi"),
     ),
-    "components": ("contrib", "non-free", "non-free-firmware"),
     "companion": ("libnvidia-cfg1",),
     "firmware": "firmware-nvidia-gsp",
     "loose": frozenset({"nvidia-persistenced"}),
-    "sources": {"": "nvidia-graphics-drivers", "open": "nvidia-open-gpu-kernel-modules"},
 }
 REPOSITORY: t.Dict[str, t.Any] = {
-    "kernel": {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"},
+    "modules": ModulePackages(
+        {"open": "nvidia-kernel-open-dkms", "proprietary": "nvidia-kernel-dkms"}
+    ),
+    "archive": Archive(("contrib",), alike=PREFERRED),
     "user_space": ("nvidia-driver-cuda", "nvidia-persistenced"),
-    "components": ("contrib",),
-    "alike": PREFERRED,
 }
 
 
@@ -54,8 +68,8 @@ class Debian(Family):
 
     def names(self, offered: Offer, wanted: Wanted) -> Names:
         """Return the packages; only the fabric manager's name depends on what is offered."""
-        found = REPOSITORY if wanted.repository else DISTRIBUTION
-        return Names(**COMMON, **found, **fabric(offered, wanted))
+        origin = REPOSITORY if wanted.repository else DISTRIBUTION
+        return Names(**COMMON, **origin, **fabric(offered, wanted))
 
 
 DEBIAN = Debian()

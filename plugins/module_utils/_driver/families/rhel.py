@@ -25,7 +25,7 @@ from ..desired import Desired
 from ..facts import DriverState, Streams
 from ..family import Family
 from ..kernel.modules import SigningKey
-from ..packages.names import Names, Offer, Wanted, fabric
+from ..packages.names import Headers, ModulePackages, Names, Offer, Wanted, fabric
 from ..packages.versions import Choice
 from ..traits import Traits
 
@@ -93,13 +93,14 @@ def precompiled(offered: Offer, wanted: Wanted, kind: str) -> t.Tuple[str, ...]:
 
 def instead(names: Names, asked: str) -> str:
     """Return what else there is to do where modules from DKMS are refused."""
-    if asked == "never" or not names.precompiled:
+    if asked == "never" or not names.modules.precompiled:
         return ""
-    found = next(filter(is_precompiled, names.kernel.values()), "")
+    found = next(filter(is_precompiled, names.modules.by_type.values()), "")
     if found:
         kind = "open" if "-open-" in found else "proprietary"
         return f", or set kernel_modules to {kind}, whose modules {found} are signed already"
-    return f", or boot a kernel that has modules which are signed already: {', '.join(_kernels(names.precompiled))}"
+    kernels = ", ".join(_kernels(names.modules.precompiled))
+    return f", or boot a kernel that has modules which are signed already: {kernels}"
 
 
 def _kernels(names: t.Iterable[str]) -> t.List[str]:
@@ -125,7 +126,7 @@ def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]
     The type is empty where the modules are in no stream.
     """
     kind = state.wanted_type(desired.kernel.module_type)
-    package = state.software.names.kernel.get(kind, "")
+    package = state.software.names.modules.by_type.get(kind, "")
     version = (
         version_of(package) or desired.version or branches.newest_branch_for(state.machine.gpus)
     )
@@ -221,15 +222,18 @@ class Rhel(Family):
         built = kernel[wanted.module_type] in DKMS.values()
         return Names(
             title="RHEL family",
-            kernel=kernel,
+            modules=ModulePackages(
+                kernel,
+                signed=frozenset(
+                    name for kind, names in ready.items() for name in names if trusted[kind]
+                ),
+                beside=tuple(ready.get(wanted.module_type, ())[1:]),
+                precompiled=tuple(filter(is_precompiled, sorted(offered.names))),
+            ),
+            # rpm runs the script that builds wherever the transaction puts it.
+            headers=Headers(devel, first=True, tie=tie) if built else Headers(),
             user_space=("nvidia-driver-cuda", "nvidia-persistenced"),
             persistenced="nvidia-persistenced",
-            headers=devel if built else "",
-            tie=tie if built else "",
-            headers_first=built,  # rpm runs the script that builds wherever the transaction puts it
-            signed=frozenset(one for kind, some in ready.items() for one in some if trusted[kind]),
-            beside=tuple(ready.get(wanted.module_type, ())[1:]),
-            precompiled=tuple(filter(is_precompiled, sorted(offered.names))),
             needs=NEEDS,
             parts=PARTS,
             **fabric(offered, wanted, "nvidia-fabric-manager"),
@@ -251,7 +255,7 @@ class Rhel(Family):
         found = super().choose(state, desired, kind)
         required = desired.kernel.precompiled == "require" and found.version
         if required and not is_precompiled(found.kernel):
-            kernels = ", ".join(_kernels(state.software.names.precompiled))
+            kernels = ", ".join(_kernels(state.software.names.modules.precompiled))
             raise NodeError(
                 f"the sources have no precompiled kernel modules that fit the running kernel {state.machine.kernel}",
                 cause=f"they have some for the kernels {kernels}"
@@ -265,9 +269,9 @@ class Rhel(Family):
     def newest(self, state: DriverState, desired: Desired, kind: str) -> Version:
         """Return the newest version of a branch, which precompiled kernel modules have in their packages' names."""
         names = state.software.names
-        if not is_precompiled(names.kernel.get(kind, "")):
+        if not is_precompiled(names.modules.by_type.get(kind, "")):
             return super().choose(state, desired, kind).version or NO_VERSION
-        ready = of_kernel(names.precompiled, state.machine.kernel, kind)
+        ready = of_kernel(names.modules.precompiled, state.machine.kernel, kind)
         there = state.software.drivers(names.user_space[0])
         fitting = (one for one in ready if one in there and one.fits(desired.version))
         return next(fitting, NO_VERSION)

@@ -22,7 +22,7 @@ from ..branches import NoCommonVersion, NotOffered, Version
 from ..desired import Desired
 from ..facts import DriverState
 from ..family import Family
-from ..packages.names import Names, Offer, Wanted, fabric, order
+from ..packages.names import Headers, ModulePackages, Names, Offer, Wanted, fabric, order
 from ..packages.versions import Choice, built
 from ..traits import Traits
 
@@ -134,7 +134,7 @@ def usable(state: DriverState, package: str, drivers: t.Sequence[Version]) -> t.
 
 def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
     """Return whether installed kernel modules exclude those of a choice; other flavours of one build do not."""
-    known = {*choice.targets, *choice.names.kernel.values()}
+    known = {*choice.targets, *choice.names.modules.by_type.values()}
     if choice.version is None or package in known or not state.type_of(package):
         return False
     own, other = SIGNED.fullmatch(choice.kernel), SIGNED.fullmatch(package)
@@ -209,22 +209,23 @@ class Suse(Family):
         compute = f"nvidia-compute-{generation}"
         return Names(
             title="SUSE",
-            kernel=kernel,
+            modules=ModulePackages(
+                kernel, signed=frozenset(name for name in kernel.values() if "-signed-" in name)
+            ),
+            headers=Headers(
+                "" if "-kmp-" in kernel[wanted.module_type] else f"kernel-{flavour}-devel={{bare}}",
+                first=True,
+            ),
             user_space=tuple(dict.fromkeys((compute, utilities, daemon))),
             persistenced=daemon,
-            signed=frozenset(name for name in kernel.values() if "-signed-" in name),
             parts={"video": (compute,), "graphics": (f"nvidia-gl-{generation}",)},
-            headers=""
-            if "-kmp-" in kernel[wanted.module_type]
-            else f"kernel-{flavour}-devel={{bare}}",
-            headers_first=True,
             needs=(COMMON.format(generation), MODPROBE),
             **fabric(offered, wanted),
         )
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose of the driver's versions one that the running kernel has a build of, where there is any."""
-        kernel = state.software.names.kernel[kind]
+        kernel = state.software.names.modules.by_type[kind]
         found = built(state, desired, kind, functools.partial(usable, state, kernel))
         if found.version is None:
             if desired.source.repository is None and not state.history.refreshed:

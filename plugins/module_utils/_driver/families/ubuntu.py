@@ -22,7 +22,20 @@ from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
 from ..facts import DriverState
 from ..family import Family
-from ..packages.names import NO_BRANCH, PREFERRED, Names, Offer, Wanted, fabric, mark, order, part
+from ..packages.names import (
+    NO_BRANCH,
+    PREFERRED,
+    Archive,
+    Headers,
+    ModulePackages,
+    Names,
+    Offer,
+    Wanted,
+    fabric,
+    mark,
+    order,
+    part,
+)
 from ..packages.versions import (
     Choice,
     assigned,
@@ -52,7 +65,7 @@ SERVER = re.compile(r"nvidia-dkms-(\d+)-server(-open)?")
 BRANCH = re.compile(r"nvidia-dkms-(\d+)(-open)?")
 INSTALLED = re.compile(r"libnvidia-compute-(\d+)-server|nvidia-dkms-(\d+)(?:-open)?")
 DESKTOP = re.compile(r"libnvidia-compute-(\d+)")
-COMMON: t.Dict[str, t.Any] = {"title": "Ubuntu", "headers": "linux-headers-{}"}
+COMMON: t.Dict[str, t.Any] = {"title": "Ubuntu", "headers": Headers("linux-headers-{}")}
 
 
 def branches(
@@ -86,16 +99,17 @@ def _server(offered: Offer, wanted: Wanted) -> Names:
     return Names(
         **COMMON,
         **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", branch=branch),
-        kernel={key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
-        prebuilt=prebuilt,
-        signed=frozenset(prebuilt.values()),
-        anchor=f"nvidia-kernel-common-{server}",
+        modules=ModulePackages(
+            {key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
+            prebuilt,
+            anchor=f"nvidia-kernel-common-{server}",
+            signed=frozenset(prebuilt.values()),
+        ),
+        archive=Archive(("restricted", "multiverse"), {"": f"nvidia-graphics-drivers-{server}"}),
         user_space=tuple(f"{name}-{server}" for name in user_space),
         persistenced=f"nvidia-compute-utils-{server}",
         parts=_parts(f"-{server}"),
-        components=("restricted", "multiverse"),
         companion=(f"libnvidia-cfg1-{server}",),
-        sources={"": f"nvidia-graphics-drivers-{server}"},
         branches=known,
         branch=branch,
     )
@@ -126,13 +140,15 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
     return Names(
         **COMMON,
         **fabric(offered, wanted, branch=branch),
-        kernel={"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"},
+        modules=ModulePackages(
+            {"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"}
+        ),
+        archive=Archive(alike=PREFERRED),
         user_space=(f"libnvidia-compute{suffix}", persistenced, *others),
         persistenced=persistenced,
         parts=_parts(suffix),
         branches=() if unified else known,
         branch=branch,
-        alike=PREFERRED,
     )
 
 
@@ -145,7 +161,7 @@ def built_for(needs: t.Iterable[str], anchor: str) -> Version:
 
 def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
     """Return the driver's version of each version of a package, newest first, empty where it is not known."""
-    needs, anchor = state.software.relations.get(package, {}), state.software.names.anchor
+    needs, anchor = state.software.relations.get(package, {}), state.software.names.modules.anchor
     return {one: built_for(needs.get(one, ()), anchor) for one in state.software.versions(package)}
 
 
@@ -160,7 +176,7 @@ def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
 
 def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
     """Return the package that has the modules of a kernel, empty where there are none of the kind."""
-    name = state.software.names.prebuilt.get(kind, "")
+    name = state.software.names.modules.prebuilt.get(kind, "")
     return (
         name[: -len(state.machine.kernel)] + kernel if name.endswith(state.machine.kernel) else ""
     )
@@ -168,7 +184,7 @@ def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
 
 def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
     """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
-    version = state.software.driver(state.software.names.anchor)
+    version = state.software.driver(state.software.names.modules.anchor)
     for kernel in state.newer:
         package = of_kernel(state, kind, kernel)
         if builds(state, package).get(state.software.installed(package) or "") == version:
@@ -243,7 +259,7 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
     if unknown and (unknown != (kernel,) or not boot):
         return awaited(state, desired, kind, kernel, unknown)
     names = tuple(one for one in names if one != kernel)
-    matched, versions = common(state, desired, names, known.anchor)
+    matched, versions = common(state, desired, names, known.modules.anchor)
     fits = [one for one in versions if build(state, kernel, one) is not None]
     boot = "" if there in fits else boot
     versions = [one for one in versions if one in fits or (boot and one == there)]
@@ -316,10 +332,14 @@ class Ubuntu(Family):
     def asked(self, state: DriverState) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
         names, kernels = state.software.names, (state.machine.kernel, *state.newer)
-        found = {of_kernel(state, kind, one) for kind in names.prebuilt for one in kernels}
-        found |= {one for kind in names.prebuilt for one in tracking(state, kind)}
+        found = {of_kernel(state, kind, one) for kind in names.modules.prebuilt for one in kernels}
+        found |= {one for kind in names.modules.prebuilt for one in tracking(state, kind)}
         found |= {one for one in state.history.record.packages if one.startswith(PREBUILT)}
-        return {one for one in found if one and NO_BRANCH not in one} if names.prebuilt else set()
+        return (
+            {one for one in found if one and NO_BRANCH not in one}
+            if names.modules.prebuilt
+            else set()
+        )
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose prebuilt modules, in a version that they are built for, before those that DKMS builds.
@@ -330,10 +350,10 @@ class Ubuntu(Family):
         if known.branches and known.branch not in known.branches:
             expected = f"a branch that the sources have with {kind} kernel modules: "
             raise unknown_version(desired, f"{expected}{', '.join(known.branches)}")
-        ready = known.prebuilt.get(kind, "")
+        ready = known.modules.prebuilt.get(kind, "")
         there = state.software.versions(ready) and ready not in state.history.refused
         offered = there or waiting(state, kind)[1]
-        use = ready and offered and not state.software.installed(known.kernel[kind])
+        use = ready and offered and not state.software.installed(known.modules.by_type[kind])
         found = _choose(state, desired, kind, ready) if use else None
         try:
             return found or built(state, desired, kind)
@@ -345,7 +365,9 @@ class Ubuntu(Family):
 
     def unusable(self, state: DriverState, steps: t.Iterable[Step], words: str) -> t.List[str]:
         """Return the prebuilt modules among what is to be installed that a refusal names, all where it names none."""
-        start = tuple({of_kernel(state, kind, "") for kind in state.software.names.prebuilt} - {""})
+        start = tuple(
+            {of_kernel(state, kind, "") for kind in state.software.names.modules.prebuilt} - {""}
+        )
         names = [name for step in steps for name in step.params.get("packages", ())]
         ready = [name for name in names if start and name.startswith(start)]
         ready = [name for name in ready if name not in state.history.refused]

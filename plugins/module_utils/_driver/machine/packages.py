@@ -59,9 +59,13 @@ class PackageFacts(Part):
         taken = state.taken(desired.adopt) if asks else ()
         kind = state.wanted_type(desired.kernel.module_type) if taken else ""
         counterparts = adoption.counterparts(state, taken, kind) if taken else ()
-        headers = map(names.headers_of, (state.machine.kernel, *state.newer))
+        headers = map(names.headers.package_for, (state.machine.kernel, *state.newer))
         asked = {*names.relevant, *desired.components, *names.needs, *modules, *headers}
-        asked |= {names.tie.format(state.machine.kernel), *siblings(state, ()), *counterparts}
+        asked |= {
+            names.headers.tie.format(state.machine.kernel),
+            *siblings(state, ()),
+            *counterparts,
+        }
         asked |= {*components.ALL_DCGM} if "dcgm" in desired.components else set()
         asked = {name for name in asked if name and NO_BRANCH not in name}
         state = state.with_software(

@@ -55,7 +55,7 @@ class ModuleStreams(Part):
         if not of:
             return state.with_software(streams=Streams(enabled))
         kind = state.wanted_type(desired.kernel.module_type)
-        there = state.software.drivers(state.software.names.kernel[kind])
+        there = state.software.drivers(state.software.names.modules.by_type[kind])
         has = any(one.fits(Version.of(version)) for one in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])
@@ -81,10 +81,10 @@ class ModuleStreams(Part):
     def _excluded(self, manager: Dnf, state: DriverState, desired: Desired) -> t.FrozenSet[str]:
         """Return which packages that are lacking dnf's configuration excludes; dnf is asked only if any are."""
         software, names = state.software, state.software.names
-        kernel = names.kernel[state.wanted_type(desired.kernel.module_type)]
+        kernel = names.modules.by_type[state.wanted_type(desired.kernel.module_type)]
         needed = [*names.user_space, kernel]
-        if names.headers and not state.machine.headers:
-            needed += [names.headers_of(state.machine.kernel), "dkms"]
+        if names.headers.form and not state.machine.headers:
+            needed += [names.headers.package_for(state.machine.kernel), "dkms"]
         lacking = [name for name in needed if not software.versions(name)]
         return manager.excluded(lacking) if lacking else frozenset()
 

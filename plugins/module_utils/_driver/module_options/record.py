@@ -15,11 +15,14 @@ from ..._base.packages import package
 class Written(package.Record):
     """The part of the record that is about our modprobe file.
 
-    ``options`` are those that it has, as "name=value". ``pending`` are those that it has otherwise since the modules
-    were loaded, as "load name=value" with the value before. ``initramfs`` are the marks of those that have nothing to
-    do with it.
+    Attributes:
+        modprobe: Whether it, or what an initramfs has of it, must be removed.
+        options: The options in it, as "name=value".
+        pending: Options that have changed since the modules were loaded, as "load name=value" with the former value.
+        initramfs: The marks of those that do not contain it.
     """
 
+    modprobe: bool = False
     options: t.FrozenSet[str] = frozenset()
     pending: t.FrozenSet[str] = frozenset()
     initramfs: t.FrozenSet[str] = frozenset()

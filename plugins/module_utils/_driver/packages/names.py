@@ -72,77 +72,128 @@ def kernel_packages(kernel: str) -> t.Tuple[str, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
+class ModulePackages:
+    """The packages of the kernel modules.
+
+    Attributes:
+        by_type: The package for each type of kernel modules.
+        prebuilt: One for the running kernel only, which needs no compiler, for each type.
+        anchor: Comes along, and has the driver's version where the prebuilt package has the kernel's.
+        signed: Those that are signed with a known key.
+        beside: Those of the same version for other kernels.
+        precompiled: All that are offered for one kernel and one version each.
+    """
+
+    by_type: t.Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"open": "", "proprietary": ""}
+    )
+    prebuilt: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    anchor: str = ""
+    signed: t.FrozenSet[str] = frozenset()
+    beside: t.Tuple[str, ...] = ()
+    precompiled: t.Tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Headers:
+    """The package of a kernel's headers, which DKMS builds with.
+
+    Attributes:
+        form: Its name, with {} for the kernel, or {bare} for the kernel without its flavour. Empty if DKMS builds
+            nothing.
+        first: Whether it must be installed before the transaction in which DKMS builds.
+        tie: A package that ties the headers to their kernel. DKMS needs one, and the newest brings a kernel.
+    """
+
+    form: str = ""
+    first: bool = False
+    tie: str = ""
+
+    def package_for(self, kernel: str) -> str:
+        """Return the package for a kernel. SUSE's has the kernel without its flavour as its version."""
+        project = foreign(kernel)
+        form = project.headers if project and self.form else self.form
+        return form.format(kernel, bare=FLAVOUR.sub("", kernel))
+
+
+@dataclasses.dataclass(frozen=True)
+class Archive:
+    """Where apt has the packages from.
+
+    Attributes:
+        components: The components of the distribution's archive that have them.
+        sources: Their source packages for each type of kernel modules and, under the empty name, for the rest.
+        alike: Patterns of the packages that have the driver's version, in a repository whose source packages are
+            not known.
+    """
+
+    components: t.Tuple[str, ...] = ()
+    sources: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    alike: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Names:
     """The packages of one distribution's driver.
 
-    ``kernel`` has the package of the kernel modules for each module type, ``prebuilt`` one that is
-    made for the running kernel only and needs no compiler. ``anchor`` comes along and has the driver's
-    version where ``prebuilt`` has the kernel's. ``companion`` comes with the persistence daemon,
-    ``firmware`` where a GPU needs it. ``loose`` need not be of the driver's version.
-    ``sources`` are the source packages that the parts come from, for each type of kernel modules
-    and, under the empty name, for the rest. ``parts`` are the packages of a component by its name.
-    ``fabric`` is the fabric manager, which NVSwitches need at exactly the driver's version; ``subnet``
-    is what it needs where they are managed through InfiniBand, in versions of its own.
-    ``signed`` are the kernel modules with a known key. ``alike`` are the packages, as apt's patterns,
-    that come in the driver's version in a repository whose source packages are not known.
-    ``headers_first`` says that the headers must be there before the transaction that has DKMS build. ``tie`` is
-    what ties the headers to their kernel; DKMS needs one, and the newest brings a kernel. ``beside`` are modules
-    of the same version for other kernels, ``precompiled`` all that are offered for one kernel and version each,
-    ``needs`` what the driver may stand on, and the packages that bring it.
+    Attributes:
+        title: The family of distributions, for people.
+        modules: The packages of the kernel modules.
+        headers: The package of the kernel's headers.
+        archive: Where apt has the packages from.
+        user_space: The packages of the user space.
+        persistenced: The one that has the persistence daemon.
+        fabric: The fabric manager, which NVSwitches need in exactly the driver's version.
+        subnet: What it needs if they are managed through InfiniBand, in versions of its own.
+        companion: Packages that come with the persistence daemon.
+        firmware: The package that some GPUs need.
+        loose: Packages that need not have the driver's version.
+        parts: The packages of each component.
+        branches: The branches that are offered.
+        branch: The branch that the names have, empty if they have none.
+        needs: Packages that the driver may depend on, and those that bring them.
     """
 
     title: str = ""
-    kernel: t.Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {"open": "", "proprietary": ""}
-    )
+    modules: ModulePackages = ModulePackages()
+    headers: Headers = Headers()
+    archive: Archive = Archive()
     user_space: t.Tuple[str, ...] = ()
     persistenced: str = ""
-    signed: t.FrozenSet[str] = frozenset()
-    headers: str = ""
-    components: t.Tuple[str, ...] = ()
-    prebuilt: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    anchor: str = ""
     fabric: str = ""
     subnet: t.Tuple[str, ...] = ()
     companion: t.Tuple[str, ...] = ()
     firmware: str = ""
     loose: t.FrozenSet[str] = frozenset()
-    sources: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: t.Mapping[str, t.Tuple[str, ...]] = dataclasses.field(default_factory=dict)
     branches: t.Tuple[str, ...] = ()
     branch: str = ""
-    alike: str = ""
-    headers_first: bool = False
-    tie: str = ""
-    beside: t.Tuple[str, ...] = ()
-    precompiled: t.Tuple[str, ...] = ()
     needs: t.Tuple[str, ...] = ()
 
     @property
     def relevant(self) -> t.Tuple[str, ...]:
-        """Return every package that may belong to the driver."""
-        others = (self.anchor, *self.companion, self.firmware, self.fabric, *self.subnet)
-        modules = (*self.kernel.values(), *self.prebuilt.values(), *self.beside)
-        return tuple(dict.fromkeys(filter(None, (*self.user_space, *others, *modules))))
+        """Every package that may belong to the driver."""
+        modules = self.modules
+        packages = (
+            *self.user_space,
+            *(modules.anchor, *self.companion, self.firmware, self.fabric, *self.subnet),
+            *(*modules.by_type.values(), *modules.prebuilt.values(), *modules.beside),
+        )
+        return tuple(dict.fromkeys(filter(None, packages)))
 
     @property
     def matched(self) -> t.FrozenSet[str]:
-        """Return the packages that must be of the version of the kernel modules."""
-        apart = {*self.loose, *self.prebuilt.values(), *self.subnet}
+        """The packages that must have the version of the kernel modules."""
+        apart = {*self.loose, *self.modules.prebuilt.values(), *self.subnet}
         return frozenset(self.relevant) - apart
 
-    def headers_of(self, kernel: str) -> str:
-        """Return the package of a kernel's headers; SUSE's has the kernel without its flavour as its version."""
-        row = foreign(kernel)
-        form = row.headers if row and self.headers else self.headers
-        return form.format(kernel, bare=FLAVOUR.sub("", kernel))
-
     def source(self, package: str) -> str:
-        """Return the source package of a part of the driver."""
+        """Return the source package of a package of the driver."""
         if package in (self.fabric, *self.subnet):
             return ""
-        module_type = next((key for key, name in self.kernel.items() if name == package), "")
-        return self.sources.get(module_type) or self.sources.get("", "")
+        types = self.modules.by_type.items()
+        module_type = next((kind for kind, name in types if name == package), "")
+        return self.archive.sources.get(module_type) or self.archive.sources.get("", "")
 
 
 MARK = re.compile(r"-(\d+(?:-server)?)(?:-open)?$")

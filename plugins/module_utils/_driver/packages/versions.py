@@ -50,18 +50,18 @@ class Choice(t.NamedTuple):
     @property
     def prebuilt(self) -> bool:
         """Tell whether the kernel modules are made for one kernel each, and need no compiler."""
-        return self.kernel in self.names.prebuilt.values()
+        return self.kernel in self.names.modules.prebuilt.values()
 
     @property
     def dkms(self) -> bool:
         """Tell whether the kernel modules are built on the node, from the kernel's headers."""
-        return bool(self.names.headers) and self.kernel in self.names.kernel.values()
+        return bool(self.names.headers.form) and self.kernel in self.names.modules.by_type.values()
 
     @property
     def pins(self) -> t.Dict[str, str]:
         """Return the version of packages, as apt's preferences name them, for what is depended on."""
-        if self.names.alike and self.version:
-            return {self.names.alike: f"{self.version}-*"}
+        if self.names.archive.alike and self.version:
+            return {self.names.archive.alike: f"{self.version}-*"}
         pins = {**self.exactly}
         for name, version in self.targets.items():
             source = self.names.source(name) if name in self.names.matched else ""
@@ -79,8 +79,8 @@ def package_names(
 ) -> t.Tuple[str, ...]:
     """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
     known = state.software.names
-    names = {*components.chosen(known, desired.components), kernel, known.anchor}
-    names.update(known.beside if kernel == known.kernel[kind] else ())
+    names = {*components.chosen(known, desired.components), kernel, known.modules.anchor}
+    names.update(known.modules.beside if kernel == known.modules.by_type[kind] else ())
     if state.machine.nvswitch and known.fabric:
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
@@ -97,7 +97,7 @@ def built(
     usable: t.Callable[[t.Sequence[Version]], t.Sequence[Version]] = tuple,
 ) -> Choice:
     """Choose with kernel modules in the driver's version; ``usable`` returns those of the versions that will do."""
-    kernel = state.software.names.kernel[kind]
+    kernel = state.software.names.modules.by_type[kind]
     names = package_names(state, desired, kind, kernel)
     unknown = not_offered(state, names)
     if unknown:
@@ -130,7 +130,10 @@ def common(
     The ``anchor`` is the package that has the driver's version.
     """
     known = state.software.names
-    offered, apart = set(state.software.drivers(anchor)), {*known.loose, *known.prebuilt.values()}
+    offered, apart = (
+        set(state.software.drivers(anchor)),
+        {*known.loose, *known.modules.prebuilt.values()},
+    )
     matched = [
         name
         for name in names
@@ -171,7 +174,7 @@ def siblings(state: DriverState, wanted: t.Collection[str]) -> t.List[str]:
 
     Only Ubuntu's branches have sources of their own.
     """
-    source = state.software.names.sources.get("", "") if state.software.names.branch else ""
+    source = state.software.names.archive.sources.get("", "") if state.software.names.branch else ""
     return [
         name
         for name, one in state.software.packages.items()

@@ -74,7 +74,7 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
 
 def headers_package(state: DriverState) -> str:
     """Return the package with the headers of the running kernel."""
-    return state.software.names.headers_of(state.machine.kernel)
+    return state.software.names.headers.package_for(state.machine.kernel)
 
 
 def offered_headers(state: DriverState) -> t.List[str]:
@@ -82,8 +82,8 @@ def offered_headers(state: DriverState) -> t.List[str]:
     name = headers_package(state)
     missing = not state.machine.headers and state.software.installed(name) is None
     names = [name] if missing else []
-    if state.software.names.tie and not state.software.installed("dkms"):
-        names.append(state.software.names.tie.format(state.machine.kernel))
+    if state.software.names.headers.tie and not state.software.installed("dkms"):
+        names.append(state.software.names.headers.tie.format(state.machine.kernel))
     return [one for one in names if state.software.candidate(one)]
 
 
@@ -93,8 +93,8 @@ def newer_headers(state: DriverState) -> t.List[str]:
     rpm's names do not tell whether they are there.
     """
     bare = [one for one in state.newer if one in state.loaded.modules.bare]
-    names = [state.software.names.headers_of(one) for one in bare]
-    known = not state.software.names.headers_first
+    names = [state.software.names.headers.package_for(one) for one in bare]
+    known = not state.software.names.headers.first
     packages = state.software.packages
     # One that is half configured is there: it waits for a driver that DKMS can build.
     missing = (one for one in names if known and (one not in packages or packages[one].gone))
@@ -156,9 +156,10 @@ def _sources(
     state: DriverState, desired: Desired, unknown: t.Sequence[str], check_mode: bool
 ) -> t.List[Step]:
     wanted, own = _missing_components(state), state.software.own_sources
+    components = state.software.names.archive.components
     ours = own is not None or state.history.record.sources
     stale = ours and bool(wanted) and own != render(wanted or ())
-    if own is not None and wanted == [] and state.software.names.components:
+    if own is not None and wanted == [] and components:
         # After an upgrade of the distribution, or once somebody has enabled the components, nothing is missing.
         return [UNNEEDED, REFRESH] if desired.source.manage_lists else []
     if not unknown and not (stale and desired.source.manage_lists):
@@ -166,7 +167,7 @@ def _sources(
     if wanted and not desired.source.manage_lists:
         raise NodeError(
             f"the node's package sources do not have {', '.join(unknown)}",
-            hint=f"enable the components {', '.join(state.software.names.components)}, or set manage_sources to true",
+            hint=f"enable the components {', '.join(components)}, or set manage_sources to true",
         )
     if wanted is None and own is None and desired.source.manage_lists:
         error = NodeError(
@@ -190,7 +191,7 @@ def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
     if cause:
         missing = f"the package sources do not offer {', '.join(unknown)}"
         return NodeError(missing, cause=cause, hint=hint)
-    components = state.software.names.components
+    components = state.software.names.archive.components
     enabled = "no enabled repository or module stream has them; NVIDIA's for this release does"
     if components:
         enabled = f"the components {', '.join(components)} are enabled"
@@ -203,7 +204,7 @@ def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
 
 def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
     """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
-    components = state.software.names.components
+    components = state.software.names.archive.components
     own = [one for one in state.software.sources if one.signed_by not in PLACE.apt_keys]
     return additions(own, state.machine.codename, components) if components else []
 
@@ -270,7 +271,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     built = [f"{name} ({state.software.candidate(name)})" for name in headers]
     packages: t.Dict[str, t.Optional[str]] = dict.fromkeys(headers)
     steps = []
-    if headers and state.software.names.headers_first:
+    if headers and state.software.names.headers.first:
         bare = {"packages": packages, "remove": (), "pins": {}, "taken": ()}
         steps.append(Step("install", f"install {', '.join(built)}", bare))
         packages, built = {}, []
@@ -323,7 +324,7 @@ def _check_unasked(
 
 def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None:
     """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
-    knows = state.machine.traits.apt or choice.names.headers_first
+    knows = state.machine.traits.apt or choice.names.headers.first
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
     if (
         not knows
@@ -359,7 +360,7 @@ def _superseded(
     branch = not choice.prebuilt and "." not in choice.asked
     if alike and branch and family.tracks(state, choice.kind):
         return False
-    if name in names.kernel.values() or name in names.prebuilt.values():
+    if name in names.modules.by_type.values() or name in names.modules.prebuilt.values():
         return True
     return name in state.history.record.packages or (name in taken and not alike)
 

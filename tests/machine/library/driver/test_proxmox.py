@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
-    Names,
+    Headers,
     kernel_packages,
 )
 
@@ -29,8 +29,8 @@ ASKED = {"version": "550", "source": "distribution"}
     ],
 )
 def test_headers_are_named_by_the_kernels_flavour(kernel: str, headers: str) -> None:
-    assert Names(headers="linux-headers-{}").headers_of(kernel) == headers
-    assert Names().headers_of(kernel) == ""
+    assert Headers("linux-headers-{}").package_for(kernel) == headers
+    assert Headers().package_for(kernel) == ""
 
 
 def test_what_brings_new_kernels_is_of_the_kernels_project() -> None:

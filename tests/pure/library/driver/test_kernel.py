@@ -316,8 +316,8 @@ def test_absent_takes_the_modprobe_file_back() -> None:
 
 @pytest.mark.parametrize("first", [False, True])
 def test_kernel_modules_and_headers_are_named_before_the_rest(first: bool) -> None:
-    name = DEBIAN.headers_of("6.12.1")
-    names = dataclasses.replace(DEBIAN, headers_first=first)
+    name = DEBIAN.headers.package_for("6.12.1")
+    names = dataclasses.replace(DEBIAN, headers=dataclasses.replace(DEBIAN.headers, first=first))
     offered = {**OFFERED, name: Policy("6.12.1-1", ("6.12.1-1",))}
     found = planned(node(headers=False, policies=offered, names=names))
     summaries = [step.summary for step in found.steps if step.action == "install"]

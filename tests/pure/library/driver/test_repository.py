@@ -163,7 +163,7 @@ def test_names_for_ubuntu_follow_what_is_offered(
     offered: tuple[str, ...], wanted: str, installed: tuple[str, ...], kernel: str
 ) -> None:
     found = named(offered, wanted, installed)
-    assert found.kernel["open"] == kernel
+    assert found.modules.by_type["open"] == kernel
     assert not [name for name in found.relevant if "server" in name]
 
 

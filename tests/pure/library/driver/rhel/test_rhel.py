@@ -34,7 +34,7 @@ EL9 = "5.14.0-570.el9.x86_64"
     ],
 )
 def test_headers_are_those_of_the_kernels_variant(kernel: str, found: str) -> None:
-    assert RHEL.names(Offer(), Wanted(kernel=kernel)).headers.format(kernel) == found
+    assert RHEL.names(Offer(), Wanted(kernel=kernel)).headers.form.format(kernel) == found
 
 
 # Names of Red Hat's, as the tests of mizdebsk/radii have them, and of NVIDIA's, as its spec makes them.
@@ -101,7 +101,7 @@ def test_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
 )
 def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: str) -> None:
     found = RHEL.names(Offer(frozenset(listed)), Wanted(kernel=EL9))
-    assert {*found.user_space, found.kernel[kind]} <= set(listed)
+    assert {*found.user_space, found.modules.by_type[kind]} <= set(listed)
 
 
 @pytest.mark.parametrize(

@@ -80,16 +80,16 @@ def test_modules_are_those_that_share_a_version_with_the_user_space(
     user_space: dict[str, list[str]], wanted: str, installed: tuple[str, ...], kernel: str
 ) -> None:
     found = names({**OFFERED, **user_space}, wanted, installed)
-    assert found.kernel["open"] == kernel
+    assert found.modules.by_type["open"] == kernel
     generation = re.findall(r"-G\d+", kernel)[0]
     assert all(name.endswith(generation) for name in found.user_space if "compute" in name)
-    assert (kernel in found.signed) is ("signed" in kernel)
+    assert (kernel in found.modules.signed) is ("signed" in kernel)
 
 
 def test_branch_tells_the_generation_before_anything_is_offered() -> None:
-    assert names({}, "580").kernel["open"] == CUDA06
-    assert names({}, "595").kernel["open"] == CUDA07
-    assert names({}).kernel["open"] == CUDA07
+    assert names({}, "580").modules.by_type["open"] == CUDA06
+    assert names({}, "595").modules.by_type["open"] == CUDA07
+    assert names({}).modules.by_type["open"] == CUDA07
 
 
 def test_persistence_daemon_is_a_package_of_its_own_where_it_has_the_version() -> None:
@@ -106,13 +106,13 @@ def test_persistence_daemon_is_a_package_of_its_own_where_it_has_the_version() -
 
 def test_old_gpus_get_the_proprietary_modules_of_the_generation_that_has_them() -> None:
     found = names({**OFFERED, **CUDA_REPOSITORY}, kind="proprietary")
-    assert found.kernel == {"open": CUDA06, "proprietary": "nvidia-driver-G06"}
+    assert found.modules.by_type == {"open": CUDA06, "proprietary": "nvidia-driver-G06"}
 
 
 def test_modules_are_those_of_the_running_kernels_flavour() -> None:
     azure = CUDA06.replace("default", "azure")
     offered = {azure: OFFERED[CUDA06], **CUDA_REPOSITORY}
-    assert names(offered, kernel="6.4.0-150600.8.48-azure").kernel["open"] == azure
+    assert names(offered, kernel="6.4.0-150600.8.48-azure").modules.by_type["open"] == azure
     assert [kernel_flavour(one) for one in ("6.4.0-1-64kb", "6.4.0", "6.4.0-1.el9")] == [
         "64kb",
         "default",

@@ -50,7 +50,7 @@ def names(
 def test_branch_is_read_from_the_version(wanted: str, branch: str) -> None:
     found = names(wanted)
     assert (found.branch, found.branches) == (branch, ("595", "580", "570", "535"))
-    assert found.kernel["open"] == f"nvidia-dkms-{branch}-server-open"
+    assert found.modules.by_type["open"] == f"nvidia-dkms-{branch}-server-open"
     assert found.source(f"nvidia-utils-{branch}-server") == (
         f"nvidia-graphics-drivers-{branch}-server"
     )
@@ -112,6 +112,6 @@ def test_names_are_those_of_the_recorded_lists(
     listed: tuple[str, ...], kernel: str, kind: str
 ) -> None:
     found = UBUNTU.names(Offer(frozenset(listed)), Wanted(Version("570"), kind, kernel))
-    wanted = {*found.user_space, found.anchor, *found.companion}
+    wanted = {*found.user_space, found.modules.anchor, *found.companion}
     assert wanted <= set(listed)
-    assert {found.prebuilt[kind], found.kernel[kind]} & set(listed)
+    assert {found.modules.prebuilt[kind], found.modules.by_type[kind]} & set(listed)
