@@ -15,7 +15,6 @@ from ansible.errors import AnsibleError
 from ansible.plugins.loader import lookup_loader
 from ansible_collections.gpu.node.plugins.module_utils._base.dra import allocation
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._base.options import VARIABLES
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import cut
 from ansible_collections.gpu.node.plugins.module_utils._base.variables import in_variables
 from ansible_collections.gpu.node.plugins.module_utils._checks.parts import MODULES
@@ -24,7 +23,8 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine
     modules,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.problems import Problem
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.device_plugin import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.variables import VARIABLES
 from ansible_collections.gpu.node.plugins.plugin_utils.controller import declared
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.answers import documented
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.daemon import imported

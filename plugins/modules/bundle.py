@@ -67,7 +67,7 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._bundle.capability import BundleCapability
-from ansible_collections.gpu.node.plugins.module_utils._bundle.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.bundle import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 

@@ -124,7 +124,7 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._cdi.capability import CdiCapability
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 

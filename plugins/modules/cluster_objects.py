@@ -71,8 +71,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import hidden, values
+from ansible_collections.gpu.node.plugins.module_utils._generated.cluster_objects import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 

@@ -132,10 +132,10 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_runtime import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._runtime.capability import RuntimeCapability
-from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
 
 def main() -> None:

@@ -83,12 +83,12 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import (
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
 
 
 def main() -> None:

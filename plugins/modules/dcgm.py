@@ -84,12 +84,12 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.dcgm import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.capability import (
     DcgmCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.options import SPEC
 
 
 def main() -> None:

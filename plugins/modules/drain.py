@@ -133,7 +133,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.capability import (
     DrainCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.drain import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 

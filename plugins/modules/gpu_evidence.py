@@ -110,12 +110,12 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_evidence import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.capability import (
     EvidenceCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.options import SPEC
 
 
 def main() -> None:

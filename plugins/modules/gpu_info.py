@@ -105,12 +105,12 @@ gpu_info:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_info import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.capability import (
     GpuInfoCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.options import SPEC
 
 
 def main() -> None:

@@ -135,12 +135,12 @@ refused:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_reset import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset.capability import (
     GpuResetCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.reset.options import SPEC
 
 
 def main() -> None:

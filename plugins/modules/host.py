@@ -94,8 +94,8 @@ reboot_reasons:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.host import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._host.capability import HostCapability
-from ansible_collections.gpu.node.plugins.module_utils._host.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 

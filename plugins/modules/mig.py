@@ -170,10 +170,10 @@ reboot_reasons:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.mig import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
-from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 
 
 def main() -> None:

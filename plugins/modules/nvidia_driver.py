@@ -278,7 +278,7 @@ steps:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import DriverCapability
-from ansible_collections.gpu.node.plugins.module_utils._driver.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.nvidia_driver import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 

@@ -208,7 +208,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.plan import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.room import Room
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability

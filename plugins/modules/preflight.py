@@ -66,7 +66,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.preflight import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.room import Room
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability

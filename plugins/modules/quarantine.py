@@ -72,12 +72,12 @@ steps:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.quarantine import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._repair.quarantine.capability import (
     QuarantineCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.quarantine.options import SPEC
 
 
 def main() -> None:

@@ -142,10 +142,10 @@ lease:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.repair import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.bounded import BoundedHost
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._repair.capability import RepairCapability
-from ansible_collections.gpu.node.plugins.module_utils._repair.options import SPEC
 
 
 def main() -> None:

@@ -145,12 +145,12 @@ nvml_error:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpu.node.plugins.module_utils._generated.settings import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 from ansible_collections.gpu.node.plugins.module_utils._settings.capability import (
     SettingsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._settings.options import SPEC
 
 
 def main() -> None:

@@ -111,7 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.bounded import BoundedHost
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 

@@ -89,7 +89,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.capability import (
     ValidatePodsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate_pods import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import run_capability
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from .._generated.variables import VARIABLES
 from .errors import NodeError
-from .options import VARIABLES
 
 OPTION = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)?")
 

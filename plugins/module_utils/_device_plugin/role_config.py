@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._base.options import DEFAULTS
 from .._base.text.json_data import table_in
+from .._generated.variables import DEFAULTS
 
 DEFAULT = DEFAULTS["device_plugin_config"]
 

@@ -12,16 +12,16 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods import (
     capability as validate_pods,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.options import (
-    SPEC as VALIDATE_SPEC,
-)
 from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.capability import (
     DrainCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.options import (
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
+from ansible_collections.gpu.node.plugins.module_utils._generated.drain import (
     SPEC as DRAIN_SPEC,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate_pods import (
+    SPEC as VALIDATE_SPEC,
+)
 from gpu_plugin._shared._base.dra.checkpoint import PreparedClaim
 from gpu_plugin._shared._base.dra.names import (
     ALL,

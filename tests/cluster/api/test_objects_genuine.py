@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.cluster_objects import SPEC
 from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.kubernetes.administered import KINDS

@@ -18,14 +18,14 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capabil
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.node import DRIVER_ROOT
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import (
+from ansible_collections.gpu.node.plugins.module_utils._driver.releases import table
+from ansible_collections.gpu.node.plugins.module_utils._generated.preflight import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate import (
     SPEC as VALIDATE,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.releases import table
 from gpu_cluster.hami import settings as hami
 from gpu_plugin.config.strict_yaml import ConfigError
 

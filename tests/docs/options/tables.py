@@ -30,13 +30,10 @@ EMPTY = {"dict": {}, "raw": {}, "list": []}
 
 
 class Table(NamedTuple):
-    """A capability: its modules' options, their rooms in the library, its role's entry points and calls, and variables
-    that are no options.
-    """
+    """A capability: its modules' options, its role's entry points and calls, and variables that are no options."""
 
     name: str
     modules: dict[str, Options]
-    rooms: dict[str, str]
     entries: dict[str, Any]
     calls: dict[str, Any]
     variables: Options
@@ -129,9 +126,7 @@ def _jinja(option: Option) -> str:
 def _table(
     name: str,
     *,
-    room: str = "",
     options: Options | None = None,
-    rooms: dict[str, str] | None = None,
     modules: dict[str, Options] | None = None,
     role: dict[str, Any] | None = None,
     calls: dict[str, Any] | None = None,
@@ -140,8 +135,7 @@ def _table(
     """Return a table of what its file has; a table of one module's options has that module's name."""
     modules = modules or ({name: options} if options else {})
     modules = {module: whole(one) for module, one in modules.items()}
-    rooms = rooms or {name: room}
-    return Table(name, modules, rooms, role or {}, calls or {}, whole(variables or {}))
+    return Table(name, modules, role or {}, calls or {}, whole(variables or {}))
 
 
 @cache

@@ -23,7 +23,7 @@ PLUGIN_LICENSE = """\
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """
-LIBRARY = REPOSITORY / "plugins/module_utils"
+GENERATED = REPOSITORY / "plugins/module_utils/_generated"
 FRAGMENTS = REPOSITORY / "plugins/doc_fragments"
 ROLES = REPOSITORY / "roles"
 MARK = "written by make options"
@@ -32,10 +32,10 @@ FOREIGN = " # noqa: var-naming[no-role-prefix]"
 
 def files() -> dict[Path, str]:
     """Return each file by its path, as it has to be."""
-    found = {LIBRARY / "_base/options.py": _variables()}
+    found = {GENERATED / "variables.py": _variables()}
     for table in tables.tables():
         for module in table.modules:
-            found[LIBRARY / table.rooms[module] / "options.py"] = _spec(table, module)
+            found[GENERATED / f"{module}.py"] = _spec(table, module)
             found[FRAGMENTS / f"{table.name}.py"] = _fragment(table)
         if table.entries:
             role = ROLES / table.name
@@ -66,7 +66,7 @@ def _spec(table: Table, module: str) -> str:
     head, every = "SPEC: t.Dict[str, t.Any] = ", _checked(table, module)
     part = _part_of(table, module)
     if part:
-        text += f"from ..{Path(table.rooms[part]).name}.options import SPEC as {part.upper()}\n\n"
+        text += f"from .{part} import SPEC as {part.upper()}\n\n"
         every = {name: one for name, one in every.items() if name not in table.modules[part]}
     shown = code({"argument_spec": every}, 0, len(head))
     if part:
@@ -80,11 +80,10 @@ def _checked(table: Table, module: str) -> dict[str, tables.Option]:
 
 
 def _part_of(table: Table, module: str) -> str:
-    """Return the module whose options, several, are all among those of this one, and whose room is beside; or none."""
+    """Return the module whose options, several, are all among those of this one; empty if there is none."""
     for other, options in table.modules.items():
-        beside = Path(table.rooms[other]).parent == Path(table.rooms[module]).parent
         every, some = _checked(table, module), _checked(table, other)
-        if other != module and beside and len(options) > 1 and {**every, **some} == every:
+        if other != module and len(options) > 1 and {**every, **some} == every:
             return other
     return ""
 

@@ -14,7 +14,6 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import LABELS_UNIT, UNIT
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
@@ -22,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state impo
     UNITS,
     env_variables,
 )
+from ansible_collections.gpu.node.plugins.module_utils._generated.device_plugin import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.fakes import FakeHost

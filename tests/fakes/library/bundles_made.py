@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._bundle.capability import BundleCapability
-from ansible_collections.gpu.node.plugins.module_utils._bundle.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.bundle import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.fakes.library.hostile_index import GENUINE, GOOD, wheel

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._generated.dcgm import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.capability import (
     DcgmCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.options import SPEC
 
 from tests.fakes.packages.apt_nodes import AptNode, Repository
 from tests.fakes.packages.debian import DRIVER, LOADED

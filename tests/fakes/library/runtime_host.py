@@ -13,9 +13,9 @@ import typing as t
 import tomlkit
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_runtime import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime.capability import RuntimeCapability
-from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.runtime.crio_files import BUILT_IN

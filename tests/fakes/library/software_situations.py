@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.packages.package import State
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import recorded
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import (
     Records,
@@ -23,7 +24,6 @@ from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capabil
     RUNTIME,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, EXPORTER, parameters
 from tests.fakes.library.software_nodes import Shelf, Situation, SoftwareNode, told

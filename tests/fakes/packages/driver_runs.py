@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import DriverCapability
-from ansible_collections.gpu.node.plugins.module_utils._driver.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.nvidia_driver import SPEC
 
 
 def capability(host: Any, *, check_mode: bool = False, **params: Any) -> DriverCapability:

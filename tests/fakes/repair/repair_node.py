@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._generated.repair import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Status
 from ansible_collections.gpu.node.plugins.module_utils._repair.capability import RepairCapability
 from ansible_collections.gpu.node.plugins.module_utils._repair.machine import cases, observe_nvml
-from ansible_collections.gpu.node.plugins.module_utils._repair.options import SPEC
 from nvsim.testing import Sim
 
 from tests.fakes.library.fakes import FakeHost

@@ -150,7 +150,7 @@ import json, sys
 from ansible_collections.gpu.node.plugins.module_utils._base import boot
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import (MigCapability)
-from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.mig import SPEC
 from tests.fakes.library.fakes import FakeHost
 host = FakeHost({boot.PROGRAM: ""}, {("systemctl",): ""})
 params = {key: spec.get("default") for key, spec in SPEC["argument_spec"].items()}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpu.node.plugins.module_utils._runtime.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_runtime import SPEC
 
 from tests.runner.tiers import long_but_first
 from tests.support.paths import REPOSITORY

@@ -14,6 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ..._base.errors import NodeError
 from ..._base.steps import Plan, Step
 from ..._device_plugin.machine import status
+from ..._generated.validate import SPEC
 from ..._machine.bounded import AheadHost
 from ..._machine.host import Host
 from ..._machine.room import Room
@@ -26,7 +27,6 @@ from ..preflight.capability import PreflightCapability
 from ..preflight.machine import modules
 from ..report.machine import overview
 from ..validate.capability import ValidateCapability
-from ..validate.options import SPEC
 from .report import differences, lines, refused
 
 Answer = t.Dict[str, t.Any]

@@ -10,8 +10,8 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.gpu import PciDevice
-from ..._base.options import VARIABLES
 from ..._base.steps import Plan, Step
+from ..._generated.variables import VARIABLES
 from ..._machine.host import Host
 from ..._machine.room import Room
 from ..._node.gpu_info.capability import GpuInfoCapability, Info

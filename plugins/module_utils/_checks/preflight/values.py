@@ -9,8 +9,8 @@ import posixpath
 import typing as t
 
 from ..._base.text.json_data import is_whole
-from ..._cdi.options import SPEC
 from ..._cdi.specification import resolved
+from ..._generated.cdi import SPEC
 from ..._runtime.state import SPEC_DIRS
 from .problems import Problem
 

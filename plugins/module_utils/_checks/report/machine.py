@@ -13,6 +13,7 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._device_plugin.machine.status import ask
 from ..._driver.releases.table import parse
+from ..._generated.repair import SPEC as REPAIR
 from ..._machine.host import Host
 from ..._node.machine.facts import os_release
 from ..._node.users.allocated import Allocation
@@ -20,7 +21,6 @@ from ..._node.users.machine import allocated
 from ..._node.users.machine.users import gpu_users, user_of
 from ..._repair.machine import observe_node
 from ..._repair.machine.cases import CaseFile
-from ..._repair.options import SPEC as REPAIR
 from ..validate.machine.driver import pending
 from . import cases, status
 

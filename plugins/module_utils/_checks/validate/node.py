@@ -11,6 +11,7 @@ import typing as t
 from ..._base.errors import InputError, NodeError
 from ..._base.gpu import Gpu, MigDevice, Process
 from ..._base.text.shown import counted
+from ..._generated.validate import SPEC
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.in_service import Change
 from . import cdi, containers, dra, driver, gpus, plugin, services
@@ -21,7 +22,6 @@ from .daemon import SERVING, Daemon
 from .dra import Dra
 from .driver import Driver
 from .gpus import Layout
-from .options import SPEC
 from .services import Holds, Unit
 
 COMPONENTS: t.Sequence[str] = SPEC["argument_spec"]["components"]["choices"]

@@ -13,6 +13,7 @@ from ..._base.packages.pgp import MAX_BYTES
 from ..._base.packages.presets import DRIVER_PRESETS
 from ..._base.packages.repository import Known, Repository, is_elsewhere
 from ..._base.steps import Step
+from ..._generated.nvidia_driver import SPEC
 from ..._machine.download import bring, fetched
 from ..._machine.host import Host
 from ..._machine.packages.api import PackageManager
@@ -24,7 +25,6 @@ from ..desired import parse_repository
 from ..facts import Installed
 from ..family import Family
 from ..kernel.modules import tail
-from ..options import SPEC
 from ..packages.names import PLACE
 from ..record import Record
 from ..sources.runfile import TRACES, UNINSTALLER, parse_traces

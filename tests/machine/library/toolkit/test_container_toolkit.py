@@ -19,6 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import Options
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.packages.apt import OWN_PREFERENCES
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import (
     Records,
@@ -30,7 +31,6 @@ from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capabil
     RUNTIME,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.plan import (
     ALL,
     BASE,

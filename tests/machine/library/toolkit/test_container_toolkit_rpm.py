@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._generated.container_toolkit import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import (
     RECORD,
     ToolkitCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.plan import (
     ALL,
     BASE,

@@ -16,8 +16,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NvmlErro
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine import status as asked
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 
 from tests.fakes.library.fakes import FakeHost

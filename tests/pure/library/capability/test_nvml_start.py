@@ -19,12 +19,12 @@ from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     NvmlError,
 )
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC as CDI
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC as CDI
+from ansible_collections.gpu.node.plugins.module_utils._generated.mig import SPEC as MIG
+from ansible_collections.gpu.node.plugins.module_utils._generated.settings import SPEC as SETTINGS
 from ansible_collections.gpu.node.plugins.module_utils._mig import capability as mig
-from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC as MIG
 from ansible_collections.gpu.node.plugins.module_utils._node.machine.nvml_start import explain
 from ansible_collections.gpu.node.plugins.module_utils._settings import capability as settings
-from ansible_collections.gpu.node.plugins.module_utils._settings.options import SPEC as SETTINGS
 
 from tests.fakes.library.fakes import DRIVER, LOADED, FakeHost
 

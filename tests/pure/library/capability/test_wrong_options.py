@@ -10,16 +10,16 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC as CDI
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin import (
     capability as deployment,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.options import (
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC as CDI
+from ansible_collections.gpu.node.plugins.module_utils._generated.device_plugin import (
     SPEC as DEVICE_PLUGIN,
 )
+from ansible_collections.gpu.node.plugins.module_utils._generated.mig import SPEC as MIG
 from ansible_collections.gpu.node.plugins.module_utils._machine.nvml import real
 from ansible_collections.gpu.node.plugins.module_utils._mig import capability as mig
-from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC as MIG
 from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import without_nvml
 
 from tests.fakes.library.fakes import GPU, FakeHost

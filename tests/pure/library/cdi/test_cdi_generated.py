@@ -17,8 +17,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
 from ansible_collections.gpu.node.plugins.module_utils._cdi import generated as cdi_generated
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._cdi.rules import problems
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.fakes import FakeHost

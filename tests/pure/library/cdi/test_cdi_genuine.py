@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Gpu, Mig
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
 from ansible_collections.gpu.node.plugins.module_utils._cdi.capabilities import CAPABILITIES
 from ansible_collections.gpu.node.plugins.module_utils._cdi.generated import differences
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu, mig

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.gpu_values import gpu

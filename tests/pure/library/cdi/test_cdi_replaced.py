@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
 from ansible_collections.gpu.node.plugins.module_utils._cdi.machine import replaced
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host, Status
 
 from tests.fakes.library.gpu_values import gpu

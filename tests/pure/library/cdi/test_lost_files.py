@@ -13,7 +13,6 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
 from ansible_collections.gpu.node.plugins.module_utils._cdi.machine import specify
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
     FILES,
     Current,
@@ -21,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi impo
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.gpus import current
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 
 from tests.fakes.library.gpu_values import gpu

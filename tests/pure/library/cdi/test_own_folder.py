@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as cdi
-from ansible_collections.gpu.node.plugins.module_utils._cdi.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Status
 
 from tests.fakes.library.fakes import FakeHost

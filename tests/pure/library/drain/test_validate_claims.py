@@ -15,10 +15,10 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods imp
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.capability import (
     ValidatePodsCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
 from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import ApiError
 from ansible_collections.gpu.node.plugins.module_utils._cluster.rights import Right
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate_pods import SPEC
 
 from tests.fakes.clock import Clock
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_info import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.capability import (
     GpuInfoCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import cloud_init
 
 from tests.fakes.library.fakes import FakeHost

@@ -12,9 +12,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import gpus as checks
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.gpu_record import GpuRecord
+from ansible_collections.gpu.node.plugins.module_utils._generated.plan import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._node import gpu_record
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_info.capability import (
     GpuInfoCapability,

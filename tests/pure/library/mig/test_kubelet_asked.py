@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._generated.mig import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._mig import capability
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import (
     ASK_AGAIN_SECONDS,
     LOOK_AGAIN_SECONDS,
     MigCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 
 from tests.fakes.clock import Clock
 from tests.fakes.library.fakes import FakeHost

@@ -12,12 +12,12 @@ from ansible_collections.gpu.node.plugins.module_utils._base.boot import PROGRAM
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NvmlError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
+from ansible_collections.gpu.node.plugins.module_utils._generated.mig import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._mig import capability, label
 from ansible_collections.gpu.node.plugins.module_utils._mig.boot import CONFIG, UNIT
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
 from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared
 from ansible_collections.gpu.node.plugins.module_utils._mig.machine import nvml
-from ansible_collections.gpu.node.plugins.module_utils._mig.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 

@@ -13,9 +13,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks import parts
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.capability import PlanCapability
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine import modules
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.role_config import DEFAULT
+from ansible_collections.gpu.node.plugins.module_utils._generated.plan import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node

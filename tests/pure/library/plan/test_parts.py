@@ -19,8 +19,8 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.parts import (
     is_open,
     with_later,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.plan.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._checks.plan.report import lines, refused
+from ansible_collections.gpu.node.plugins.module_utils._generated.plan import SPEC
 from hypothesis import given
 from hypothesis import strategies as st
 

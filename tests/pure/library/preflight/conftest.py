@@ -13,7 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.preflight import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, Look, node

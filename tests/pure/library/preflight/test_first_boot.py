@@ -12,7 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.capability import (
     PreflightCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.options import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._generated.preflight import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import cloud_init
 
 from tests.fakes.clock import Clock

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_evidence import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     NOBODY,
@@ -17,7 +18,6 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     Cases,
 )
 from ansible_collections.gpu.node.plugins.module_utils._repair.evidence import smi
-from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.plan import decide, plan
 from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.selection import (
     select,

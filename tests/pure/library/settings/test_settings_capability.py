@@ -16,10 +16,10 @@ from ansible_collections.gpu.node.plugins.module_utils._base.gpu import (
     NvmlError,
     SettingsTold,
 )
+from ansible_collections.gpu.node.plugins.module_utils._generated.settings import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._settings import boot, capability
 from ansible_collections.gpu.node.plugins.module_utils._settings.boot import SEEN, Mark
-from ansible_collections.gpu.node.plugins.module_utils._settings.options import SPEC
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.gpu_values import gpu

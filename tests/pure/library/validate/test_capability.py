@@ -23,8 +23,8 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate import c
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.capability import (
     ValidateCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.options import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import SETTINGS
+from ansible_collections.gpu.node.plugins.module_utils._generated.validate import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 
 from tests.fakes.clock import Clock

@@ -16,12 +16,12 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import IN_USE
 from .._shared._base.services.mig import STATUS as MIG_STATUS
 from .._shared._base.steps import Plan
+from .._shared._generated.mig import SPEC
 from .._shared._machine.host import Host
 from .._shared._mig import boot as mig_boot
 from .._shared._mig.capability import MigCapability
 from .._shared._mig.config import Declared
 from .._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, PENDING, SUCCESS, Request, refusal
-from .._shared._mig.options import SPEC
 from .._shared._node.users.busy import Busy
 from ..tools import bounded, files, logs
 from ..tools.chores import Backoff

@@ -13,25 +13,25 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...._base.errors import InputError, NodeError
-from ...._base.options import DEFAULTS, OMITTED, VARIABLES
 from ...._cdi.capability import CdiCapability
-from ...._cdi.options import SPEC as CDI
 from ...._device_plugin import role_config
 from ...._device_plugin.capability import DevicePluginCapability
-from ...._device_plugin.options import SPEC as DEVICE_PLUGIN
 from ...._driver.capability import DriverCapability
-from ...._driver.options import SPEC as DRIVER
-from ...._host.options import SPEC as HOST
+from ...._generated.cdi import SPEC as CDI
+from ...._generated.container_runtime import SPEC as RUNTIME
+from ...._generated.container_toolkit import SPEC as TOOLKIT
+from ...._generated.dcgm import SPEC as DCGM
+from ...._generated.device_plugin import SPEC as DEVICE_PLUGIN
+from ...._generated.host import SPEC as HOST
+from ...._generated.mig import SPEC as MIG
+from ...._generated.nvidia_driver import SPEC as DRIVER
+from ...._generated.settings import SPEC as SETTINGS
+from ...._generated.variables import DEFAULTS, OMITTED, VARIABLES
 from ...._machine.host import Host
 from ...._machine.run import Capability
 from ...._mig.capability import MigCapability
-from ...._mig.options import SPEC as MIG
 from ...._runtime.capability import RuntimeCapability
-from ...._runtime.options import SPEC as RUNTIME
-from ...._settings.options import SPEC as SETTINGS
-from ...._software.dcgm.options import SPEC as DCGM
 from ...._software.toolkit.capability import ToolkitCapability
-from ...._software.toolkit.options import SPEC as TOOLKIT
 from ..problems import Problem
 
 Values = t.Mapping[str, t.Any]

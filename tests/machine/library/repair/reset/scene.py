@@ -19,11 +19,11 @@ from pathlib import Path
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_reset import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed, Host
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import _converge
 from ansible_collections.gpu.node.plugins.module_utils._repair.machine import observe_nvml
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset import capability, machine
-from ansible_collections.gpu.node.plugins.module_utils._repair.reset.options import SPEC
 from nvsim.ctl import Client
 from nvsim.testing import Sim
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..preflight.options import SPEC as PREFLIGHT
+from .preflight import SPEC as PREFLIGHT
 
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
