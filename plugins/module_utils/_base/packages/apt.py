@@ -23,6 +23,8 @@ BUSY = re.compile(
     r"|^debconf: .* is locked by another process",
     re.MULTILINE,
 )
+# What apt says of a dpkg that was killed, by a signal or with a status that it does not know.
+KILLED = re.compile(r"Sub-process \S+ (?:exited unexpectedly|received (?:signal \d|a segmentation fault))")
 REFUSES_ALL = re.compile(
     r"--fix-broken install|needs to be reinstalled, but|dpkg was interrupted, you must manually run"
 )
@@ -216,8 +218,8 @@ def describe_broken(packages: t.Mapping[str, Package]) -> str:
 
 
 def is_busy(text: str) -> bool:
-    """Tell whether apt or dpkg gave up because another process holds its lock."""
-    return bool(BUSY.search(text))
+    """Return whether apt or dpkg gave up because another process holds its lock, and not because dpkg was killed."""
+    return bool(BUSY.search(text)) and not KILLED.search(text)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -234,6 +234,17 @@ def test_pins_stand_beside_what_was_there() -> None:
         ("E: Unable to lock directory /var/lib/apt/lists/", True),
         ("E: Failed to fetch http://mirror/debian/x.deb  404  Not Found", False),
         ("E: Sub-process /usr/bin/dpkg returned an error code (1)", False),
+        # debconf's lock delays the configuration; the transaction ended because dpkg was killed.
+        (
+            'debconf: DbDriver "config": /var/cache/debconf/config.dat is locked by another process: Resource '
+            "temporarily unavailable\nE: Sub-process /usr/bin/dpkg exited unexpectedly",
+            False,
+        ),
+        (
+            'debconf: DbDriver "config": /var/cache/debconf/config.dat is locked by another process: Resource '
+            "temporarily unavailable\nE: Sub-process /usr/bin/dpkg returned an error code (1)",
+            True,
+        ),
     ],
 )
 def test_locks_are_told_from_other_failures(text: str, busy: bool) -> None:
