@@ -15,7 +15,7 @@ from gpu_plugin._shared._base.dra.names import (
     MIG_CLASS,
     SHARE_CLASS,
 )
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.allocation_modes import (
     MODES,

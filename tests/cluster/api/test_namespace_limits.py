@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._cluster import trial
 from gpu_plugin._shared._base.dra.names import GPU, GPU_CLASS, MIG, MIG_CLASS, SHARE, SHARE_CLASS
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster, GenuineCluster

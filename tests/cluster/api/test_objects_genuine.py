@@ -20,7 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capabili
     ClusterObjectsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._generated.cluster_objects import SPEC
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.kubernetes.administered import KINDS
 from tests.fakes.kubernetes.genuine_api import GenuineApi

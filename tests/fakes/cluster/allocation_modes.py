@@ -27,8 +27,8 @@ from gpu_plugin._shared._base.dra.names import (
     SHARE,
     SHARE_CLASS,
 )
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.advertise.devices import enumerate_devices, owned
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.dra.prepare import plan
 from gpu_plugin.dra.prepare.claims import parse as parse_claim

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.kubernetes.standin.admission.validation import GATES
 from tests.fakes.kubernetes.standin.api import StandIn

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import urllib3
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.kubernetes.administered import ADMINS, KINDS, Administered
 from tests.fakes.kubernetes.certificates import Authority

@@ -21,8 +21,8 @@ from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Published
 from gpu_cluster.hami.settings import Settings
 from gpu_cluster.hami.template import name_in
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.dra.slice_api import SliceApi
 
 from tests.fakes.cluster.hami_pods import BOTH_NODES, MIG_NODES, MPS_NODES, OTHER_NODES, limits

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.kubernetes.administered import KINDS, Administered
 from tests.support.paths import REPOSITORY
@@ -37,7 +37,7 @@ def said(cluster: Administered, space: str, *claims: Json) -> str:
     try:
         cluster.admin.ask("trying a pod", "POST", path, pod(space, *claims))
     except ApiError as error:
-        return f"{error.status} {error.told}"
+        return f"{error.status} {error.detail}"
     return ""
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin._shared._mig.label import STATE_LABEL
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.health.reporter import Reporter
 from gpu_plugin.labels.output import NodeFeature

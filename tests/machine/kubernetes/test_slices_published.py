@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.cluster.rate import Rate
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.dra.publish import GateOff, Publisher

@@ -13,7 +13,7 @@ import pytest
 from gpu_cluster.hami.published import Device
 from gpu_cluster.webhook import slices
 from gpu_cluster.webhook.slices import Slices
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import DRA, Cluster

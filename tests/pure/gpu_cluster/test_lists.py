@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpu_cluster.lists import PAGE, items
-from gpu_plugin.cluster.errors import TooLong
+from gpu_plugin._shared._cluster.machine.api import PAGE, TooLong, items
 
 Json = dict[str, Any]
 
@@ -32,7 +31,7 @@ class Pods:
 @pytest.mark.attack("templates-kept-for-ever")
 def test_a_list_comes_in_smaller_parts_where_one_is_too_long() -> None:
     pods = Pods([1] * 300 + [90] * 30 + [1] * 300, 300)
-    assert list(items(pods, "listing", "/pods")) == list(range(630))  # type: ignore[arg-type]
+    assert list(items(pods.ask, "listing", "/pods")) == list(range(630))
     assert pods.limits[0] == PAGE
     assert len(pods.limits) < 630
 
@@ -40,5 +39,5 @@ def test_a_list_comes_in_smaller_parts_where_one_is_too_long() -> None:
 def test_an_object_that_is_too_long_alone_ends_the_list() -> None:
     pods = Pods([1, 301, 1], 300)
     with pytest.raises(TooLong):
-        list(items(pods, "listing", "/pods"))  # type: ignore[arg-type]
+        list(items(pods.ask, "listing", "/pods"))
     assert pods.limits[-1] == 1

@@ -12,6 +12,7 @@ import typing as t
 from ..._base.errors import InputError, NodeError
 from ..._base.steps import Plan, Step
 from ..._cluster import trial
+from ..._cluster.machine.api import MISSING, ApiError
 from ..._cluster.machine.asking import (
     Pauses,
     check_rights,
@@ -20,7 +21,7 @@ from ..._cluster.machine.asking import (
     understood,
     unreached,
 )
-from ..._cluster.machine.client import MISSING, ApiError, KubernetesApi
+from ..._cluster.machine.client import KubernetesApi
 from ..._cluster.pods import Json
 from ..._cluster.rights import of_trial
 from ..._cluster.trust import unpinned

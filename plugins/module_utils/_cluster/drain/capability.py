@@ -13,6 +13,7 @@ from ..._base.steps import Plan, Step
 from ..._base.text.masking import masked_text
 from ..._base.text.shown import cut, printable
 from .. import pods as podding
+from ..machine.api import CONFLICT, FORBIDDEN, MISSING, ApiError
 from ..machine.asking import (
     Pauses,
     check_rights,
@@ -22,7 +23,7 @@ from ..machine.asking import (
     understood,
     unreached,
 )
-from ..machine.client import CONFLICT, FORBIDDEN, MISSING, ApiError, KubernetesApi, who
+from ..machine.client import KubernetesApi, who
 from ..pods import Pod
 from ..rights import OF_CLAIMS, OF_DAEMONSETS, OF_DRAIN, Right, of_cordon
 from . import node as nodes

@@ -9,8 +9,9 @@ import time
 import typing as t
 
 from ..._base.errors import NodeError
+from ..machine.api import CONFLICT, FORBIDDEN, MISSING, ApiError
 from ..machine.asking import Pauses, missing_rights
-from ..machine.client import CONFLICT, FORBIDDEN, MISSING, ApiError, KubernetesApi
+from ..machine.client import KubernetesApi
 from ..pods import Pod
 from ..rights import OF_DRAIN
 from .triage import Triage

@@ -12,7 +12,8 @@ from ..._base.errors import NodeError
 from ..._base.text.json_data import MISREAD
 from ..pods import Json
 from ..rights import Right, rules
-from .client import FORBIDDEN, ApiError, KubernetesApi
+from .api import FORBIDDEN, UNAUTHORIZED, ApiError
+from .client import KubernetesApi
 
 T = t.TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds
@@ -81,7 +82,7 @@ def missing_rights(api: KubernetesApi, missing: t.Sequence[Right], cause: str = 
 def unreached(api: KubernetesApi, error: ApiError) -> NodeError:
     """Return the error where nothing was changed yet, with what to look at."""
     looks = f"kubectl --kubeconfig {api.named} "
-    looks += "auth whoami" if error.status in (401, FORBIDDEN) else "get --raw /readyz"
+    looks += "auth whoami" if error.status in (UNAUTHORIZED, FORBIDDEN) else "get --raw /readyz"
     correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
     hint = f"see {looks} on the controller, and {correct}"
     what = f"nothing was changed, since {api.server} can't be asked"

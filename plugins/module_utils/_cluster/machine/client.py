@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import socket
 import sys
@@ -14,38 +13,23 @@ import typing as t
 import urllib.parse
 
 from ..._base.errors import NodeError
-from ..._base.text.json_data import MISREAD
-from ..._base.text.shown import cut, printable
 from ..drain.node import MANAGER
 from ..rights import Right
 from ..trust import exposed
-
-CONNECT, ANSWER = 5.0, 30.0  # seconds
-JSON, MERGE = "application/json", "application/merge-patch+json"
-NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-LONGEST = 400  # characters of what a server says, which has the names of objects in it
-Json = t.Dict[str, t.Any]
-UNREACHED, FORBIDDEN, MISSING, CONFLICT, TOO_MANY = 0, 403, 404, 409, 429
-# What may be otherwise a moment later: the server is away, restarts or has too much to do.
-PASSING = (UNREACHED, TOO_MANY, 500, 502, 503, 504)
-
-
-class ApiError(NodeError):
-    """A request that was refused, with the status of HTTP; 0 where no answer came.
-
-    ``causes`` are the reasons and messages in the answer's details.
-    """
-
-    def __init__(
-        self, doing: str, cause: str, status: int = 0, causes: t.Sequence[t.Tuple[str, str]] = ()
-    ) -> None:
-        super().__init__(f"{doing} failed", cause=cause)
-        self.status, self.causes = status, tuple(causes)
-
-    @property
-    def passing(self) -> bool:
-        """Tell whether asking again may help."""
-        return self.status in PASSING
+from .api import (
+    CONFLICT,
+    JSON,
+    MERGE,
+    METADATA,
+    MISSING,
+    ApiError,
+    Connection,
+    Json,
+    Query,
+    Request,
+    api_error,
+    items,
+)
 
 
 def user() -> str:
@@ -72,24 +56,20 @@ class KubernetesApi:
         try:
             how = {"client_configuration": self._settings, "persist_config": False}
             config.load_kube_config(self.named, context or None, **how)
-            # Its signatures differ between versions of the client; those of the pool below it do not.
-            self._pool = client.ApiClient(self._settings).rest_client.pool_manager
+            retries = urllib3.Retry(0, redirect=0)
+            self._connection = Connection(client.ApiClient(self._settings), MANAGER, retries)
         except Exception as error:  # of many libraries: of YAML, of certificates, of login programs
             raise NodeError(
                 f"kubeconfig (gpu_nodes_kubeconfig): {self.named!r} can't be used",
-                cause=_text(error),
+                cause=api_error("", error).cause,
                 hint=f"see kubectl --kubeconfig {self.named} config get-contexts, and correct"
                 " gpu_nodes_kubeconfig or gpu_nodes_context",
             ) from error
-        self._once = {
-            "retries": urllib3.Retry(0, redirect=0),
-            "timeout": urllib3.Timeout(connect=CONNECT, read=ANSWER),
-        }
 
     @property
     def server(self) -> str:
         """Return the server's address."""
-        return str(self._settings.host)
+        return self._connection.server
 
     @property
     def warnings(self) -> t.Tuple[str, ...]:
@@ -97,16 +77,14 @@ class KubernetesApi:
         said = exposed(self.server, verifies=bool(self._settings.verify_ssl))
         return (said,) if said else ()
 
-    # --- objects, as they come ---
-
     def node(self, name: str) -> Json:
         """Return a node. ApiError."""
         return self.ask(f"reading node {name}", "GET", f"/api/v1/nodes/{_quoted(name)}")
 
     def nodes(self) -> t.List[str]:
         """Return the names of all nodes. ApiError."""
-        found = self.ask("listing the nodes", "GET", "/api/v1/nodes", accept=NAMES)
-        return [str(one["metadata"]["name"]) for one in found.get("items") or ()]
+        nodes = items(self.ask, "listing the nodes", "/api/v1/nodes", accept=METADATA)
+        return [str(node["metadata"]["name"]) for node in nodes]
 
     def patch_node(self, name: str, patch: t.Mapping[str, t.Any]) -> Json:
         """Change a node. ApiError."""
@@ -117,14 +95,14 @@ class KubernetesApi:
     def pods(self, node: str) -> t.List[Json]:
         """Return the pods of a node, of all namespaces. ApiError."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
-        found = self.ask(f"listing the pods of node {node}", "GET", "/api/v1/pods", query=query)
-        return list(found.get("items") or ())
+        return list(
+            items(self.ask, f"listing the pods of node {node}", "/api/v1/pods", query=query)
+        )
 
     def labelled_pods(self, namespace: str, label: str, value: str) -> t.List[Json]:
         """Return the pods of a namespace with a label. ApiError."""
         doing, query = f"listing the pods of {namespace}", {"labelSelector": f"{label}={value}"}
-        found = self.ask(doing, "GET", _pod(namespace), query=query)
-        return list(found.get("items") or ())
+        return list(items(self.ask, doing, _pod(namespace), query=query))
 
     def pod(self, namespace: str, name: str) -> Json:
         """Return a pod. ApiError."""
@@ -174,8 +152,6 @@ class KubernetesApi:
         answer = self.ask("asking what the kubeconfig allows", "POST", path, body)
         return bool((answer.get("status") or {}).get("allowed"))
 
-    # --- the way there ---
-
     def ask(
         self,
         doing: str,
@@ -183,44 +159,12 @@ class KubernetesApi:
         path: str,
         body: t.Optional[t.Mapping[str, t.Any]] = None,
         *,
-        query: t.Optional[t.Mapping[str, str]] = None,
+        query: t.Optional[Query] = None,
         kind: str = JSON,
         accept: str = JSON,
     ) -> Json:
         """Return the answer to a request for any object. ApiError."""
-        url = f"{self.server.rstrip('/')}{path}"
-        if query:
-            url = f"{url}?{urllib.parse.urlencode(query)}"
-        headers = {"Accept": accept, "User-Agent": MANAGER}
-        if body is not None:
-            headers["Content-Type"] = kind
-        try:
-            status, text = self._send(method, url, body, headers)
-        except Exception as error:  # of the client's libraries, of sockets and of login programs
-            raise ApiError(doing, _text(error)) from error
-        if not 200 <= status <= 299:
-            raise _refusal(doing, status, text)
-        try:
-            return dict(json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise ApiError(doing, f"{self.server} answers with no JSON object", 502) from error
-
-    def _send(
-        self,
-        method: str,
-        url: str,
-        body: t.Optional[t.Mapping[str, t.Any]],
-        headers: t.Mapping[str, str],
-    ) -> t.Tuple[int, str]:
-        given = self._settings.auth_settings().values()  # a token is renewed here
-        response = self._pool.request(
-            method,
-            url,
-            headers={**headers, **{one["key"]: one["value"] for one in given if one["value"]}},
-            body=None if body is None else json.dumps(body).encode(),
-            **self._once,
-        )
-        return int(response.status), response.data.decode(errors="replace")
+        return self._connection.ask(doing, Request(method, path, body, query, kind, accept))
 
 
 def _library() -> t.Tuple[t.Any, t.Any, t.Any]:
@@ -252,25 +196,6 @@ def _refuse_unreadable(named: str) -> None:
     raise NodeError(what, cause=why, hint=hint)
 
 
-def _refusal(doing: str, status: int, text: str) -> ApiError:
-    """Return what an answer says that is none."""
-    try:
-        found = json.loads(text)
-        details = found.get("details") or {}
-        causes = [
-            (str(one.get("reason") or ""), _said(one.get("message") or ""))
-            for one in details.get("causes") or ()
-        ]
-        message = _said(found["message"])
-    except (*MISREAD, RecursionError):  # such as the page of a proxy
-        causes, message = [], "no Status object"
-    return ApiError(doing, f"{status} {message}", status, causes)
-
-
-def _said(text: t.Any) -> str:
-    return cut(printable(str(text)), LONGEST)
-
-
 def _pod(namespace: str, name: str = "") -> str:
     folder = f"/api/v1/namespaces/{_quoted(namespace)}/pods"
     return f"{folder}/{_quoted(name)}" if name else folder
@@ -278,8 +203,3 @@ def _pod(namespace: str, name: str = "") -> str:
 
 def _quoted(name: str) -> str:
     return urllib.parse.quote(name, safe="")
-
-
-def _text(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return cut(printable(lines[0])) if lines else error.__class__.__name__

@@ -13,13 +13,14 @@ from urllib.parse import quote
 from ..._base.errors import InputError, NodeError
 from ..._base.steps import Plan, Step
 from .. import trust
+from ..machine.api import CONFLICT, MERGE, MISSING, ApiError
 from ..machine.asking import Pauses, interrupted, unreached
-from ..machine.client import CONFLICT, MISSING, ApiError, KubernetesApi
+from ..machine.client import KubernetesApi
 from . import extended_resources as names
 from . import state as objects
 from .state import DEFAULT, Json, Ref
 
-APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 TOUCHED = "gpu.node/touched"
 INVALID = (400, 404, 422, 500)  # 500: what is sent does not fit the server's schema
 

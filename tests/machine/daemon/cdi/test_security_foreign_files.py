@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cdi.files import CdiFile
 from gpu_plugin.cluster import kubeconfig
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 
 from tests.fakes.daemon.hostile_configurations import ATTACKS, bomb, merges
 from tests.support.alarm import alarm

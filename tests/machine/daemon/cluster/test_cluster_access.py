@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cluster import kubeconfig
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi
 from kubernetes.config import incluster_config
 

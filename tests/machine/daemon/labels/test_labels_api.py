@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
-from gpu_plugin.cluster import access
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine import api
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.labels.api import NodeApi
 from gpu_plugin.labels.owned import OURS, Change, change
 
@@ -83,7 +83,7 @@ ODD = {
 def test_an_answer_of_another_shape_is_an_error_like_others(
     node: NodeApi, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
-    monkeypatch.setattr(access, "_content", lambda _response: answer)
+    monkeypatch.setattr(api, "read_body", lambda _response, _longest: answer)
     with pytest.raises(ApiError, match="reading node node-1"):
         node.read()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.output import NodeFeature
 
 from tests.fakes.kubernetes.standin_api import NODE, Api

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import ApiError
 from gpu_plugin.labels.api import NodeApi, NodeWatch
 from gpu_plugin.labels.owned import NodeState
 

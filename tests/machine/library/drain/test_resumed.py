@@ -24,17 +24,17 @@ class KilledError(BaseException):
 
 def kill_after(monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
     """Let the module go when so many requests were answered."""
-    send, left = KubernetesApi._send, requests
+    ask, left = KubernetesApi.ask, requests
 
-    def counted(self: KubernetesApi, *words: Any) -> Any:
+    def counted(self: KubernetesApi, *args: Any, **options: Any) -> Any:
         nonlocal left
-        answer = send(self, *words)
+        answer = ask(self, *args, **options)
         left -= 1
         if left == 0:
             raise KilledError
         return answer
 
-    monkeypatch.setattr(KubernetesApi, "_send", counted)
+    monkeypatch.setattr(KubernetesApi, "ask", counted)
 
 
 @pytest.mark.parametrize("state", ["drained", "uncordoned"])

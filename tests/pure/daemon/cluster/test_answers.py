@@ -9,8 +9,8 @@ import io
 from types import SimpleNamespace
 
 import pytest
-from gpu_plugin.cluster import access
-from gpu_plugin.cluster.errors import TooLong
+from gpu_plugin._shared._cluster.machine import api
+from gpu_plugin._shared._cluster.machine.api import TooLong
 from urllib3.response import HTTPResponse
 
 
@@ -34,13 +34,13 @@ class Trickle(HTTPResponse):
 
 def test_an_answer_has_a_deadline_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Trickle(io.BytesIO())
-    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: answer.now))
+    monkeypatch.setattr(api, "time", SimpleNamespace(monotonic=lambda: answer.now))
     with pytest.raises(TimeoutError, match="has not ended within 30 seconds"):
-        access._content(answer)
-    assert answer.now <= access.ANSWER + 1
+        api.read_body(answer)
+    assert answer.now <= api.ANSWER + 1
 
 
 def test_an_answer_that_is_too_long_is_told_from_others() -> None:
     with pytest.raises(OverflowError, match="longer than 1 MiB") as told:
-        access._content(HTTPResponse(io.BytesIO(b"x" * (1 << 21)), preload_content=False), 1 << 20)
-    assert isinstance(access._failure("listing", told.value), TooLong)
+        api.read_body(HTTPResponse(io.BytesIO(b"x" * (1 << 21)), preload_content=False), 1 << 20)
+    assert isinstance(api.api_error("listing", told.value), TooLong)

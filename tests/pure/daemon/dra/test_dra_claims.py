@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._base.errors import InputError, NodeError
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.dra.prepare.claims import ClaimApi, check_uid, parameters, parse, quantity
 from gpu_plugin.dra.prepare.containers import ALL, Container
 from gpu_plugin.dra.values import Claim

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedClaim
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster.errors import ApiError, understood
+from gpu_plugin._shared._cluster.machine.api import ApiError, understood
 from gpu_plugin.dra.prepare.apply import PATIENCE, Checkpoint, Forgotten
 from gpu_plugin.dra.prepare.claims import UNRELATED, ClaimApi
 from gpu_plugin.dra.users import STATE, Users
@@ -147,7 +147,7 @@ def api(answer: Any) -> ClaimApi:
     ("answer", "found"),
     [
         (ApiError("x", "not found", status=404), True),
-        (ApiError("x", "cut off", status=403, told=SAID), True),
+        (ApiError("x", "cut off", status=403, detail=SAID), True),
         (claim(("n", "gpu-0"), uid="11111111-aaaa-bbbb-cccc-0123456789ab"), True),
         (claim(("n", "gpu-0")), False),
         (claim(("n", "gpu-0"), ("n", "gpu-1")), True),
@@ -165,7 +165,7 @@ def test_a_claim_is_gone_where_the_api_no_longer_gives_it_what_it_holds(
 
 @pytest.mark.parametrize(
     "answer",
-    [ApiError("x", "no answer"), ApiError("x", "no right", status=403, told="cannot get"), {}],
+    [ApiError("x", "no answer"), ApiError("x", "no right", status=403, detail="cannot get"), {}],
     ids=["silent", "no-right", "not-understood"],
 )
 def test_a_claim_is_not_gone_where_the_api_does_not_say_so(answer: Any) -> None:
@@ -182,7 +182,7 @@ def test_a_claim_is_not_gone_where_the_api_does_not_say_so(answer: Any) -> None:
         (claim(), True),
         (claim(("n", "gpu-1"), uid=OTHER.uid), False),
         (ApiError("x", "not found", status=404), False),
-        (ApiError("x", "cut off", status=403, told=SAID), False),
+        (ApiError("x", "cut off", status=403, detail=SAID), False),
         (ApiError("x", "no answer"), False),
         ({}, False),
     ],

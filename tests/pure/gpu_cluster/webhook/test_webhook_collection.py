@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from gpu_cluster.hami.mutation import mutate
-from gpu_cluster.lists import METADATA
 from gpu_cluster.webhook import limits
 from gpu_cluster.webhook.budget import Budget, OverLimit
 from gpu_cluster.webhook.templates import OWNER, OWNER_LABEL, STAMP, Templates
-from gpu_plugin.cluster.errors import ApiError, TooLong
+from gpu_plugin._shared._cluster.machine.api import METADATA, ApiError, TooLong
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, pod
 from tests.fakes.cluster.hami_pods import limits as amounts

@@ -12,7 +12,7 @@ from gpu_cluster.hami.errors import Refused
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.webhook import limits
 from gpu_cluster.webhook.namespaces import FRESH, RIGHTS, Namespaces
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, pod
 from tests.fakes.cluster.hami_pods import limits as amounts

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpu_cluster.webhook.told import KNOWN, RENEW, SINCE, Path, encoded, leading
-from gpu_plugin.cluster.errors import CONFLICT, ApiError
+from gpu_plugin._shared._cluster.machine.api import CONFLICT, ApiError
 
 Json = dict[str, Any]
 NOW, LOOK = 1_800_000_000.0, 15.0

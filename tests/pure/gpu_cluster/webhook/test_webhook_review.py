@@ -14,7 +14,7 @@ from gpu_cluster.webhook import limits, review
 from gpu_cluster.webhook.admission import Admission
 from gpu_cluster.webhook.budget import Late, OverLimit
 from gpu_cluster.webhook.review import ReviewError
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, pod
 from tests.fakes.cluster.hami_pods import limits as amounts

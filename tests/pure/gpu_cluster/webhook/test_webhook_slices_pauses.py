@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpu_cluster.webhook.slices import LONGEST_PAUSE, Slices
-from gpu_plugin.cluster.errors import GONE, ApiError
+from gpu_plugin._shared._cluster.machine.api import GONE, ApiError
 
 Json = dict[str, Any]
 

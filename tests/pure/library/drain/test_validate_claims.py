@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate_pods.cap
     ValidatePodsCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._cluster.machine import asking
-from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import ApiError
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.api import ApiError
 from ansible_collections.gpu.node.plugins.module_utils._cluster.rights import Right
 from ansible_collections.gpu.node.plugins.module_utils._generated.validate_pods import SPEC
 

@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import (
-    MISSING,
-    ApiError,
-)
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.api import MISSING, ApiError
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )

@@ -13,10 +13,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils import basic
-from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import (
-    MISSING,
-    ApiError,
-)
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.api import MISSING, ApiError
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
     ClusterObjectsCapability,
 )

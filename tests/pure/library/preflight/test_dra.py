@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine
 from ansible_collections.gpu.node.plugins.module_utils._checks.preflight.machine.node import (
     warnings,
 )
-from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import ApiError
+from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.api import ApiError
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import Look

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.cluster.errors import ApiError
+from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.tools import logs
 
 from ..hami.errors import Refused

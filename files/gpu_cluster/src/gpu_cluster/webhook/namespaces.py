@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpu_plugin._shared._cluster.machine.api import items
 from gpu_plugin.cluster.access import Access
 
 from ..hami.namespace_limits import check_limit_ranges, check_quotas
 from ..hami.settings import Settings
 from ..hami.template import Template
-from ..lists import items
 from . import limits
 from .templates import API
 
@@ -79,4 +79,4 @@ class Namespaces:
         return known
 
     def _list(self, path: str, kind: str) -> Sequence[Json]:
-        return tuple(items(self._access, f"listing {kind} objects", path, rights=RIGHTS))
+        return tuple(items(self._access.ask, f"listing {kind} objects", path, rights=RIGHTS))

@@ -11,14 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.names import DRIVER
+from gpu_plugin._shared._cluster.machine.api import GONE, ApiError, parts, understood
 from gpu_plugin.cluster import watch
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import GONE, ApiError, understood
 from gpu_plugin.tools import logs
 from gpu_plugin.tools.chores import Backoff
 
 from ..hami.published import Device, Published, devices
-from ..lists import parts
 from .templates import API
 
 PATH: Final = f"{API}/resourceslices"
@@ -68,7 +67,7 @@ class Slices:
 
     def _list(self) -> str:
         doing, found, version = "listing ResourceSlices", {}, ""
-        for part in parts(self._access, doing, PATH, query=SELECTED, page=PAGE, rights=RIGHTS):
+        for part in parts(self._access.ask, doing, PATH, query=SELECTED, page=PAGE, rights=RIGHTS):
             found.update(understood(doing, partial(_by_name, part)))
             version = version or understood(doing, partial(_version, part))
         self._set(found)

@@ -15,11 +15,18 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
+from gpu_plugin._shared._cluster.machine.api import (
+    CONFLICT,
+    MERGE,
+    METADATA,
+    MISSING,
+    ApiError,
+    if_there,
+    items,
+)
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, if_there
 
 from ..hami.template import Template, name_in
-from ..lists import METADATA, items
 from . import limits
 from .budget import Budget
 
@@ -27,7 +34,6 @@ API: Final = "/apis/resource.k8s.io/v1"
 KIND: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
 OWNER_LABEL, OWNER = "app.kubernetes.io/managed-by", "gpu-node-webhook"
 STAMP: Final = "gpu.node/last-used"
-MERGE: Final = "application/merge-patch+json"
 # JSON is YAML too. Of that the API server makes the JSON in which it keeps opaque parameters, while it
 # keeps JSON as it was written, so that a later change of metadata would count as one of the spec.
 YAML: Final = "application/yaml"
@@ -148,12 +154,12 @@ class Templates:
         """Yield the metadata of what has our label."""
         path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
         how = {"query": query, "accept": METADATA, "rights": RIGHTS}
-        return (one["metadata"] for one in items(self._access, f"listing {path}", path, **how))
+        return (one["metadata"] for one in items(self._access.ask, f"listing {path}", path, **how))
 
     def _used(self, namespace: str) -> set[str]:
         """Return the names that pods which have not ended refer to."""
         path = f"/api/v1/namespaces/{namespace}/pods"
-        pods = items(self._access, f"listing {path}", path, rights=POD_RIGHTS)
+        pods = items(self._access.ask, f"listing {path}", path, rights=POD_RIGHTS)
         return {name for pod in pods if not _ended(pod) for name in _named(pod)}
 
 

@@ -14,8 +14,14 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from gpu_plugin._shared._base.errors import NodeError
+from gpu_plugin._shared._cluster.machine.api import (
+    CONFLICT,
+    MISSING,
+    ApiError,
+    if_there,
+    understood,
+)
 from gpu_plugin.cluster.access import Access
-from gpu_plugin.cluster.errors import CONFLICT, MISSING, ApiError, if_there, understood
 
 CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PATCH: Final = "application/json-patch+json"

@@ -13,31 +13,31 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .. import __version__
 from .._shared._base.dra.versions import Version, parse
-from .._shared._base.errors import NodeError
-from .._shared._base.text import json_data
-from .._shared._base.text.json_data import MISREAD
-from .._shared._base.text.shown import cut
+from .._shared._cluster.machine.api import (
+    ANSWER,
+    CHUNK,
+    FORBIDDEN,
+    JSON,
+    LONGEST,
+    UNAUTHORIZED,
+    ApiError,
+    Connection,
+    Query,
+    Request,
+    api_error,
+    check_length,
+    understood,
+)
 from .._shared._cluster.trust import exposed
 from ..tools import files, logs
 from . import kubeconfig as kubeconfig_file
-from .errors import ApiError, TooLong, misread
 from .rate import Rate
 
-if TYPE_CHECKING:  # they are large, and only loaded when something is asked
-    import kubernetes.client as k8s
-    import urllib3
-
-CONNECT, ANSWER = TIMES = (5.0, 30.0)
-LONGEST: Final = 8 << 20  # of an answer, or of one event of a watch
-CHUNK: Final = 1 << 16
-JSON: Final = "application/json"
-UNAUTHORIZED, FORBIDDEN = 401, 403
 ANEW: Final = 60.0  # seconds between two times that access is read anew since rights are missing
-Query = Mapping[str, str]
 Stamp = tuple[tuple[str, files.Stamp | None], ...]
 
 
@@ -51,7 +51,7 @@ class Access:
     def __init__(self, kubeconfig: str, rate: Rate | None = None, longest: int = LONGEST) -> None:
         self._kubeconfig, self._rate, self._longest = kubeconfig, rate or Rate(), longest
         self._lock = threading.Lock()
-        self._client: k8s.ApiClient | None = None
+        self._connection: Connection | None = None
         self._files: tuple[str, ...] = ()
         self._stamp: Stamp = ()
         self._refused = False
@@ -66,9 +66,9 @@ class Access:
     def close(self) -> None:
         """Let go of all connections."""
         with self._lock:
-            if self._client is not None:
-                self._client.close()
-            self._client = None
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
     def ask(
         self,
@@ -87,92 +87,57 @@ class Access:
 
         ``rights`` says what to do where they are missing.
         """
-        try:
-            with self._send(method, path, body, query, kind, accept, TIMES, rights) as response:
-                found = json.loads(_content(response, self._longest))
-        except Exception as error:
-            raise _failure(doing, error) from error
-        try:
-            return look(found) if look else found
-        except MISREAD as error:
-            raise misread(doing, error) from error
+        request = Request(method, path, body, query, kind, accept, rights)
+        with self._connected() as connection:
+            answer = connection.ask(doing, request, self._longest)
+        return understood(doing, lambda: look(answer)) if look else answer
 
     def events(
         self, doing: str, path: str, query: Query, *, accept: str, seconds: float, rights: str = ""
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the events of a watch that ends within so many seconds, the first one empty. ApiError."""
-        times = (CONNECT, seconds + ANSWER)
-        try:
-            with self._send("GET", path, None, query, JSON, accept, times, rights) as response:
-                yield {}  # it has begun
-                for line in _lines(response):
-                    yield json.loads(line)
-        except Exception as error:
-            raise _failure(doing, error) from error
+        request = Request("GET", path, query=query, accept=accept, rights=rights)
+        with (
+            self._connected() as connection,
+            connection.open(doing, request, seconds + ANSWER) as response,
+        ):
+            yield {}  # it has begun
+            for line in _lines(response):
+                yield json.loads(line)
 
     @contextlib.contextmanager
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        query: Query | None,
-        kind: str,
-        accept: str,
-        times: tuple[float, float],
-        rights: str,
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """Yield an answer, of which nothing is read yet; afterwards its connection is kept or closed."""
-        client = self._ready()
+    def _connected(self) -> Iterator[Connection]:
+        """Yield the connection when it is our turn, and note if the server refuses our access."""
+        connection = self._ready()
         self._rate.wait()
-        request = client.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": accept, "Content-Type": kind},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        response = client.call_api(*request, _request_timeout=times).response
-        kept = False
         try:
-            if not 200 <= response.status <= 299:
-                self._refuse(response.status)
-                raise _refusal(response, rights)
-            yield response
-            response.drain_conn()
-            kept = True
-        finally:
-            if kept:
-                response.release_conn()
-            else:
-                response.close()  # what is left of the answer is not for the next one
+            yield connection
+        except ApiError as error:
+            old = time.monotonic() - self._read_at > ANEW
+            # Without credentials it may say 403 as well.
+            if error.status == UNAUTHORIZED or (error.status == FORBIDDEN and old):
+                self._refused = True
+            raise
 
-    def _refuse(self, status: int) -> None:
-        """Note that the server did not take our access; without credentials it may say 403 as well."""
-        old = time.monotonic() - self._read_at > ANEW
-        if status == UNAUTHORIZED or (status == FORBIDDEN and old):
-            self._refused = True
-
-    def _ready(self) -> k8s.ApiClient:
-        """Return the client, a new one where its access may be another one by now."""
+    def _ready(self) -> Connection:
+        """Return the connection, a new one where its access may be another one by now."""
         with self._lock:
-            before = self._client
+            before = self._connection
             if before is not None and not self._refused and _stamp(self._files) == self._stamp:
                 return before
             try:
                 made = self._made()
             except Exception as error:
                 if before is None or self._refused:
-                    raise _failure("reading the kubeconfig", error) from error
+                    raise api_error("reading the kubeconfig", error) from error
                 return before  # the kubeconfig is being written: what was there before still holds
             if before is not None:
                 before.close()
-            self._client, self._refused, self._read_at = made, False, time.monotonic()
+            self._connection, self._refused, self._read_at = made, False, time.monotonic()
             return made
 
-    def _made(self) -> k8s.ApiClient:
-        import kubernetes.client as k8s
+    def _made(self) -> Connection:
+        import kubernetes.client as k8s  # it is large
         from kubernetes import config as access
         from kubernetes.config import exec_provider, kube_config
 
@@ -187,15 +152,13 @@ class Access:
             access.load_kube_config(path, client_configuration=settings, persist_config=False)
         else:
             access.load_incluster_config(client_configuration=settings)
-        settings.retries, settings.keep_alive = False, True
+        settings.keep_alive = True
         said = exposed(settings.host, verifies=settings.verify_ssl)
         if said and said != self._said:
             logs.warning(said)
         self._said = said
-        client = k8s.ApiClient(settings)
-        client.user_agent = f"gpu-plugin/{__version__}"
         self._files, self._stamp = named, stamp
-        return client
+        return Connection(k8s.ApiClient(settings), f"gpu-plugin/{__version__}")
 
 
 def _stamp(paths: tuple[str, ...]) -> Stamp:
@@ -203,61 +166,15 @@ def _stamp(paths: tuple[str, ...]) -> Stamp:
     return tuple((path, files.stamp(path)) for path in paths)
 
 
-def _content(response: urllib3.BaseHTTPResponse, longest: int = LONGEST) -> bytes:
-    """Return an answer. TimeoutError: it takes too long as a whole, though a part of it comes again and again."""
-    data, deadline = bytearray(), time.monotonic() + ANSWER
-    while part := response.read1(CHUNK, decode_content=True):
-        data += part
-        _bounded(data, longest)
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the answer has not ended within {ANSWER:.0f} seconds")
-    return bytes(data)
-
-
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+def _lines(response: Any) -> Iterator[bytes]:
     """Yield the lines of an answer as they come; a last one that was cut off is none."""
     rest = bytearray()
     for part in response.stream(CHUNK, decode_content=True):
         rest += part
         *lines, last = rest.split(b"\n")
         rest = last
-        _bounded(rest, LONGEST)
+        check_length(rest)
         yield from filter(None, map(bytes, lines))
-
-
-def _bounded(data: bytearray, longest: int) -> None:
-    if len(data) > longest:
-        raise OverflowError(f"the answer is longer than {longest >> 20} MiB")
-
-
-def _refusal(response: urllib3.BaseHTTPResponse, rights: str) -> k8s.ApiException:
-    """Return what an answer says that is none."""
-    import kubernetes.client as k8s
-
-    error = k8s.ApiException(status=response.status, reason=response.reason)
-    with contextlib.suppress(Exception):  # an answer of a proxy in between, such as a page
-        error.body = str(json_data.loads(_content(response).decode())["message"])
-        error.reason = cut(error.body)
-    error.hint = rights if response.status in (UNAUTHORIZED, FORBIDDEN) else ""
-    return error
-
-
-def _failure(doing: str, error: Exception) -> ApiError:
-    """Return what went wrong on the way, whatever it was, as an error of ours."""
-    if isinstance(error, ApiError):
-        return error
-    if isinstance(error, NodeError):
-        return ApiError(doing, str(error))
-    if isinstance(error, OverflowError):
-        return TooLong(doing, str(error))
-    import kubernetes.client as k8s
-
-    if isinstance(error, k8s.ApiException):
-        status, hint = int(error.status or 0), getattr(error, "hint", "")
-        text = " ".join(f"{status or ''} {error.reason}".split())
-        return ApiError(doing, cut(text), status=status, hint=hint, told=error.body or "")
-    text = str(error).splitlines()[0] if str(error) else error.__class__.__name__
-    return ApiError(doing, cut(text))  # the client's libraries have many kinds
 
 
 def version(access: Access) -> Version | None:

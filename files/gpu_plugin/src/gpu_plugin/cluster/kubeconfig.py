@@ -22,10 +22,10 @@ import yaml
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import cut, shown
+from .._shared._cluster.machine.api import ApiError
 from ..config import plain_yaml
 from ..tools import bounded
 from ..tools.process import RestartNeeded
-from .errors import ApiError
 
 # Where kubelets of kubeadm, k3s, RKE2, k0s and of EKS' and Bottlerocket's nodes keep theirs.
 KUBECONFIGS: Final = (

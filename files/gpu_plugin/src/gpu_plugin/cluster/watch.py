@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from .._shared._cluster.machine.api import GONE, JSON, ApiError, understood
 from ..tools.chores import Backoff
 from .access import Access
-from .errors import GONE, ApiError, understood
 
 SECONDS: Final = (300, 600)  # of one watch, as client-go's
 SHORTEST: Final = 30.0  # who ends watches sooner, such as a proxy, is asked less and less often
@@ -37,7 +37,7 @@ def events(
     seconds: int,
     *,
     query: Mapping[str, str],
-    accept: str = "application/json",
+    accept: str = JSON,
     rights: str = "",
 ) -> Iterator[Event]:
     """Yield the events of a watch of so many seconds, which goes on from a version. ApiError.

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import cut
-from ..cluster.errors import CONFLICT, GONE, MISSING, ApiError
+from .._shared._cluster.machine.api import CONFLICT, GONE, MISSING, ApiError
 from ..cluster.watch import BOOKMARK, DELETED, SECONDS, follow
 from ..slices.changes import CREATE, DELETE, Change, changes, dropped, plain
 from ..tools import logs

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from .._shared._base.dra import versions
 from .._shared._base.dra.names import DRIVER
+from .._shared._cluster.machine.api import FORBIDDEN, MISSING, ApiError, if_there, understood
 from ..cluster import watch
-from ..cluster.access import FORBIDDEN, Access, version
-from ..cluster.errors import MISSING, ApiError, if_there, understood
+from ..cluster.access import Access, version
 
 GROUP: Final = "resource.k8s.io/v1"
 PATH: Final = f"/apis/{GROUP}/resourceslices"

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .._shared._cluster.machine.api import GONE, MERGE, MISSING, ApiError, understood
 from ..cluster import watch
 from ..cluster.access import Access
-from ..cluster.errors import GONE, MISSING, ApiError, understood
 from ..tools.chores import Backoff
 from .owned import METADATA, METADATA_LIST, Change, NodeState
 
 NODES: Final = "/api/v1/nodes"
-MERGE: Final = "application/merge-patch+json"
 NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch and patch this node"
 
 LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from .._shared._cluster.machine.api import ApiError, if_there, understood
 from ..cluster.access import Access
-from ..cluster.errors import ApiError, if_there, understood
 from ..config.configuration import Config
 from ..tools import files, logs
 from .api import NodeApi

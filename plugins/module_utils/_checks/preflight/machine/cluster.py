@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ...._base.errors import NodeError
-from ...._cluster.machine.client import FORBIDDEN, MISSING, ApiError, KubernetesApi
+from ...._cluster.machine.api import FORBIDDEN, MISSING, ApiError
+from ...._cluster.machine.client import KubernetesApi
 from ...._cluster.trial import GROUP
 from .. import dra
 from ..problems import Problem

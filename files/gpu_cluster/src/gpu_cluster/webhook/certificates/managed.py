@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpu_plugin.cluster.errors import understood
+from gpu_plugin._shared._cluster.machine.api import understood
 from gpu_plugin.tools import logs
 
 from ..told import Json, Told, again, decoded, encoded

@@ -26,8 +26,8 @@ from ..._shared._base.dra.names import (
 from ..._shared._base.errors import InputError, NodeError
 from ..._shared._base.text.json_data import is_whole
 from ..._shared._base.text.shown import cut, shown
-from ...cluster.access import FORBIDDEN, Access
-from ...cluster.errors import MISSING, ApiError
+from ..._shared._cluster.machine.api import FORBIDDEN, MISSING, ApiError
+from ...cluster.access import Access
 from ...model.quantity import parse as parse_quantity
 from ..values import Claim, Result
 from .containers import Container, from_pod
@@ -71,7 +71,7 @@ class ClaimApi:
         try:
             return self._ask(*where, lambda found: not _is(found, held) or _differs(found, held))
         except ApiError as error:
-            if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.told):
+            if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.detail):
                 return True
             raise
 

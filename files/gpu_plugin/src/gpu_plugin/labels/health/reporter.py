@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ..._shared._cluster.machine.api import JSON, MERGE, MISSING, ApiError
 from ...cluster.access import Access
-from ...cluster.errors import MISSING, ApiError
 from ...cluster.rate import Rate
 from ...tools import logs
 from ...tools.chores import Backoff
@@ -132,7 +132,7 @@ class Reporter:
         return True
 
     def _ask(self, doing: str, method: str, path: str, body: dict[str, Any]) -> None:
-        kind = "application/json" if method == "POST" else "application/merge-patch+json"
+        kind = JSON if method == "POST" else MERGE
         self._access().ask(doing, method, path, body, kind=kind, rights=EVENT_RIGHTS)
 
     def _keep(self, wanted: dict[str, Any], now: float) -> None:
