@@ -12,7 +12,7 @@ import typing as t
 from ..._base.errors import InputError, NodeError
 from ..._base.steps import Plan, Step
 from ..._cluster import trial
-from ..._cluster.machine.api import MISSING, ApiError
+from ..._cluster.machine.api import MISSING, ApiError, if_there
 from ..._cluster.machine.asking import (
     Pauses,
     check_rights,
@@ -131,11 +131,8 @@ class ValidatePodsCapability:
     def _remove_claim(self, name: str) -> None:
         path = f"{trial.claims_folder(self._namespace)}/{name}"
         deadline = time.monotonic() + self._params["timeout"]
-        try:
-            patiently(lambda: self._api.ask(f"removing claim {name}", "DELETE", path), deadline)
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
+        doing = f"removing claim {name}"
+        if_there(lambda: patiently(lambda: self._api.ask(doing, "DELETE", path), deadline))
 
     def _checks(
         self, offered: trial.Counts, have: trial.Counts, classes: t.Sequence[str]
@@ -197,12 +194,7 @@ class ValidatePodsCapability:
     def _look(self, pod: Json) -> t.Optional[Json]:
         deadline = time.monotonic() + self._params["timeout"]
         name = pod["metadata"]["name"]
-        try:
-            return patiently(lambda: self._api.pod(self._namespace, name), deadline)
-        except ApiError as error:
-            if error.status == MISSING:
-                return None
-            raise
+        return if_there(lambda: patiently(lambda: self._api.pod(self._namespace, name), deadline))
 
     def _failed(self, resource: str, cause: str) -> Check:
         hint = f"see kubectl -n {self._namespace} get events, and the log of the kubelet"

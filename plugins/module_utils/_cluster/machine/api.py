@@ -98,7 +98,7 @@ class Request(t.NamedTuple):
 
     method: str
     path: str
-    body: t.Optional[t.Mapping[str, t.Any]] = None
+    body: t.Any = None
     query: t.Optional[Query] = None
     kind: str = JSON
     accept: str = JSON

@@ -16,20 +16,8 @@ from ..._base.errors import NodeError
 from ..drain.node import MANAGER
 from ..rights import Right
 from ..trust import exposed
-from .api import (
-    CONFLICT,
-    JSON,
-    MERGE,
-    METADATA,
-    MISSING,
-    ApiError,
-    Connection,
-    Json,
-    Query,
-    Request,
-    api_error,
-    items,
-)
+from . import api
+from .api import Json
 
 
 def user() -> str:
@@ -57,11 +45,11 @@ class KubernetesApi:
             how = {"client_configuration": self._settings, "persist_config": False}
             config.load_kube_config(self.named, context or None, **how)
             retries = urllib3.Retry(0, redirect=0)
-            self._connection = Connection(client.ApiClient(self._settings), MANAGER, retries)
+            self._connection = api.Connection(client.ApiClient(self._settings), MANAGER, retries)
         except Exception as error:  # of many libraries: of YAML, of certificates, of login programs
             raise NodeError(
                 f"kubeconfig (gpu_nodes_kubeconfig): {self.named!r} can't be used",
-                cause=api_error("", error).cause,
+                cause=api.api_error("", error).cause,
                 hint=f"see kubectl --kubeconfig {self.named} config get-contexts, and correct"
                 " gpu_nodes_kubeconfig or gpu_nodes_context",
             ) from error
@@ -83,26 +71,26 @@ class KubernetesApi:
 
     def nodes(self) -> t.List[str]:
         """Return the names of all nodes. ApiError."""
-        nodes = items(self.ask, "listing the nodes", "/api/v1/nodes", accept=METADATA)
+        nodes = api.items(self.ask, "listing the nodes", "/api/v1/nodes", accept=api.METADATA)
         return [str(node["metadata"]["name"]) for node in nodes]
 
     def patch_node(self, name: str, patch: t.Mapping[str, t.Any]) -> Json:
         """Change a node. ApiError."""
         query = {"fieldManager": MANAGER}
         path = f"/api/v1/nodes/{_quoted(name)}"
-        return self.ask(f"changing node {name}", "PATCH", path, patch, query=query, kind=MERGE)
+        return self.ask(f"changing node {name}", "PATCH", path, patch, query=query, kind=api.MERGE)
 
     def pods(self, node: str) -> t.List[Json]:
         """Return the pods of a node, of all namespaces. ApiError."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
         return list(
-            items(self.ask, f"listing the pods of node {node}", "/api/v1/pods", query=query)
+            api.items(self.ask, f"listing the pods of node {node}", "/api/v1/pods", query=query)
         )
 
     def labelled_pods(self, namespace: str, label: str, value: str) -> t.List[Json]:
         """Return the pods of a namespace with a label. ApiError."""
         doing, query = f"listing the pods of {namespace}", {"labelSelector": f"{label}={value}"}
-        return list(items(self.ask, doing, _pod(namespace), query=query))
+        return list(api.items(self.ask, doing, _pod(namespace), query=query))
 
     def pod(self, namespace: str, name: str) -> Json:
         """Return a pod. ApiError."""
@@ -117,8 +105,8 @@ class KubernetesApi:
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         try:
             self.ask(f"removing {namespace}/{name}", "DELETE", _pod(namespace, name), body)
-        except ApiError as error:
-            if error.status not in (MISSING, CONFLICT):
+        except api.ApiError as error:
+            if error.status not in (api.MISSING, api.CONFLICT):
                 raise
 
     def resource_claim(self, namespace: str, name: str) -> Json:
@@ -157,14 +145,14 @@ class KubernetesApi:
         doing: str,
         method: str,
         path: str,
-        body: t.Optional[t.Mapping[str, t.Any]] = None,
+        body: t.Any = None,
         *,
-        query: t.Optional[Query] = None,
-        kind: str = JSON,
-        accept: str = JSON,
+        query: t.Optional[api.Query] = None,
+        kind: str = api.JSON,
+        accept: str = api.JSON,
     ) -> Json:
         """Return the answer to a request for any object. ApiError."""
-        return self._connection.ask(doing, Request(method, path, body, query, kind, accept))
+        return self._connection.ask(doing, api.Request(method, path, body, query, kind, accept))
 
 
 def _library() -> t.Tuple[t.Any, t.Any, t.Any]:

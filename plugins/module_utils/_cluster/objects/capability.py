@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..._base.errors import InputError, NodeError
 from ..._base.steps import Plan, Step
 from .. import trust
-from ..machine.api import CONFLICT, MERGE, MISSING, ApiError
+from ..machine.api import CONFLICT, MERGE, MISSING, ApiError, if_there
 from ..machine.asking import Pauses, interrupted, unreached
 from ..machine.client import KubernetesApi
 from . import extended_resources as names
@@ -133,12 +133,7 @@ class ClusterObjectsCapability:
                     yield Seen(one, self._path(one), live, None)
 
     def _read(self, one: Ref, path: str) -> t.Optional[Json]:
-        try:
-            return self._api.ask(f"reading {one}", "GET", path)
-        except ApiError as error:
-            if error.status != MISSING:
-                raise
-            return None
+        return if_there(lambda: self._api.ask(f"reading {one}", "GET", path))
 
     def _send(self, one: Ref, path: str, wish: Json, *, dry: bool) -> Json:
         query = {"fieldManager": self._manager, "fieldValidation": "Strict"}

@@ -97,7 +97,7 @@ class Told:
         version = configuration["metadata"]["resourceVersion"]
         patch.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
         path, doing = f"{CONFIGURATIONS}/{self._configuration}", f"telling {self._configuration}"
-        self._access.ask(doing, "PATCH", path, patch, kind=PATCH, rights=HOOK_RIGHTS)  # type: ignore[arg-type]
+        self._access.ask(doing, "PATCH", path, patch, kind=PATCH, rights=HOOK_RIGHTS)
 
     def _secret(self, name: str) -> str:
         return f"/api/v1/namespaces/{self._namespace}/secrets/{name}"

@@ -17,21 +17,7 @@ from typing import Any, Final
 
 from .. import __version__
 from .._shared._base.dra.versions import Version, parse
-from .._shared._cluster.machine.api import (
-    ANSWER,
-    CHUNK,
-    FORBIDDEN,
-    JSON,
-    LONGEST,
-    UNAUTHORIZED,
-    ApiError,
-    Connection,
-    Query,
-    Request,
-    api_error,
-    check_length,
-    understood,
-)
+from .._shared._cluster.machine import api
 from .._shared._cluster.trust import exposed
 from ..tools import files, logs
 from . import kubeconfig as kubeconfig_file
@@ -48,10 +34,12 @@ class Access:
     refuses. One that is being written changes nothing as long as the server does not refuse.
     """
 
-    def __init__(self, kubeconfig: str, rate: Rate | None = None, longest: int = LONGEST) -> None:
+    def __init__(
+        self, kubeconfig: str, rate: Rate | None = None, longest: int = api.LONGEST
+    ) -> None:
         self._kubeconfig, self._rate, self._longest = kubeconfig, rate or Rate(), longest
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: api.Connection | None = None
         self._files: tuple[str, ...] = ()
         self._stamp: Stamp = ()
         self._refused = False
@@ -75,11 +63,11 @@ class Access:
         doing: str,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Any = None,
         *,
-        query: Query | None = None,
-        kind: str = JSON,
-        accept: str = JSON,
+        query: api.Query | None = None,
+        kind: str = api.JSON,
+        accept: str = api.JSON,
         rights: str = "",
         look: Callable[[Any], Any] | None = None,
     ) -> Any:
@@ -87,39 +75,46 @@ class Access:
 
         ``rights`` says what to do where they are missing.
         """
-        request = Request(method, path, body, query, kind, accept, rights)
+        request = api.Request(method, path, body, query, kind, accept, rights)
         with self._connected() as connection:
             answer = connection.ask(doing, request, self._longest)
-        return understood(doing, lambda: look(answer)) if look else answer
+        return api.understood(doing, lambda: look(answer)) if look else answer
 
     def events(
-        self, doing: str, path: str, query: Query, *, accept: str, seconds: float, rights: str = ""
+        self,
+        doing: str,
+        path: str,
+        query: api.Query,
+        *,
+        accept: str,
+        seconds: float,
+        rights: str = "",
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the events of a watch that ends within so many seconds, the first one empty. ApiError."""
-        request = Request("GET", path, query=query, accept=accept, rights=rights)
+        request = api.Request("GET", path, query=query, accept=accept, rights=rights)
         with (
             self._connected() as connection,
-            connection.open(doing, request, seconds + ANSWER) as response,
+            connection.open(doing, request, seconds + api.ANSWER) as response,
         ):
             yield {}  # it has begun
             for line in _lines(response):
                 yield json.loads(line)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[Connection]:
+    def _connected(self) -> Iterator[api.Connection]:
         """Yield the connection when it is our turn, and note if the server refuses our access."""
         connection = self._ready()
         self._rate.wait()
         try:
             yield connection
-        except ApiError as error:
+        except api.ApiError as error:
             old = time.monotonic() - self._read_at > ANEW
             # Without credentials it may say 403 as well.
-            if error.status == UNAUTHORIZED or (error.status == FORBIDDEN and old):
+            if error.status == api.UNAUTHORIZED or (error.status == api.FORBIDDEN and old):
                 self._refused = True
             raise
 
-    def _ready(self) -> Connection:
+    def _ready(self) -> api.Connection:
         """Return the connection, a new one where its access may be another one by now."""
         with self._lock:
             before = self._connection
@@ -129,14 +124,14 @@ class Access:
                 made = self._made()
             except Exception as error:
                 if before is None or self._refused:
-                    raise api_error("reading the kubeconfig", error) from error
+                    raise api.api_error("reading the kubeconfig", error) from error
                 return before  # the kubeconfig is being written: what was there before still holds
             if before is not None:
                 before.close()
             self._connection, self._refused, self._read_at = made, False, time.monotonic()
             return made
 
-    def _made(self) -> Connection:
+    def _made(self) -> api.Connection:
         import kubernetes.client as k8s  # it is large
         from kubernetes import config as access
         from kubernetes.config import exec_provider, kube_config
@@ -158,7 +153,7 @@ class Access:
             logs.warning(said)
         self._said = said
         self._files, self._stamp = named, stamp
-        return Connection(k8s.ApiClient(settings), f"gpu-plugin/{__version__}")
+        return api.Connection(k8s.ApiClient(settings), f"gpu-plugin/{__version__}")
 
 
 def _stamp(paths: tuple[str, ...]) -> Stamp:
@@ -169,11 +164,11 @@ def _stamp(paths: tuple[str, ...]) -> Stamp:
 def _lines(response: Any) -> Iterator[bytes]:
     """Yield the lines of an answer as they come; a last one that was cut off is none."""
     rest = bytearray()
-    for part in response.stream(CHUNK, decode_content=True):
+    for part in response.stream(api.CHUNK, decode_content=True):
         rest += part
         *lines, last = rest.split(b"\n")
         rest = last
-        check_length(rest)
+        api.check_length(rest)
         yield from filter(None, map(bytes, lines))
 
 
@@ -185,8 +180,8 @@ def version(access: Access) -> Version | None:
 
     try:
         found: Version | None = access.ask("asking for the version", "GET", "/version", look=look)
-    except ApiError as error:
-        if error.status != FORBIDDEN:
+    except api.ApiError as error:
+        if error.status != api.FORBIDDEN:
             raise
         return None
     return found

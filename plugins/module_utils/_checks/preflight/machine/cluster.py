@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...._base.errors import NodeError
-from ...._cluster.machine.api import FORBIDDEN, MISSING, ApiError
+from ...._cluster.machine.api import FORBIDDEN, ApiError, if_there
 from ...._cluster.machine.client import KubernetesApi
 from ...._cluster.trial import GROUP
 from .. import dra
@@ -29,7 +29,7 @@ def check(
         said = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
         if refused := dra.of_version(values, said):
             return refused
-        served = _found(api)
+        served = if_there(lambda: api.ask("looking for DRA", "GET", GROUP)) is not None
         return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
     except ApiError as error:
         correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
@@ -37,16 +37,6 @@ def check(
         return [Problem(KUBECONFIG, f"{KUBECONFIG}: {error}", hint)]
     except NodeError as error:
         return [Problem(KUBECONFIG, f"{error.message}: {error.cause}", error.hint)]
-
-
-def _found(api: KubernetesApi) -> bool:
-    try:
-        api.ask("looking for DRA", "GET", GROUP)
-    except ApiError as error:
-        if error.status != MISSING:
-            raise
-        return False
-    return True
 
 
 def _kept(api: KubernetesApi) -> t.Optional[t.Mapping[str, t.Any]]:
