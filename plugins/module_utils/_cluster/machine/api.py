@@ -136,15 +136,7 @@ class Connection:
         Raises:
             ApiError: if the server can't be asked, or answers with another status than 2xx.
         """
-        try:
-            with self._send(doing, request, seconds) as response:
-                yield response
-        except Exception as error:  # of the client's libraries, of sockets and of login programs
-            raise api_error(doing, error) from error
-
-    @contextlib.contextmanager
-    def _send(self, doing: str, request: Request, seconds: float) -> t.Iterator[t.Any]:
-        import urllib3  # with the client: where something is asked
+        import urllib3  # it is loaded where something is asked
 
         url = f"{self.server.rstrip('/')}{request.path}"
         if request.query:
@@ -152,28 +144,29 @@ class Connection:
         headers = {"Accept": request.accept, "User-Agent": self._agent}
         if request.body is not None:
             headers["Content-Type"] = request.kind
-        credentials = self._client.configuration.auth_settings().values()  # renews a token
-        headers.update({each["key"]: each["value"] for each in credentials if each["value"]})
-        response = self._client.rest_client.pool_manager.request(
-            request.method,
-            url,
-            headers=headers,
-            body=None if request.body is None else json.dumps(request.body).encode(),
-            preload_content=False,
-            retries=self._retries,
-            timeout=urllib3.Timeout(connect=CONNECT, read=seconds),
-        )
-        is_read = False
+        response = None
         try:
+            credentials = self._client.configuration.auth_settings().values()  # renews a token
+            headers.update({each["key"]: each["value"] for each in credentials if each["value"]})
+            response = self._client.rest_client.pool_manager.request(
+                request.method,
+                url,
+                headers=headers,
+                body=None if request.body is None else json.dumps(request.body).encode(),
+                preload_content=False,
+                retries=self._retries,
+                timeout=urllib3.Timeout(connect=CONNECT, read=seconds),
+            )
             if not 200 <= response.status <= 299:
                 raise _refusal(doing, response, request.rights)
             yield response
             response.drain_conn()
-            is_read = True
+            response.release_conn()
+            response = None
+        except Exception as error:  # of the client's libraries, of sockets and of login programs
+            raise api_error(doing, error) from error
         finally:
-            if is_read:
-                response.release_conn()
-            else:
+            if response is not None:
                 response.close()  # what is left of the answer is not for the next request
 
     def ask(self, doing: str, request: Request, longest: int = LONGEST) -> Json:
