@@ -12,8 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data impo
     MISREAD,
     is_whole,
 )
-
-from .shape import Told, Tried
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import ATTEMPT, ROW
 
 Json = t.Dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
@@ -44,8 +43,8 @@ def cases(status: Answer, info: Answer, known: Models) -> t.List[Json]:
 def _case(one: Answer, gpus: Answer, devices: Answer, known: Models) -> Json:
     gpu = gpus.get(one["gpu"])
     return {
-        **{key: one[key] for key in Told.__annotations__},
-        "attempts": [{key: each[key] for key in Tried.__annotations__} for each in one["attempts"]],
+        **{key: one[key] for key in ROW},
+        "attempts": [{key: each[key] for key in ATTEMPT} for each in one["attempts"]],
         "index": gpu["index"] if gpu else None,
         "model": gpu["name"] if gpu else known.get(devices.get(one["pci"], 0), ""),
     }

@@ -13,12 +13,13 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data impo
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted
 from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import seconds
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.status import FAULT
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Quarantined as Entry
 
 from .cases import Models, cases, repairs
 from .gpus import NOWHERE, gpus, users
-from .shape import Fault, Quarantined, is_node
+from .shape import CHANGE, QUARANTINED, is_node
 
 Json = t.Dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
@@ -75,7 +76,7 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
             *(_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]),
         ],
         "warnings": _warnings(answer),
-        "faults": [{key: one[key] for key in Fault.__annotations__} for one in faults],
+        "faults": [{key: one[key] for key in FAULT} for one in faults],
         "quarantine": aside,
         "cases": cases(status, known, models),
         "cases_unknown": status.get("cases_unknown", ""),
@@ -151,7 +152,7 @@ def _quarantine(known: Answer) -> t.List[Json]:
     whole = {"": told["node"]} if told.get("node") else {}
     return [
         {
-            **{key: one[key] for key in Quarantined.__annotations__ if key in one},
+            **{key: one[key] for key in QUARANTINED if key in one},
             "gpu": uuid,
             "index": indices.get(uuid),
         }
@@ -186,10 +187,9 @@ def _unhealthy(known: Answer, status: Answer, told: t.Iterable[Answer]) -> t.Lis
 
 def _change(told: Answer) -> Json:
     """Return the change in service in whose middle the node stands, and what is to be done, empty where in none."""
-    found = Change.of(told)
-    shown = ("change", "host", "user", "begun", "failed")
-    words = {"problem": found.cause, "way": found.way}
-    return {**{key: getattr(found, key) for key in shown}, **words} if told else {}
+    change = Change.of(told)
+    shown = {**change._asdict(), "problem": change.cause, "way": change.way}
+    return {key: shown[key] for key in CHANGE} if told else {}
 
 
 def _reboot(answer: Answer, status: Answer) -> t.List[str]:

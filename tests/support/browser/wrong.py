@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.status import FAULT
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
-from ansible_collections.gpu.node.plugins.plugin_utils.report.shape import Case, Fault
+from ansible_collections.gpu.node.plugins.plugin_utils.report.shape import CASE
 
 from tests.support.browser import fleets
 
@@ -19,10 +20,10 @@ WHOLE, SPLIT, GONE = (f"GPU-0000000{at}-0000-0000-0000-000000000000" for at in "
 # What a report may hold of a node beside what it has of the answer below.
 MAYBE = {("driver", "days", "NoneType")} | {
     (rows, "*", name, kind.__name__)
-    for rows, shape in (("faults", Fault), ("cases", Case))
-    for name, hint in get_type_hints(shape).items()
-    for kind in get_args(hint)
-    if type(None) in get_args(hint)
+    for rows, shape in (("faults", FAULT), ("cases", CASE))
+    for name, kinds in shape.items()
+    if isinstance(kinds, tuple)
+    for kind in kinds
 }
 
 

@@ -14,6 +14,15 @@ from ..._repair.plan import WAITS
 
 Json = t.Dict[str, t.Any]
 MOST_REASONS = 8  # that are told of a case
+# What a row has, by the types of JSON; times are in seconds since 1970, a result that is not known is empty.
+ATTEMPT = {"action": str, "at": int, "result": str}
+ROW: t.Mapping[str, t.Any] = {
+    **dict.fromkeys(("gpu", "serial", "pci", "verdict", "stage", "evidence", "next"), str),
+    "open": bool,
+    "reasons": [str],
+    "since": int,
+    "attempts": [ATTEMPT],
+}
 GIVES_BACK = "gpu.node.repair proves it and gives it back"
 # What comes next where it is not the verdict that says so.
 BY_STAGE: t.Mapping[str, str] = {

@@ -24,7 +24,14 @@ Gpus = t.Iterable[t.Mapping[str, t.Any]]  # of gpu_info
 XID = re.compile(r"\bXID (\d{1,5})\b", re.IGNORECASE)
 GPU_FIELDS = tuple(field.name for field in dataclasses.fields(Gpu))
 MIG_FIELDS = tuple(field.name for field in dataclasses.fields(MigDevice))
-FAULT = ("gpu", "index", "gi", "ci", "kind", "reason", "since", "way_back", "clearable", "verdict")
+NONE = type(None)
+# What the device plugin says of a fault, by the types of JSON; ``since`` is in seconds since 1970.
+FAULT: t.Mapping[str, t.Any] = {
+    **dict.fromkeys(("gpu", "reason"), str),
+    **dict.fromkeys(("index", "kind", "way_back", "verdict"), (str, NONE)),
+    **dict.fromkeys(("gi", "ci", "since", "xid"), (int, NONE)),
+    "clearable": (bool, NONE),
+}
 
 
 def driver(
