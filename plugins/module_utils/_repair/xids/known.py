@@ -15,6 +15,12 @@ import typing as t
 
 READ = "2026-11-24"
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
+NOT_CORRECTED, ROW_REPLACED, ROW_NOT_REPLACED, MANY_CORRECTED = 48, 63, 64, 92
+CONTAINED, NOT_CONTAINED, RECOVERY_CHANGED = 94, 95, 154
+# XIDs of errors that the ECC counters count as well.
+OF_MEMORY = frozenset(
+    {NOT_CORRECTED, ROW_REPLACED, ROW_NOT_REPLACED, MANY_CORRECTED, CONTAINED, NOT_CONTAINED}
+)
 
 
 def _rows(action: str, meanings: t.Mapping[int, str], **more: t.Any) -> t.Dict[str, t.Any]:
@@ -51,10 +57,10 @@ INFORMATION = {
     38: "a firmware error of the driver",
     43: "the GPU stopped processing for an application that failed",
     44: "a fault of the graphics engine in a context switch",
-    63: "a memory row was replaced",
+    ROW_REPLACED: "a memory row was replaced",
     66: "an illegal access by the driver",
     67: "an illegal access by the driver",
-    92: "many corrected memory errors",
+    MANY_CORRECTED: "many corrected memory errors",
     93: "the InfoROM's wear limit",
     106: "a test message",
     107: "a test message",
@@ -82,11 +88,11 @@ RESET: t.Mapping[int, t.Mapping[int, str]] = {
         140: "memory errors that could not be corrected",
     },
     565: {
-        48: "a memory error that could not be corrected",
+        NOT_CORRECTED: "a memory error that could not be corrected",
         62: "its microcontroller halted",
-        64: "a memory row could not be replaced",
+        ROW_NOT_REPLACED: "a memory row could not be replaced",
         74: "an NVLink failed",
-        95: "a memory error that was not contained",
+        NOT_CONTAINED: "a memory error that was not contained",
         110: "a security fault",
         120: "its system processor failed",
         136: "the training of a link failed",
@@ -114,12 +120,12 @@ TABLE: t.Dict[str, t.Any] = {
         **_rows("restart_application", {32: "a corrupted push buffer"}, times=4, then="reset"),
         **_rows(
             "restart_application",
-            {94: "a memory error that only one application felt"},
+            {CONTAINED: "a memory error that only one application felt"},
             times=4,
             then="drain_then_reset",
             driver=565,
         ),
-        **_rows("none", {**INFORMATION, 154: "the driver's recovery action changed"}),
+        **_rows("none", {**INFORMATION, RECOVERY_CHANGED: "the driver's recovery action changed"}),
         **{
             number: row
             for branch, meanings in RESET.items()

@@ -12,7 +12,7 @@ import typing as t
 from ..._base.errors import InputError
 from ..._base.text.table import ORIGIN, check_keys, chosen, day, mapping
 from ..actions import NAMES, Action
-from .known import TABLE
+from .known import RECOVERY_CHANGED, TABLE
 
 NUMBER = re.compile(r"\d{1,5}", re.ASCII)
 FORM = "true for the collection's own, false for none, or a table with as_of and xids"
@@ -36,6 +36,16 @@ class Table(t.NamedTuple):
 
     as_of: t.Optional[datetime.date]
     xids: t.Mapping[int, Row]
+
+    def asks_driver(self, number: int) -> bool:
+        """Return whether the driver may have more to say of an XID, so that it is to be asked at once."""
+        row = self.xids.get(number)
+        return row is None or row.driver > 0 or number == RECOVERY_CHANGED
+
+    def counts(self, number: int) -> bool:
+        """Return whether it matters how often an XID was reported."""
+        row = self.xids.get(number)
+        return row is not None and row.times > 0
 
 
 def parse(values: t.Any = True, key: str = "xids") -> Table:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from gpu_plugin._shared._repair.state import Xid
+from gpu_plugin._shared._repair.xids.table import KNOWN
 from gpu_plugin.config.configuration import overrides
-from gpu_plugin.model.xids import Effect, Overrides, asks_driver, effect
+from gpu_plugin.model.xids import Effect, Overrides, effect
 
 # "Resolution Bucket (Immediate Action)" of docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 CATALOG = {
@@ -64,11 +65,11 @@ def test_an_unknown_xid_waits_for_a_person_unless_the_user_or_the_driver_says_ot
 def test_where_the_driver_knows_more_it_is_asked_and_believed() -> None:
     nvlink5 = numbers(CATALOG["WORKFLOW_NVLINK5_ERR"])
     for number in (*nvlink5, 48, 64, 74, 95, 109, 154):
-        assert asks_driver(number), number
+        assert KNOWN.asks_driver(number), number
         assert usual(number, 580) is Effect.IGNORE, number
     assert (usual(109, 565), usual(109, 570)) == (Effect.FATAL, Effect.IGNORE)
     for number in (13, 31, 43, 45, 79, 119):
-        assert not asks_driver(number), number
+        assert not KNOWN.asks_driver(number), number
     for number in (46, 79, 119, 140):
         assert usual(number, 580) is Effect.FATAL, number
 

@@ -24,16 +24,10 @@ from .._shared._repair.actions import Action as Verdict
 from .._shared._repair.findings import RECOVERIES
 from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
 from .._shared._repair.verdict import asked
+from .._shared._repair.xids.known import CONTAINED, NOT_CORRECTED, OF_MEMORY, ROW_NOT_REPLACED
+from .._shared._repair.xids.table import KNOWN
 from ..model.inventory import BY_ITSELF, Faults, GpuView, Inventory, Kind, Place, Problem
-from ..model.xids import (
-    CONTAINED,
-    NOT_CORRECTED,
-    ROW_NOT_REPLACED,
-    Effect,
-    Overrides,
-    counts,
-    effect,
-)
+from ..model.xids import Effect, Overrides, effect
 from .memory import Resets
 
 QUIET: Final = 30.0
@@ -53,7 +47,6 @@ GONE: Final = (
 REPLACED: Final = f"{STEPS[Verdict.REPLACE]}: no reset repairs it"
 DONE: Final = "{}: the driver says itself when that is done"
 FIRST: Final = "{}; it is fit again after {}"
-OF_MEMORY: Final = frozenset({48, 63, 64, 92, 94, 95})  # of which the ECC counters tell as well
 FRESH: Final = object()  # no driver was looked at yet
 STRIKES: Final = 4  # faults in a row that passed by themselves, the last of which is fatal
 
@@ -110,7 +103,7 @@ class Health:
 
         Returns whether it makes something unhealthy that was fit before.
         """
-        if counts(number):
+        if KNOWN.counts(number):
             times, last = self._often.get(gpu_uuid, {}).get(number, (0, -math.inf))
             now = self._clock()  # those that come together tell of one fault
             times += now - last >= self._quiet

@@ -18,6 +18,7 @@ from .._shared._machine.host import Host
 from .._shared._node.machine import device_nodes
 from .._shared._node.quarantine import Quarantine
 from .._shared._repair.actions import STEPS, Action
+from .._shared._repair.xids.table import KNOWN
 from ..config.configuration import Config
 from ..model.inventory import (
     RELEASE,
@@ -31,7 +32,6 @@ from ..model.inventory import (
     remember,
 )
 from ..model.topology import Topology
-from ..model.xids import asks_driver
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..tools import logs
 from ..tools.chores import Chore, Worker
@@ -236,7 +236,7 @@ class GpuWatch:
         while self.taken and not self._driver.xids.empty():  # nobody else takes any
             xid = self._driver.xids.get()
             noted |= self._health.xid(*xid)
-            self._hurry |= asks_driver(xid.number)
+            self._hurry |= KNOWN.asks_driver(xid.number)
             self._xid_log.heard(xid)
             follows = self._health.effect(xid.gpu_uuid, xid.number).value
             self._observer.count(XIDS, xid.gpu_uuid, str(xid.number), follows)

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
 
 from .._shared._base.gpu import FaultSigns
 from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
 from .._shared._repair.verdict import asked
-from .._shared._repair.xids.table import KNOWN
 
-NOT_CORRECTED: Final = 48
-ROW_NOT_REPLACED: Final = 64
-CONTAINED: Final = 94
-RECOVERY_CHANGED: Final = 154
 SPEAKS, SILENT = FaultSigns(recovery=0), FaultSigns()
 
 
@@ -62,15 +56,3 @@ def effect(
     if reason.action.fences:
         return Effect.FATAL, reason
     return Effect.DEGRADE if heeded else Effect.IGNORE, reason
-
-
-def asks_driver(number: int) -> bool:
-    """Tell whether the driver may have more to say of an XID, so that it is asked at once."""
-    row = KNOWN.xids.get(number)
-    return row is None or row.driver > 0 or number == RECOVERY_CHANGED
-
-
-def counts(number: int) -> bool:
-    """Tell whether it matters how often there was an XID."""
-    row = KNOWN.xids.get(number)
-    return row is not None and row.times > 0
