@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ..._base.gpu import ComputeInstance, Gpu, GpuInstance, MigDevice
-from ..._base.text.json_data import rows, table, table_in, text
+from ..._base.text.json_data import is_whole, rows, table, table_in, text
 from ..._device_plugin.resources import HEALTHY, count
 from ..._driver import branches
 from ..._driver.branches import Table, Version
@@ -21,7 +21,7 @@ from ..validate.check import because
 
 Json = t.Dict[str, t.Any]
 Gpus = t.Iterable[t.Mapping[str, t.Any]]  # of gpu_info
-XID = re.compile(r"\bXID (\d{1,5})\b", re.IGNORECASE)
+XID_IN_REASON = re.compile(r"\bXID (\d{1,5})\b", re.IGNORECASE)
 GPU_FIELDS = tuple(field.name for field in dataclasses.fields(Gpu))
 MIG_FIELDS = tuple(field.name for field in dataclasses.fields(MigDevice))
 NONE = type(None)
@@ -86,9 +86,11 @@ def _resource(told: Json) -> Json:
 
 
 def _fault(told: Json) -> Json:
-    found = {key: told.get(key) for key in FAULT}
-    named = XID.search(text(found["reason"]))
-    return {**found, "xid": int(named[1]) if named else None}
+    fault = {key: told.get(key) for key in FAULT}
+    if "xid" in told:
+        return {**fault, "xid": told["xid"] if is_whole(told["xid"]) else None}
+    named = XID_IN_REASON.search(text(fault["reason"]))  # releases before 0.2 have no field for it
+    return {**fault, "xid": int(named[1]) if named else None}
 
 
 def reboots(packages: t.Optional[t.Sequence[str]], gpus: Gpus) -> t.List[str]:

@@ -350,6 +350,23 @@ def test_what_an_earlier_version_kept_of_faults_is_understood(node: Node) -> Non
     assert node.fit(told(recovery=0), after=QUIET)
 
 
+def test_the_xid_of_a_fault_is_known_to_the_next_process_also_from_earlier_versions(
+    node: Node,
+) -> None:
+    node.health.xid("GPU-0", 79)
+    node.health.xid("GPU-1", 48, reason="3 memory errors since its last reset")
+    memory = json.loads(json.dumps(node.health.memory()))
+    fields = [(), ("reported",), ("reported", "xid")]  # which earlier versions did not keep
+    for absent in fields:
+        health = Health(QUIET, node.clock)
+        for fault in memory["faults"]:
+            for name in absent:
+                fault.pop(name, None)
+        health.recall(memory, 1)
+        xids = {place[0]: problem.xid for place, problem in health.faults().items()}
+        assert xids == {"GPU-0": 79, "GPU-1": 0}, absent
+
+
 def test_how_often_there_was_an_xid_is_known_to_the_next_process(node: Node) -> None:
     for _each in range(3):
         node.health.xid("GPU-0", 94)

@@ -53,6 +53,7 @@ def test_each_fault_has_its_place_and_its_time() -> None:
         " `gpu-plugin health clear GPU-0`, since nothing shows a reset here",
         "clearable": True,
         "verdict": "reset",
+        "xid": 48,
     }
     assert (part.gpu, part.gi, part.ci, part.since) == ("GPU-1", 7, 0, 1_000_000_100)
     assert part.way_back == "it passes by itself after 10 seconds without another fault"

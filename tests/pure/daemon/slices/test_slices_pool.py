@@ -253,15 +253,13 @@ def test_a_sick_gpu_is_tainted() -> None:
 
 def test_a_fault_is_tainted_with_its_xid() -> None:
     whole: Place = ("GPU-0", None, None)
-    found = devices(
-        view(0), faults={whole: Problem(Kind.FAULT, "XID 79 (it has fallen off the bus)")}
-    )
+    problem = Problem(Kind.FAULT, "it has fallen off the bus", xid=79)
+    found = devices(view(0), faults={whole: problem})
     assert found["gpu-0"]["taints"] == [
         {"key": "gpu.node/xid", "value": "79", "effect": "NoSchedule"}
     ]
-    found = devices(
-        view(0), faults={whole: Problem(Kind.FAULT, "a memory row could not be replaced")}
-    )
+    told = Problem(Kind.FAULT, "XID 64 is what a memory row counts as that could not be replaced")
+    found = devices(view(0), faults={whole: told})
     assert found["gpu-0"]["taints"] == [{"key": "gpu.node/fault", "effect": "NoSchedule"}]
 
 

@@ -49,6 +49,21 @@ def test_xids_are_told_by_their_numbers() -> None:
     assert found["faults"][0]["way_back"] is None
 
 
+def test_a_field_goes_before_the_number_in_the_reason() -> None:
+    faults = [
+        {"gpu": "GPU-1", "kind": "fault", "reason": "it has fallen off the bus", "xid": 79},
+        {"gpu": "GPU-2", "kind": "quarantined", "reason": "XID 79 twice in a week", "xid": None},
+        {
+            "gpu": "GPU-3",
+            "kind": "fault",
+            "reason": "XID 79 (it has fallen off the bus)",
+            "xid": "79",
+        },
+    ]
+    seen = status.daemon(json.dumps({"state": "serving", "health": faults}))
+    assert [fault["xid"] for fault in seen["faults"]] == [79, None, None]
+
+
 def test_resources_are_counted_by_health() -> None:
     devices = {"a": "Healthy", "b": "Unhealthy"}
     told = {"resources": {"nvidia.com/gpu": {"devices": devices, "registered": True}}}

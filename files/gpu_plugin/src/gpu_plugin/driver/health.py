@@ -13,6 +13,7 @@ by themselves, unless they keep coming back. What is known can be handed to the 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -47,6 +48,7 @@ GONE: Final = (
 REPLACED: Final = f"{STEPS[Verdict.REPLACE]}: no reset repairs it"
 DONE: Final = "{}: the driver says itself when that is done"
 FIRST: Final = "{}; it is fit again after {}"
+XID_IN_REASON: Final = re.compile("XID ([0-9]{1,9})")  # of faults that earlier versions kept
 FRESH: Final = object()  # no driver was looked at yet
 STRIKES: Final = 4  # faults in a row that passed by themselves, the last of which is fatal
 
@@ -63,6 +65,7 @@ class _Fault:
     since: int = 0  # seconds since 1970, for people
     xid: int = 0  # or the one that it counts as, where it is one
     verdict: Verdict = Verdict.RESET
+    reported: bool = False  # by the driver, as this XID
 
 
 class Health:
@@ -113,7 +116,8 @@ class Health:
             return False
         wide = found.action > Verdict.DRAIN_THEN_RESET and found.action is not Verdict.ASK
         place = (gpu_uuid, None, None) if wide else (gpu_uuid, gi, ci)
-        return self._note(place, found._replace(text=reason or found.text), what, number)
+        finding = found._replace(text=reason or found.text)
+        return self._note(place, finding, what, number, reported=not reason)
 
     def effect(self, gpu_uuid: str, number: int) -> Effect:
         """Return what follows from an XID that was taken note of."""
@@ -163,7 +167,8 @@ class Health:
     def _problem(self, place: Place, fault: _Fault) -> Problem:
         way, clearable = self._way_back(place, fault)
         due = fault.verdict if fault.quiet_since is None else Verdict.NONE
-        return Problem(Kind.FAULT, fault.reason, 0, way, due, fault.since, clearable)
+        xid = fault.xid if fault.reported else 0
+        return Problem(Kind.FAULT, fault.reason, 0, way, due, fault.since, clearable, xid)
 
     def clear(self, uuid: str) -> list[str]:
         """Forget the faults of a GPU, because somebody who may says so. Returns their reasons.
@@ -249,7 +254,9 @@ class Health:
 
     # --- what happens to faults ---
 
-    def _note(self, place: Place, found: Reason, what: Effect, xid: int = 0) -> bool:
+    def _note(
+        self, place: Place, found: Reason, what: Effect, xid: int = 0, *, reported: bool = False
+    ) -> bool:
         now = self._clock()
         before = self._faults.get(place)
         fresh = before is None or before.over_since is not None
@@ -265,10 +272,12 @@ class Health:
             # What the GPU tells of itself is as it is now; all else is kept unless it is graver than what was.
             if verdict <= before.verdict and (xid or before.xid):
                 reason, xid, verdict = before.reason, before.xid, before.verdict
+                reported = before.reported
         quiet_since = now if what is Effect.DEGRADE else None
         since = int(self._wall()) if before is None or fresh else before.since
-        fault = _Fault(reason, what, strikes, quiet_since, since=since, xid=xid, verdict=verdict)
-        self._faults[place] = fault
+        self._faults[place] = _Fault(
+            reason, what, strikes, quiet_since, None, since, xid, verdict, reported
+        )
         return fresh
 
     def _look(self, view: GpuView) -> None:
@@ -376,8 +385,11 @@ def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, 
     )
     what = Effect(data["action"])
     since = int(data.get("since", wall))  # versions before this one did not keep it
-    xid = int(data.get("xid", 0))  # nor this
     verdict = NAMES[data.get("verdict", Verdict.RESET.word)]  # nor this
     strikes = int(data["strikes"])
-    fault = _Fault(str(data["reason"]), what, strikes, quiet, over, since, xid, verdict)
+    reason = str(data["reason"])
+    named = XID_IN_REASON.match(reason)
+    reported = bool(data.get("reported", named))  # these had it in their reason alone
+    xid = int(data.get("xid", named[1] if named else 0))  # or so did versions before them
+    fault = _Fault(reason, what, strikes, quiet, over, since, xid, verdict, reported)
     return (str(uuid), gi, ci), fault

@@ -62,7 +62,8 @@ class Problem:
     """What is wrong, its ``reason`` in words; ``code`` is NVML's where it is an error of it.
 
     ``recovery`` is what mends it, where something does, and ``verdict`` what is to be done about the GPU. Of a fault
-    ``since`` is in seconds since 1970; ``clearable``: `gpu-plugin health clear` brings the GPU back.
+    ``since`` is in seconds since 1970, and ``xid`` the XID that the driver reported, 0 where it reported none;
+    ``clearable``: `gpu-plugin health clear` brings the GPU back.
     """
 
     kind: Kind
@@ -72,6 +73,7 @@ class Problem:
     verdict: Action = Action.NONE
     since: int = field(default=0, compare=False)
     clearable: bool = field(default=False, compare=False)
+    xid: int = 0
 
     def __str__(self) -> str:
         verdict = f"Verdict: {self.verdict.word}" if self.verdict else ""
@@ -87,7 +89,8 @@ class Unhealthy:
     """A GPU, or one of its MIG instances where ``gi`` is given, and why it must not be used.
 
     ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970. ``clearable``:
-    `gpu-plugin health clear` brings it back. ``verdict`` is what is to be done, by its name.
+    `gpu-plugin health clear` brings it back. ``verdict`` is what is to be done, by its name, and ``xid`` what the
+    driver reported, None where that was no XID.
     """
 
     gpu: str
@@ -100,13 +103,14 @@ class Unhealthy:
     way_back: str
     clearable: bool
     verdict: str
+    xid: int | None
 
     @classmethod
     def of(cls, place: Place, index: str, kind: Kind, problem: Problem) -> Unhealthy:
         """Return a place with what is wrong there, as one of a kind."""
         why = (kind.value, problem.reason, problem.since, problem.recovery, problem.clearable)
         gpu, gi, ci = place
-        return cls(gpu, index, gi, ci, *why, problem.verdict.word)
+        return cls(gpu, index, gi, ci, *why, problem.verdict.word, problem.xid or None)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
 
 
 def _healthy(named: Mapping[str, str], unhealthy: set[str]) -> list[dict[str, Any]]:
-    blank = dict.fromkeys(("gi", "ci", "kind", "reason", "since", "way_back", "verdict"))
+    blank = dict.fromkeys(("gi", "ci", "kind", "reason", "since", "way_back", "verdict", "xid"))
     return [
         {"state": "Healthy", "gpu": uuid, "index": index, **blank, "clearable": False}
         for uuid, index in named.items()

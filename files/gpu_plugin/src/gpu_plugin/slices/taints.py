@@ -10,7 +10,6 @@ done about the GPU is told by a key of its own, with the effect None where it ke
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,7 +20,6 @@ from .targets import Target
 
 EFFECT, NO_EFFECT = "NoSchedule", "None"
 RECOVERY_ACTION: Final = "recovery-action"
-XID: Final = re.compile("XID ([0-9]{1,9})")
 KEYS: Final = {
     Kind.LOST: "gpu-lost",
     Kind.FAULT: "fault",
@@ -52,9 +50,8 @@ def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]
 
 
 def _taint(problem: Problem) -> dict[str, str]:
-    xid = XID.match(problem.reason) if problem.kind is Kind.FAULT else None
-    if xid:
-        return {"key": f"{DRIVER}/xid", "value": xid[1], "effect": EFFECT}
+    if problem.xid:
+        return {"key": f"{DRIVER}/xid", "value": str(problem.xid), "effect": EFFECT}
     return {"key": f"{DRIVER}/{KEYS.get(problem.kind, 'fault')}", "effect": EFFECT}
 
 
