@@ -14,6 +14,7 @@ from .text.shown import cut
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 # What these allocate reaches containers through NVIDIA's runtime only, which reads the variable.
 BY_HANDLER = ("envvar", "volume-mounts")
+BY_CDI = ("cdi-annotations", "cdi-cri")
 BY_DEFAULT = ("envvar",)  # as NVIDIA's plugin has it
 # Of the toolkit's configuration, at its top level, with what NVIDIA's runtime takes where they are missing.
 BY_VARIABLE = "accept-nvidia-visible-devices-envvar-when-unprivileged", True

@@ -11,11 +11,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.dra.names import DRA
-from ..._base.visible_devices import strategies, value_at
+from ..._base.visible_devices import BY_CDI, strategies, value_at
 from .layout import OFF, selection
 from .machine.modules import Params, configurations
-
-CDI = ("cdi-cri", "cdi-annotations")
 
 
 class Pair(t.NamedTuple):
@@ -46,7 +44,7 @@ def _whole_and_divided(options: t.Mapping[str, Params]) -> t.List[str]:
         variable
         for variable, config in configurations(plugin).items()
         if value_at(config, "flags", "migstrategy") == "none"
-        and not set(CDI).isdisjoint(strategies(config))
+        and not set(BY_CDI).isdisjoint(strategies(config))
     ]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .._shared._base.visible_devices import BY_CDI, BY_HANDLER
 from ..model.inventory import HUNG
 from ..model.mps.paths import ROOT, problem_of_root
 from ..model.xids import Overrides
@@ -24,7 +25,6 @@ from .sharing import Naming, Sharing, naming, sharing
 from .strict_yaml import invalid, read
 
 DEFAULT_FILE: Final = "/etc/gpu-node/config.yaml"
-CDI: Final = ("cdi-annotations", "cdi-cri")
 MOST_NOTES: Final = 20
 DISABLE, ENABLE = "DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"
 HIGHEST: Final = 9999  # of XIDs
@@ -126,7 +126,7 @@ class Config:
         "flags.plugin.deviceListStrategy",
         ("envvar",),
         "how devices are passed to a container (comma-separated)",
-        allowed=("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
+        allowed=(*BY_HANDLER, *BY_CDI),
     ).field()
     device_id_strategy: str = Key(
         "flags.plugin.deviceIDStrategy",
@@ -223,12 +223,12 @@ class Config:
     @property
     def only_cdi(self) -> bool:
         """Tell whether containers get their devices by CDI and by nothing else."""
-        return set(self.device_list_strategies) <= set(CDI)
+        return set(self.device_list_strategies) <= set(BY_CDI)
 
     @property
     def asks_cdi(self) -> bool:
         """Tell whether containers get any devices by CDI."""
-        return not set(CDI).isdisjoint(self.device_list_strategies)
+        return not set(BY_CDI).isdisjoint(self.device_list_strategies)
 
     @property
     def extras(self) -> list[str]:
