@@ -20,7 +20,6 @@ from pathlib import Path
 import grpc
 from gpu_plugin._shared._base.gpu import Links
 from gpu_plugin.advertise.allocation import grant
-from gpu_plugin.advertise.decide import share
 from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.model.inventory import Devices, HostState
@@ -29,7 +28,7 @@ from gpu_plugin.proto.v1beta1 import api_pb2, rpc
 from nvsim import testing
 
 from tests.bench.wire import Wire
-from tests.fakes.daemon.gpu_builders import device
+from tests.fakes.daemon.gpu_builders import device, share
 from tests.fakes.daemon.running import Node
 from tests.fakes.daemon.scraping import Metrics
 from tests.support.waiting import eventually

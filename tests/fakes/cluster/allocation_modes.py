@@ -28,7 +28,7 @@ from gpu_plugin._shared._base.dra.names import (
     SHARE_CLASS,
 )
 from gpu_plugin._shared._cluster.machine.api import ApiError
-from gpu_plugin.advertise.devices import enumerate_devices, owned
+from gpu_plugin.advertise.decide import decide
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.dra.prepare import plan
 from gpu_plugin.dra.prepare.claims import parse as parse_claim
@@ -188,8 +188,7 @@ class ModesCluster(GenuineApi):
     def add_node(self, mode: Mode, gpus: Inventory = GPUS) -> None:
         """Create a node with what its device plugin advertises, and with its slices."""
         config = mode.config
-        theirs = owned(gpus, config.dra, DEVICE_PLUGIN)
-        devices = enumerate_devices(theirs, config.mig_strategy, config.naming)
+        devices = decide(gpus, {}, config).resources
         amounts = {**ROOM, **{name: str(len(those)) for name, those in devices.items()}}
         status = {"allocatable": amounts, "capacity": amounts}
         label = {"gpu.node/allocation": mode.allocation}

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpu_plugin._shared._base.gpu import Condition, FaultSigns, Gpu, MigDevice, Rows
+from gpu_plugin.advertise.decide import decide, offer
 from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.sharing import Naming, Sharing
 from gpu_plugin.kubelet.server import Snapshot
 from gpu_plugin.model.inventory import (
     Device,
@@ -21,6 +23,7 @@ from gpu_plugin.model.inventory import (
     Problem,
     Resources,
 )
+from gpu_plugin.model.mps.paths import ROOT
 
 
 def gpu(index: int = 0, *, mig: bool = False, name: str = "NVIDIA H100 80GB HBM3") -> Gpu:
@@ -94,6 +97,29 @@ def inventory(
 def device(index: int, numa: int | None = 0, problem: str = "") -> Device:
     why = Problem(Kind.FAULT, problem) if problem else None
     return Device(f"GPU-{index}", f"GPU-{index}", (index,), (f"/dev/nvidia{index}",), numa, why)
+
+
+def enumerate_devices(
+    now: Inventory, strategy: str = "none", naming: Naming | None = None
+) -> Mapping[str, Devices]:
+    """The devices of each resource under a MIG strategy. EnumerationRefused: it does not fit."""
+    advertised = decide(now, {}, Config(mig_strategy=strategy, naming=naming or Naming()))
+    if advertised.refusal:
+        raise advertised.refusal
+    return advertised.resources
+
+
+def notes(now: Inventory, strategy: str, naming: Naming | None = None) -> list[str]:
+    """What is said of a node's GPUs under a MIG strategy."""
+    return [*decide(now, {}, Config(mig_strategy=strategy, naming=naming or Naming())).notes]
+
+
+def share(resources: Resources, sharing: Sharing, mps_root: str = ROOT) -> dict[str, Devices]:
+    """What resources become if they are shared in this way."""
+    shared: dict[str, list[Device]] = {}
+    for offered in offer(resources, sharing, mps_root):
+        shared.setdefault(offered.resource, []).extend(offered.devices)
+    return {name: Devices(devices) for name, devices in shared.items()}
 
 
 def snapshot(

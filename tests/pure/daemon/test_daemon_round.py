@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin import daemon
-from gpu_plugin.advertise.held import NOBODY
+from gpu_plugin.advertise.decide import NOBODY
 from gpu_plugin.config.sources import Source
 from gpu_plugin.daemon import Daemon, Paths
 from gpu_plugin.model.inventory import GpuView, Inventory

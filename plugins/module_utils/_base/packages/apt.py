@@ -24,7 +24,9 @@ BUSY = re.compile(
     re.MULTILINE,
 )
 # What apt says of a dpkg that was killed, by a signal or with a status that it does not know.
-KILLED = re.compile(r"Sub-process \S+ (?:exited unexpectedly|received (?:signal \d|a segmentation fault))")
+KILLED = re.compile(
+    r"Sub-process \S+ (?:exited unexpectedly|received (?:signal \d|a segmentation fault))"
+)
 REFUSES_ALL = re.compile(
     r"--fix-broken install|needs to be reinstalled, but|dpkg was interrupted, you must manually run"
 )

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.advertise.decide import not_shared, share, time_slices
-from gpu_plugin.advertise.devices import enumerate_devices
+from gpu_plugin.advertise.decide import describe_sharing, time_slices
 from gpu_plugin.config.configuration import parse
 from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
@@ -24,7 +23,7 @@ from gpu_plugin.model.inventory import Inventory
 from nvsim import genuine
 from nvsim.testing import start
 
-from tests.fakes.daemon.gpu_builders import device, inventory, view
+from tests.fakes.daemon.gpu_builders import device, enumerate_devices, inventory, share, view
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode
@@ -74,7 +73,7 @@ def test_mig_devices_have_none_which_is_said() -> None:
     node = enumerate_devices(inventory(view(0, "1g.10gb")), "mixed")
     asked = sharing("nvidia.com/mig-1g.10gb")
     assert time_slices(share(node, asked)) == {}
-    assert not_shared(node, asked) == [
+    assert list(describe_sharing(node, asked)) == [
         "timeSlice has no effect on nvidia.com/mig-1g.10gb: MIG devices have none"
     ]
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, UnknownDevice, grant
-from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.model.inventory import HostState
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.daemon.gpu_builders import device, inventory, view
+from tests.fakes.daemon.gpu_builders import device, enumerate_devices, inventory, view
 
 GPUS = tuple(device(index, index // 4) for index in range(8))
 CONTROL = HostState(control_nodes=("/dev/nvidiactl", "/dev/nvidia-uvm"))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin._shared._base.gpu import parse_minors
-from gpu_plugin.advertise.devices import EnumerationRefused, enumerate_devices, left_out
+from gpu_plugin.advertise.decide import EnumerationRefused
 from gpu_plugin.config.sharing import LONGEST_PATTERN, Naming, Rule, resource_name
 from gpu_plugin.model.inventory import GpuView, Inventory, Resources, remember
 
-from tests.fakes.daemon.gpu_builders import gpu, inventory, view
+from tests.fakes.daemon.gpu_builders import enumerate_devices, gpu, inventory, notes, view
 from tests.support.alarm import alarm
 
 
@@ -31,7 +31,7 @@ def test_whole_gpus_are_offered_by_each_strategy() -> None:
 def test_none_offers_a_gpu_in_mig_mode_as_a_whole_and_says_so() -> None:
     now = inventory(view(0, "1g.10gb"))
     assert ids(enumerate_devices(now, "none")) == {"nvidia.com/gpu": ["GPU-0"]}
-    assert "migStrategy is none" in left_out(now, "none")[0]
+    assert "migStrategy is none" in notes(now, "none")[0]
 
 
 def test_mixed_names_each_profile() -> None:
@@ -50,13 +50,13 @@ def test_mixed_names_each_profile() -> None:
         "/dev/nvidia-caps/nvidia-cap80",
         "/dev/nvidia-caps/nvidia-cap81",
     )
-    assert left_out(now, "mixed") == ["GPU 2 (GPU-2) is in MIG mode and has no MIG devices"]
+    assert notes(now, "mixed") == ["GPU 2 (GPU-2) is in MIG mode and has no MIG devices"]
 
 
 def test_mixed_leaves_divided_instances_out_and_says_so() -> None:
     now = inventory(view(0, "1c.3g.40gb", "3g.40gb"))
     assert ids(enumerate_devices(now, "mixed")) == {"nvidia.com/mig-3g.40gb": ["MIG-0-1"]}
-    assert "1c.3g.40gb" in left_out(now, "mixed")[0]
+    assert "1c.3g.40gb" in notes(now, "mixed")[0]
 
 
 def test_resources_are_named_by_their_profile() -> None:
@@ -184,7 +184,7 @@ def test_the_users_names_come_before_the_usual_ones() -> None:
         "nvidia.com/slice": ["MIG-3-2"],
         "nvidia.com/small": ["MIG-3-0"],
     }
-    assert left_out(now, "mixed", RULES) == []
+    assert notes(now, "mixed", RULES) == []
     alike = inventory(view(0, "1g.10gb", "1g.10gb"))
     assert ids(enumerate_devices(alike, "single", RULES)) == {
         "nvidia.com/small": ["MIG-0-0", "MIG-0-1"]

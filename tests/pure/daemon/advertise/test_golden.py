@@ -22,10 +22,10 @@ from gpu_plugin._shared._node.quarantine import OPERATOR, Quarantine, Quarantine
 from gpu_plugin._shared._node.users.allocated import UNREPORTED, Allocation
 from gpu_plugin._shared._repair.actions import Action
 from gpu_plugin.advertise.allocation import AllocationRefused, grant
-from gpu_plugin.advertise.decide import Advertised, MpsState, decide, narrow, time_slices
-from gpu_plugin.advertise.held import Holders, dump
+from gpu_plugin.advertise.decide import Advertised, Holders, MpsState, decide, narrow, time_slices
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.driver.health import Health
+from gpu_plugin.kubelet.holders import dump
 from gpu_plugin.labels.labels import Facts, labels
 from gpu_plugin.model.inventory import (
     Device,

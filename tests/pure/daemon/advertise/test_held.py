@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from gpu_plugin._shared._node.users.allocated import Allocation
-from gpu_plugin.advertise.decide import Advertised, decide
-from gpu_plugin.advertise.held import WAITS, Form, Holders, dump, in_force, load
+from gpu_plugin.advertise.decide import WAITS, Advertised, Form, Holders, decide
 from gpu_plugin.config.configuration import parse
+from gpu_plugin.kubelet.holders import dump, in_force, load
 from gpu_plugin.model.inventory import GpuView, Kind
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

@@ -8,8 +8,6 @@ from __future__ import annotations
 import pytest
 from gpu_plugin._shared._base.gpu import Links
 from gpu_plugin.advertise.allocation import AllocationRefused, UnknownDevice
-from gpu_plugin.advertise.decide import share
-from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.sharing import Share, Sharing
 from gpu_plugin.model.inventory import Device
@@ -17,7 +15,7 @@ from gpu_plugin.model.topology import Topology
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.daemon.gpu_builders import device, inventory, view
+from tests.fakes.daemon.gpu_builders import device, enumerate_devices, inventory, share, view
 
 GPUS = tuple(device(index, index // 4) for index in range(8))
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, grant
-from gpu_plugin.advertise.decide import not_shared, share
-from gpu_plugin.advertise.devices import enumerate_devices
+from gpu_plugin.advertise.decide import describe_sharing
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
 from gpu_plugin.model.inventory import GpuView, HostState, Resources
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.daemon.gpu_builders import device, gpu, inventory, view
+from tests.fakes.daemon.gpu_builders import device, enumerate_devices, gpu, inventory, share, view
 
 GPU, OTHER = "nvidia.com/gpu", "nvidia.com/slow"
 NODE: Resources = {GPU: tuple(device(index) for index in range(3))}
@@ -82,7 +81,7 @@ def test_models_are_shared_each_in_its_own_way() -> None:
 
 def test_what_is_not_there_is_said() -> None:
     sharing = Sharing((Share(OTHER, 2, OTHER), Share(GPU, 2, GPU, devices=("0", "7"))))
-    assert not_shared(NODE, sharing) == [
+    assert list(describe_sharing(NODE, sharing)) == [
         f"sharing names {OTHER}, which this node does not have",
         f"sharing names device 7, which is none of {GPU}",
     ]

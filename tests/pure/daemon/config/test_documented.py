@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_plugin.advertise.decide import share
-from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.sources import given
 
-from tests.fakes.daemon.gpu_builders import inventory, view
+from tests.fakes.daemon.gpu_builders import enumerate_devices, inventory, share, view
 
 WHOLE = inventory(*(view(index) for index in range(8)))
 PARTED = inventory(

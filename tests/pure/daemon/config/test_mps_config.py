@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, grant
-from gpu_plugin.advertise.decide import Advertised, MpsState, offers, share
+from gpu_plugin.advertise.decide import Advertised, MpsState, offer
 from gpu_plugin.advertise.preference import prefer
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.model.inventory import Device, HostState
-from gpu_plugin.model.mps.settings import Percent, Settings
+from gpu_plugin.model.mps.settings import Offer, Percent, Settings
 
-from tests.fakes.daemon.gpu_builders import device
+from tests.fakes.daemon.gpu_builders import device, share
 from tests.support.refusals import refused_otherwise
 
 GPU = "nvidia.com/gpu"
@@ -28,7 +28,7 @@ NODE = {
     GPU: tuple(
         replace(
             device(number),
-            id=uuid,
+            uuid=uuid,
             gpu_uuid=uuid,
             memory_total=80 << 30,
             compute_capability=(9, 0),
@@ -49,6 +49,11 @@ def parsed(
 
 def advertised(config: Config) -> dict[str, tuple[Device, ...]]:
     return share(NODE, config.sharing, config.mps_root)
+
+
+def shared_by_mps(config: Config) -> dict[str, Offer]:
+    devices = (device for devices in advertised(config).values() for device in devices)
+    return {device.uuid: device.mps for device in devices if device.mps}
 
 
 def settings(*entries: dict[str, Any], **more: Any) -> Settings:
@@ -171,10 +176,13 @@ def test_on_one_gpu_mps_wins_over_time_slicing() -> None:
 
 def test_what_a_device_does_not_allow_is_its_problem() -> None:
     config = parsed({"name": "gpu", "replicas": 50})
-    assert "MPS takes from 1 to 48 clients" in Advertised(advertised(config)).unsharable
+    assert (
+        "MPS takes from 1 to 48 clients"
+        in Advertised(offered=offer(NODE, config.sharing)).unsharable
+    )
     for one in advertised(config)[GPU]:
         assert str(one.problem).startswith("it can't be shared by MPS: 50 shares")
-    assert offers(advertised(config)) == {}
+    assert shared_by_mps(config) == {}
     assert Advertised(advertised(parse(""))).unsharable == ""
 
 
@@ -270,5 +278,5 @@ def test_settings_of_an_offer_name_the_root_too() -> None:
             }
         )
     )
-    asked = offers(advertised(config))[UUIDS[0]].settings
+    asked = shared_by_mps(config)[UUIDS[0]].settings
     assert asked == Settings(4, Percent(Decimal(25)), root="/run/other")

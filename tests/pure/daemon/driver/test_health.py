@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gpu_plugin.advertise.devices import enumerate_devices
 from gpu_plugin.config.configuration import overrides
 from gpu_plugin.driver.health import FORGET, STRIKES, Health
 from gpu_plugin.model.inventory import Inventory, judged
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.daemon.gpu_builders import condition, inventory, view
+from tests.fakes.daemon.gpu_builders import condition, enumerate_devices, inventory, view
 
 QUIET = 10.0
 GPUS = inventory(view(0), view(1, "1g.10gb", "1g.10gb"))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_plugin.advertise.devices import left_out
 from gpu_plugin.config.configuration import overrides
 from gpu_plugin.driver.health import Health
 from gpu_plugin.driver.memory import HealthFile
@@ -20,7 +19,7 @@ from gpu_plugin.tools.chores import Chore
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.daemon.gpu_builders import condition, inventory, view
+from tests.fakes.daemon.gpu_builders import condition, inventory, notes, view
 
 QUIET = 10.0
 FINE = inventory(view(0), view(1, "1g.10gb", "1g.10gb"))
@@ -133,9 +132,9 @@ def test_a_driver_that_asks_for_nothing_excuses_no_xid(node: Node) -> None:
 def test_a_row_that_waits_for_a_reset_is_a_note_and_no_fault(node: Node) -> None:
     waits = told(failed=False, pending=True)
     assert node.fit(waits)
-    (note,) = left_out(waits, "mixed")
+    (note,) = notes(waits, "mixed")
     assert note.startswith("GPU 0 (GPU-0) replaces a memory row at its next reset")
-    assert left_out(FINE, "mixed") == []
+    assert notes(FINE, "mixed") == []
 
 
 @pytest.mark.parametrize(

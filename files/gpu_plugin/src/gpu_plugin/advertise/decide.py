@@ -1,37 +1,126 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node advertises, from what was seen of it and what its configuration asks for. Pure."""
+"""What a node advertises, from what was seen of it and what its configuration asks for. Pure.
+
+The kubelet counts by resource and id: a device that gets another of either is free for it, whoever has it. So one that
+a pod holds in another form than the one that it would be advertised in waits for that pod.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._shared._base.dra.names import DEVICE_PLUGIN
 from .._shared._base.errors import NodeError
-from .._shared._base.gpu import EXCLUSIVE_PROCESS, PROHIBITED
+from .._shared._base.gpu import EXCLUSIVE_PROCESS, PROHIBITED, MigDevice
+from .._shared._base.text.shown import counted
+from .._shared._node.users.allocated import UNREPORTED, Allocation, Place, places
+from .._shared._node.users.allocated import Devices as OfGpu
+from ..config.allocation import DEVICES, Dra, owner, unknown
 from ..config.configuration import Config
-from ..config.sharing import Share, Sharing
+from ..config.sharing import GPU_RESOURCE, Naming, Share, Sharing, named, resource_name
 from ..model.inventory import (
+    DISPLAY_ONLY,
     IMEX_FOLDER,
     Device,
     Devices,
     Faults,
+    GpuView,
     HostState,
     Inventory,
     Kind,
     Problem,
     Resources,
+    is_divided,
     judged,
 )
 from ..model.mps.paths import ROOT, Names
 from ..model.mps.settings import Offer
 from .allocation import qualified
-from .devices import EnumerationRefused, enumerate_devices, left_out, misnamed, owned
-from .held import NOBODY, Form, Holders, forms, held
+
+WHOLE, TIME_SLICING, MPS = "whole", "timeSlicing", "mps"
+WAITS: Final = "it waits for who holds it in another form: "
+FORGOTTEN: Final = "it is given to nobody until who has it has ended: "
+ASKS: Final = "it waits for the kubelet's answer whether a pod holds it in another form"
+NARROW: Final[Mapping[int | None, str]] = {
+    PROHIBITED: "PROHIBITED, which refuses every process",
+    EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS, which refuses a second process",
+}
+DIVIDED: Final = (
+    "it is in MIG mode, and CDI describes no whole GPU that is. Next step: set migStrategy to mixed or single, or turn "
+    "its MIG mode off (gpu.node.mig)"
+)
+MOST_DEVICES: Final = (
+    50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
+)
+# By GPU, which part of it an allocation is of.
+Allocations = Mapping[str, Sequence[tuple[Place, Allocation]]]
+
+
+class EnumerationRefused(NodeError):
+    """The GPUs are in a state that the MIG strategy does not allow."""
+
+
+class Form(NamedTuple):
+    """How a device of a GPU is advertised: by which resource, and whole or in how many shares of which kind."""
+
+    gpu: str
+    resource: str
+    kind: str
+    shares: int
+
+    def is_nested(self, uuid: str, other_uuid: str, other: Form) -> bool:
+        """Return whether one of two devices is the GPU that the other is a part of."""
+        return uuid != other_uuid and self.gpu == other.gpu and self.gpu in (uuid, other_uuid)
+
+
+class Offered(NamedTuple):
+    """A device as a resource offers it, in so many replicas; None is the whole device.
+
+    ``resource_of_kind`` is what it would be if no share gave it another name.
+    """
+
+    resource: str
+    device: Device
+    resource_of_kind: str
+    replicas: int | None = None
+
+    @property
+    def form(self) -> Form:
+        """How the device is advertised."""
+        kind = MPS if self.device.mps else WHOLE if self.replicas is None else TIME_SLICING
+        return Form(self.device.gpu_uuid, self.resource, kind, self.replicas or 1)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What the kubelet is told of: the device, or its replicas."""
+        return (self.device,) if self.replicas is None else _replicas(self.device, self.replicas)
+
+
+@lru_cache(maxsize=256)
+def _replicas(device: Device, count: int) -> tuple[Device, ...]:
+    """Return the same objects each time, so that a comparison of what did not change is quick."""
+    return tuple(replace(device, replica=number) for number in range(count))
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Who holds what: what pods were given, None where the kubelet did not tell yet.
+
+    ``forms`` are those in which devices were advertised last, by UUID, and ``asked`` those for which the kubelet
+    was asked: what it gave before these were published is among ``given``.
+    """
+
+    given: Sequence[Allocation] | None = ()
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    asked: Mapping[str, Form] = field(default_factory=dict)
+
+
+NOBODY: Final = Holders()
 
 
 @dataclass(frozen=True)
@@ -47,11 +136,11 @@ class MpsState:
     def judge(self, devices: Devices) -> Devices:
         """Return devices with what there is to say of them."""
         concerned = {*self.problems, *self.without_shm}
-        if concerned.isdisjoint(one.uuid for one in devices):
+        if concerned.isdisjoint(device.uuid for device in devices):
             return devices
-        return Devices(self._judged(one) if one.uuid in concerned else one for one in devices)
+        return Devices(self._judge(each) if each.uuid in concerned else each for each in devices)
 
-    def _judged(self, device: Device) -> Device:
+    def _judge(self, device: Device) -> Device:
         uuid = device.uuid
         if uuid in self.problems and not device.problem:
             device = replace(device, problem=Problem(Kind.MPS, self.problems[uuid]))
@@ -60,147 +149,13 @@ class MpsState:
         return device
 
 
-NARROW: Final[Mapping[int | None, str]] = {
-    PROHIBITED: "PROHIBITED, which refuses every process",
-    EXCLUSIVE_PROCESS: "EXCLUSIVE_PROCESS, which refuses a second process",
-}
-DIVIDED: Final = (
-    "it is in MIG mode, and CDI describes no whole GPU that is. Next step: set migStrategy to mixed or single, or turn "
-    "its MIG mode off (gpu.node.mig)"
-)
-MOST_DEVICES: Final = (
-    50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
-)
-
-
-def share(resources: Resources, sharing: Sharing, mps_root: str = ROOT) -> dict[str, Devices]:
-    """Return the resources with what is shared as replicas, under the names that these have.
-
-    A device goes to the first share that asks for it; what no share asks for stays as it is. One
-    that can't be shared as MPS is asked to is there with that as its problem.
-    """
-    found: dict[str, list[Device]] = {}
-    for name, devices in resources.items():
-        rest = list(devices)
-        for one in sharing.shares:
-            if one.name == name:
-                taken = _taken(rest, one)
-                rest = [device for device in rest if device not in taken]
-                for device in taken:
-                    found.setdefault(one.offered_as, []).extend(_shared(device, one, mps_root))
-        found.setdefault(name, []).extend(rest)
-    return {
-        name: Devices(sorted(found[name], key=lambda device: (device.order, device.replica or 0)))
-        for name in sorted(found)
-        if found[name]
-    }
-
-
-def not_shared(resources: Resources, sharing: Sharing) -> list[str]:
-    """Say which shares find nothing on this node."""
-    notes = []
-    for one in sharing.shares:
-        known = resources.get(one.name, ())
-        if not known:
-            notes.append(f"sharing names {one.name}, which this node does not have")
-        notes += [
-            f"sharing names device {reference}, which is none of {one.name}"
-            for reference in one.devices
-            if known and not any(reference in _names(device) for device in known)
-        ]
-        if one.time_slice and any(device.instance is not None for device in known):
-            notes.append(f"timeSlice has no effect on {one.name}: MIG devices have none")
-    return notes
-
-
-def offers(resources: Resources) -> dict[str, Offer]:
-    """Return by device what is advertised in shares of MPS."""
-    return {one.uuid: one.mps for devices in resources.values() for one in devices if one.mps}
-
-
-def narrow(now: Advertised, before: Advertised, inventory: Inventory) -> list[str]:
-    """Say which GPUs let in fewer processes than their users may have, though they are not shared by MPS.
-
-    They were fit ``before`` as well: of a mode that MPS has just given back the last look knows nothing.
-    """
-    fit = _without_mps(now) & _without_mps(before)
-    return [
-        f"GPU {one.gpu.index} ({one.gpu.uuid}) is in compute mode {words}. "
-        f"Next step: nvidia-smi --id={one.gpu.uuid} --compute-mode=DEFAULT"
-        for one in inventory.gpus
-        if one.gpu.uuid in fit and (words := NARROW.get(one.condition.compute_mode))
-    ]
-
-
-def divided(inventory: Inventory, config: Config) -> list[str]:
-    """Return the GPUs that are given to nobody since they are in MIG mode, and migStrategy asks for whole ones."""
-    if config.mig_strategy != "none" or not config.asks_cdi:
-        return []
-    return [view.gpu.uuid for view in inventory.gpus if view.gpu.mig_current]
-
-
-def _without_mps(advertised: Advertised) -> set[str]:
-    found = (one for devices in advertised.resources.values() for one in devices)
-    return {one.uuid for one in found if not (one.mps or one.problem)}
-
-
-def time_slices(resources: Resources) -> dict[str, str]:
-    """Return by GPU the time slice that is asked for. MIG devices have none of their own."""
-    return {
-        one.uuid: one.time_slice
-        for devices in resources.values()
-        for one in devices
-        if one.time_slice and one.instance is None
-    }
-
-
-def _taken(devices: list[Device], one: Share) -> list[Device]:
-    if not one.devices:
-        return devices[: one.first]
-    return [device for device in devices if not _names(device).isdisjoint(one.devices)]
-
-
-def _names(device: Device) -> set[str]:
-    names = {device.uuid, device.index}
-    if device.instance is not None:
-        gi, ci = device.instance
-        names.add(f"MIG-{device.gpu_uuid}/{gi}/{ci}")
-    return names
-
-
-def _shared(device: Device, one: Share, root: str) -> tuple[Device, ...]:
-    if one.replicas == 1 and one.mps is None:  # nothing is shared: only the name may be another one
-        return (device,)
-    return _replicas(_advertised(device, one, root), one.replicas)
-
-
-def _advertised(device: Device, one: Share, root: str) -> Device:
-    """Return a device with how it is shared."""
-    if one.mps is None:
-        return replace(device, time_slice=one.time_slice)
-    try:
-        settings = one.mps.on(device.compute_capability, root)
-        shares = settings.shares(device.memory_total, device.compute_capability, device.slices)
-        return replace(device, mps=Offer(Names(device.uuid, root), settings, shares))
-    except NodeError as error:
-        problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")
-        return replace(device, problem=device.problem or problem)
-
-
-@lru_cache(maxsize=256)
-def _replicas(device: Device, count: int) -> tuple[Device, ...]:
-    """Return the same objects each time, so that a comparison of what did not change is quick."""
-    return tuple(
-        replace(device, id=f"{device.uuid}::{number}", replica=number) for number in range(count)
-    )
-
-
 @dataclass(frozen=True)
 class Advertised:
     """The devices of each resource, and what there is to say of them.
 
-    ``mps`` is what is advertised in shares of MPS, by device, and ``forms`` is how all are. What is ``held``, by
-    UUID, stays as it is on the node until nobody has it. Where there is a ``refusal`` nothing is advertised.
+    ``offered`` has each device once, ``mps`` is what is advertised in shares of MPS, by device, and ``forms`` is how
+    all are. What is ``held``, by UUID, stays as it is on the node until nobody has it. Where there is a ``refusal``
+    nothing is advertised.
     """
 
     resources: Mapping[str, Devices] = field(default_factory=dict)
@@ -209,11 +164,12 @@ class Advertised:
     refusal: EnumerationRefused | None = None
     forms: Mapping[str, Form] = field(default_factory=dict)
     held: Mapping[str, Problem] = field(default_factory=dict)
+    offered: Sequence[Offered] = ()
 
     def judged(self, mps: MpsState) -> Advertised:
         """Return the same with what MPS has against devices, which it is asked once these are what it is to share."""
-        found = {name: mps.judge(those) for name, those in self.resources.items()}
-        return replace(self, resources=found)
+        resources = {name: mps.judge(devices) for name, devices in self.resources.items()}
+        return replace(self, resources=resources)
 
     @property
     def crowded(self) -> str:
@@ -230,15 +186,16 @@ class Advertised:
     @property
     def unsharable(self) -> str:
         """Why a device can't be shared as MPS is asked to, empty where all can."""
+        problems = ((each.device.uuid, each.device.problem) for each in self.offered)
         return next(
-            (
-                f"{one.uuid}: {one.problem}"
-                for devices in self.resources.values()
-                for one in devices
-                if one.problem and one.problem.kind is Kind.UNSHARABLE
-            ),
-            "",
+            (f"{uuid}: {why}" for uuid, why in problems if why and why.kind is Kind.UNSHARABLE), ""
         )
+
+    @property
+    def fit_without_mps(self) -> set[str]:
+        """The UUIDs of devices without a problem that MPS does not share."""
+        devices = (device for devices in self.resources.values() for device in devices)
+        return {device.uuid for device in devices if not (device.mps or device.problem)}
 
 
 def decide(
@@ -253,53 +210,172 @@ def decide(
     Without ``host`` it is not asked whether container runtimes know the devices. Of a GPU that the
     DRA driver gives to containers nothing is advertised.
     """
-    dra, notes = config.dra, []
-    if not dra.unused:
-        notes = misnamed(inventory, dra)
-        inventory = owned(inventory, dra, DEVICE_PLUGIN)
-    now = judged(inventory, faults)
-    strategy, naming, sharing = config.mig_strategy, config.naming, config.sharing
-    notes += left_out(now, strategy, naming)
-    try:
-        found = enumerate_devices(now, strategy, naming)
-    except EnumerationRefused as refusal:
+    now, strategy, naming = judged(inventory, faults), config.mig_strategy, config.naming
+    views, notes = now.gpus, list[str]()
+    if not config.dra.unused:
+        views = tuple(view for view in views if owner(view.gpu, config.dra) == DEVICE_PLUGIN)
+        notes += _missing_gpus(inventory, config.dra)
+    found: dict[str, list[Device]] = {}
+    for view in views:
+        notes += _describe_gpu(view, inventory, strategy, naming)
+        for name, device in _devices(view, inventory.caps, strategy, naming):
+            if host is not None and not device.problem:
+                device = _judge_by_host(device, view, config, host)
+            found.setdefault(name, []).append(device)
+    if strategy == "single" and (refusal := _check_single(views)):
         return Advertised(notes=tuple(notes), refusal=refusal)
     if found:
-        notes += not_shared(found, sharing)
-    if host is not None:
-        divided = frozenset(view.gpu.uuid for view in now.gpus if view.gpu.mig_current)
-        found = {
-            name: tuple(_reachable(device, config, host, divided) for device in devices)
-            for name, devices in found.items()
-        }
-    shared = share(found, sharing, config.mps_root)
-    mps_offers, as_advertised = offers(shared), forms(shared)
-    waiting = held(shared, holders, now, as_advertised)
-    if waiting:
-        shared = {name: _held_back(devices, waiting) for name, devices in shared.items()}
-        mps_offers = {uuid: one for uuid, one in mps_offers.items() if uuid not in waiting}
-    return Advertised(shared, mps_offers, tuple(notes), forms=as_advertised, held=waiting)
+        notes += describe_sharing(found, config.sharing)
+
+    offered = offer(found, config.sharing, config.mps_root)
+    allocations = _by_gpu(holders.given or (), views)
+    resources: dict[str, list[Device]] = {name: [] for name, *_device in offered}
+    ids = {name: _ids(offered, name) if allocations else frozenset() for name in resources}
+    mps, forms, held = dict[str, Offer](), dict[str, Form](), dict[str, Problem]()
+    for each in offered:
+        device, uuid = each.device, each.device.uuid
+        if device.problem is None or device.problem.kind is not Kind.UNSHARABLE:
+            forms[uuid] = each.form
+            if why := _why_held(each, ids[each.resource], allocations, holders):
+                held[uuid] = why
+                device = replace(device, problem=device.problem or why)
+        if device.mps and uuid not in held:
+            mps[uuid] = device.mps
+        resources[each.resource] += each._replace(device=device).devices
+    by_name = {name: Devices(devices) for name, devices in resources.items()}
+    return Advertised(by_name, mps, tuple(notes), None, forms, held, offered)
 
 
-def _held_back(devices: Devices, waiting: Mapping[str, Problem]) -> Devices:
-    """Return devices with what keeps them from others than those who hold them."""
-    return Devices(
-        replace(one, problem=waiting[one.uuid]) if one.uuid in waiting and not one.problem else one
-        for one in devices
-    )
+# --- which devices there are ---
 
 
-def _reachable(device: Device, config: Config, host: HostState, divided: frozenset[str]) -> Device:
-    """Return the device with what keeps containers from it, if so; GPUs in MIG mode are ``divided``."""
+def _devices(
+    view: GpuView, caps: Mapping[str, int], strategy: str, naming: Naming
+) -> Iterator[tuple[str, Device]]:
+    """Yield the devices of a GPU under a MIG strategy, each with its resource. ``caps`` are the driver's."""
+    gpu = view.gpu
+    if gpu.name in DISPLAY_ONLY:
+        return
+    path = f"/dev/nvidia{gpu.minor}"
+    if strategy == "none" or not gpu.mig_current:
+        yield (
+            named(naming.gpus, gpu.name) or GPU_RESOURCE,
+            Device(
+                uuid=gpu.uuid,
+                gpu_uuid=gpu.uuid,
+                order=(gpu.index,),
+                paths=(path,),
+                numa_node=view.numa_node,
+                problem=view.problem or next(iter(view.mig_problems.values()), None),
+                memory_total=gpu.memory_total,
+                compute_capability=gpu.compute_capability,
+            ),
+        )
+        return
+    for mig in view.mig:
+        name = _mig_resource(mig, strategy, naming)
+        if not name:
+            continue
+        instance = f"gpu{gpu.minor}/gi{mig.gi_id}"
+        access = (f"{instance}/access", f"{instance}/ci{mig.ci_id}/access")
+        missing = [capability for capability in access if capability not in caps]
+        problem = view.problem or view.mig_problems.get(mig.uuid)
+        if missing and not problem:
+            problem = Problem(Kind.NO_CAPABILITY, f"the driver lists no capability {missing[0]}")
+        nodes = (f"/dev/nvidia-caps/nvidia-cap{caps[each]}" for each in access if each in caps)
+        yield (
+            name,
+            Device(
+                uuid=mig.uuid,
+                gpu_uuid=gpu.uuid,
+                order=(gpu.index, mig.mig_index),
+                paths=(path, *nodes),
+                numa_node=view.numa_node,
+                problem=problem,
+                instance=(mig.gi_id, mig.ci_id),
+                memory_total=mig.memory_total,
+                compute_capability=gpu.compute_capability,
+                slices=mig.slices,
+            ),
+        )
+
+
+def _mig_resource(mig: MigDevice, strategy: str, naming: Naming) -> str:
+    """Return a MIG device's resource, or an empty string where it has none."""
+    if name := named(naming.mig, mig.profile):
+        return name
+    if strategy == "single":
+        return GPU_RESOURCE
+    return "" if is_divided(mig) else resource_name(mig.profile)
+
+
+def _missing_gpus(inventory: Inventory, dra: Dra) -> list[str]:
+    """Say which GPUs the configuration gives to DRA that are not there."""
+    if inventory.absent or inventory.strangers:
+        return []  # they may be among those that nobody has read yet
+    missing = unknown([view.gpu for view in inventory.gpus], dra)
+    return [f"{DEVICES} names {name}, which this node does not have" for name in missing]
+
+
+def _describe_gpu(
+    view: GpuView, inventory: Inventory, strategy: str, naming: Naming
+) -> Iterator[str]:
+    """Say which hardware a strategy leaves aside, although it is there, and what waits for a reset."""
+    name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
+    if view.gpu.uuid in inventory.slow - inventory.hung:
+        yield f"the driver is slow: {name} stays as it was when it answered last"
+    if view.condition.signs.rows and view.condition.signs.rows.pending:
+        yield f"{name} replaces a memory row at its next reset, and can be used until then"
+    if strategy == "none":
+        if view.gpu.mig_current:
+            yield f"{name} is in MIG mode but advertised as a whole, since migStrategy is none"
+        return
+    for uuid in view.unnamed:
+        yield f"MIG device {uuid} is not advertised: NVML names no profile of it"
+    if strategy == "mixed" and view.gpu.mig_current:
+        if not view.mig and not view.unnamed and not view.problem:
+            yield f"{name} is in MIG mode and has no MIG devices"
+        for mig in view.mig:
+            if not _mig_resource(mig, strategy, naming):
+                yield f"MIG device {mig.uuid} is not advertised: there is no resource for {mig.profile}"
+
+
+def _check_single(views: Sequence[GpuView]) -> EnumerationRefused | None:
+    """Return why GPUs do not fit the MIG strategy single, None if they do."""
+    readable = [view for view in views if not view.problem and view.gpu.name not in DISPLAY_ONLY]
+    on = [view for view in readable if view.gpu.mig_current]
+    if len(on) not in (0, len(readable)):
+        off = next(view for view in readable if not view.gpu.mig_current)
+        return EnumerationRefused(
+            "migStrategy single needs MIG mode on all GPUs of the node or on none",
+            cause=f"it is on for GPU {on[0].gpu.index} and off for GPU {off.gpu.index}",
+            hint="set the same MIG mode everywhere, or migStrategy mixed",
+        )
+    if empty := next((view.gpu for view in on if not view.mig), None):
+        return EnumerationRefused(
+            "migStrategy single needs MIG devices on every GPU in MIG mode",
+            cause=f"GPU {empty.index} ({empty.uuid}) has none",
+            hint="create MIG devices on it, or turn its MIG mode off",
+        )
+    profiles = sorted({mig.profile for view in on for mig in view.mig})
+    if len(profiles) > 1:
+        return EnumerationRefused(
+            "migStrategy single needs MIG devices that are all alike",
+            cause=f"found {', '.join(profiles)}",
+            hint="create one profile only, or set migStrategy mixed",
+        )
+    return None
+
+
+def _judge_by_host(device: Device, view: GpuView, config: Config, host: HostState) -> Device:
+    """Return the device with what the node lacks that containers with it need."""
     name = device.index if config.device_id_strategy == "index" else device.uuid
     problem = None
-    if device.problem:
-        return device
     if config.asks_cdi and name not in host.cdi_devices:
         problem = Problem(
             Kind.NO_CDI,
             DIVIDED
-            if device.uuid in divided
+            if view.gpu.mig_current and device.instance is None
             else f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
             "specification does not have it. Next step: regenerate the CDI specification (gpu.node.cdi)",
         )
@@ -316,3 +392,149 @@ def _reachable(device: Device, config: Config, host: HostState, divided: frozens
             f"{IMEX_FOLDER} does not have one",
         )
     return replace(device, problem=problem) if problem else device
+
+
+# --- how they are shared ---
+
+
+def offer(
+    resources: Mapping[str, Sequence[Device]], sharing: Sharing, mps_root: str = ROOT
+) -> list[Offered]:
+    """Return the devices as they are offered, by resource and in their order.
+
+    A device goes to the first share that asks for it; what no share asks for stays as it is. One
+    that can't be shared as MPS is asked to is there with that as its problem.
+    """
+    offered: list[Offered] = []
+    for name, devices in resources.items():
+        left = sorted(devices, key=lambda device: device.order)
+        for share in sharing.shares:
+            if share.name == name:
+                taken = left[: share.first]
+                if share.devices:
+                    taken = [each for each in left if not _names(each).isdisjoint(share.devices)]
+                left = [device for device in left if device not in taken]
+                offered += [_offer(device, share, mps_root) for device in taken]
+        offered += [Offered(name, device, name) for device in left]
+    return sorted(offered, key=lambda each: (each.resource, each.device.order))
+
+
+def _offer(device: Device, share: Share, mps_root: str) -> Offered:
+    """Return a device with how it is shared."""
+    replicas = share.replicas if share.mps or share.replicas > 1 else None
+    if share.mps is not None:
+        try:
+            settings = share.mps.on(device.compute_capability, mps_root)
+            shares = settings.shares(device.memory_total, device.compute_capability, device.slices)
+            device = replace(device, mps=Offer(Names(device.uuid, mps_root), settings, shares))
+        except NodeError as error:
+            problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")
+            device = replace(device, problem=device.problem or problem)
+    elif replicas:  # else nothing is shared: only the name may be another one
+        device = replace(device, time_slice=share.time_slice)
+    return Offered(share.offered_as, device, share.name, replicas)
+
+
+def _names(device: Device) -> set[str]:
+    names = {device.uuid, device.index}
+    if device.instance is not None:
+        gi, ci = device.instance
+        names.add(f"MIG-{device.gpu_uuid}/{gi}/{ci}")
+    return names
+
+
+def describe_sharing(resources: Mapping[str, Sequence[Device]], sharing: Sharing) -> Iterator[str]:
+    """Say which shares find nothing on this node."""
+    for share in sharing.shares:
+        devices = resources.get(share.name, ())
+        if not devices:
+            yield f"sharing names {share.name}, which this node does not have"
+            continue
+        for reference in share.devices:
+            if not any(reference in _names(device) for device in devices):
+                yield f"sharing names device {reference}, which is none of {share.name}"
+        if share.time_slice and any(device.instance is not None for device in devices):
+            yield f"timeSlice has no effect on {share.name}: MIG devices have none"
+
+
+# --- who holds them in another form ---
+
+
+def _by_gpu(given: Sequence[Allocation], views: Sequence[GpuView]) -> Allocations:
+    gpus = [OfGpu(view.gpu, view.layout.instances, view.mig) for view in views]
+    found: dict[str, list[tuple[Place, Allocation]]] = {}
+    for allocation in given:
+        for place in places(allocation, gpus):
+            found.setdefault(place.gpu, []).append((place, allocation))
+    return found
+
+
+def _ids(offered: Sequence[Offered], resource: str) -> frozenset[str]:
+    """Return the ids of a resource's devices."""
+    ours = (each for each in offered if each.resource == resource)
+    return frozenset(device.id for each in ours for device in each.devices)
+
+
+def _why_held(
+    offered: Offered, ids: Collection[str], allocations: Allocations, holders: Holders
+) -> Problem | None:
+    """Return why a device must not be given away as it is offered, None if it may. ``ids`` are its resource's."""
+    device, form = offered.device, offered.form
+    place, before = Place(device.gpu_uuid, *(device.instance or ())), holders.forms.get(device.uuid)
+    same_kind = (before or form).kind == form.kind
+    others = [
+        allocation
+        for held, allocation in allocations.get(device.gpu_uuid, ())
+        if all(a == b or None in (a, b) for a, b in zip(held, place, strict=True))
+        and not (same_kind and allocation.resource == form.resource and allocation.device in ids)
+    ]
+    if others:
+        unreported = [each for each in others if each.resource == UNREPORTED]
+        named = unreported or others
+        more = len({(each.namespace, each.pod) for each in named}) - 1
+        words = f"{named[0]}" + (f" and {counted(more, 'more pod')}" if more else "")
+        return Problem(Kind.HELD, (FORGOTTEN if unreported else WAITS) + words)
+    if holders.given is None:
+        is_open = before != form
+    else:
+        is_open = holders.asked.get(device.uuid) != form and (
+            before not in (None, form)
+            or any(
+                form.is_nested(device.uuid, uuid, other) for uuid, other in holders.forms.items()
+            )
+        )
+    return Problem(Kind.ASKS, ASKS) if is_open else None
+
+
+# --- what else there is to say of it ---
+
+
+def narrow(now: Advertised, before: Advertised, inventory: Inventory) -> list[str]:
+    """Say which GPUs let in fewer processes than their users may have, though they are not shared by MPS.
+
+    They were fit ``before`` as well: of a mode that MPS has just given back the last look knows nothing.
+    """
+    fit = now.fit_without_mps & before.fit_without_mps
+    return [
+        f"GPU {view.gpu.index} ({view.gpu.uuid}) is in compute mode {words}. "
+        f"Next step: nvidia-smi --id={view.gpu.uuid} --compute-mode=DEFAULT"
+        for view in inventory.gpus
+        if view.gpu.uuid in fit and (words := NARROW.get(view.condition.compute_mode))
+    ]
+
+
+def divided(inventory: Inventory, config: Config) -> list[str]:
+    """Return the GPUs that are given to nobody since they are in MIG mode, and migStrategy asks for whole ones."""
+    if config.mig_strategy != "none" or not config.asks_cdi:
+        return []
+    return [view.gpu.uuid for view in inventory.gpus if view.gpu.mig_current]
+
+
+def time_slices(resources: Resources) -> dict[str, str]:
+    """Return by GPU the time slice that is asked for. MIG devices have none of their own."""
+    return {
+        device.uuid: device.time_slice
+        for devices in resources.values()
+        for device in devices
+        if device.time_slice and device.instance is None
+    }

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from .._shared._base.dra.checkpoint import PreparedClaim
 from .._shared._machine.host import Host
 from .._shared._node.users.allocated import NAMED, Allocation
 from .._shared._node.users.machine.allocated import of_pods_that_run
 from .._shared._node.users.machine.witness import unreported
-from ..advertise.decide import Advertised
-from ..advertise.held import Form, Holders, dump, in_force, load
+from ..advertise.decide import Advertised, Form, Holders
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Chore, Worker
@@ -194,6 +193,34 @@ def kept(path: Path) -> dict[str, Form]:
     except (StateUnusable, KeyError, TypeError, ValueError) as error:
         logs.warning("in which forms devices were advertised is not known", cause=error)
         return {}
+
+
+def in_force(
+    before: Mapping[str, Form], now: Mapping[str, Form], waiting: Container[str]
+) -> dict[str, Form]:
+    """Return the forms that are in force once devices are advertised ``now``, of which some are ``waiting``."""
+    free = {uuid: form for uuid, form in now.items() if uuid not in waiting}
+    kept = {
+        uuid: form
+        for uuid, form in before.items()
+        if not any(form.is_nested(uuid, other, other_form) for other, other_form in free.items())
+    }
+    return {**kept, **free}
+
+
+def dump(forms: Mapping[str, Form]) -> dict[str, list[Any]]:
+    """Return forms as JSON can hold them."""
+    return {uuid: list(form) for uuid, form in sorted(forms.items())}
+
+
+def load(data: object) -> dict[str, Form]:
+    """Read what dump() returned. TypeError, ValueError: it is nothing of that."""
+    if not isinstance(data, dict):
+        raise TypeError(f"{data!r} is no object")
+    return {
+        str(uuid): Form(str(gpu), str(name), str(kind), int(shares))
+        for uuid, (gpu, name, kind, shares) in data.items()
+    }
 
 
 class Vanished:

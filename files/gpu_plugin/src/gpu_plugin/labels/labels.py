@@ -13,11 +13,11 @@ from typing import Final
 from .._shared._base.dra.names import DEVICE_PLUGIN, DRIVER
 from .._shared._base.gpu import MigDevice
 from .._shared._machine.nvml.readings import MigAttributes
-from ..advertise.decide import share
-from ..advertise.devices import EnumerationRefused, check_single, enumerate_devices, owned
+from ..advertise.decide import Advertised, Offered, decide
+from ..config.allocation import owner
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, VENDOR, resource_name
-from ..model.inventory import DISPLAY_ONLY, Device, GpuView, Inventory, Kind
+from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, Kind
 from ..model.quantity import MIB
 from .owned import value
 
@@ -119,8 +119,8 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     views = _views(facts.inventory)
     if not views:
         return found
-    advertised = owned(facts.inventory, config.dra, DEVICE_PLUGIN)
-    by_uuid = _replications(advertised, config)
+    advertised = decide(facts.inventory, {}, config)
+    by_uuid = {each.device.uuid: _replication(each) for each in advertised.offered}
     found |= _allocation(config)
     found |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
     found[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
@@ -128,7 +128,8 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     if config.mig_strategy != "none":
         found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
     if config.mig_strategy == "single":
-        found |= _single(facts, _views(advertised), by_uuid)
+        ours = [view for view in views if owner(view.gpu, config.dra) == DEVICE_PLUGIN]
+        found |= _single(facts, ours, by_uuid, advertised)
     elif config.mig_strategy == "mixed":
         for profile in sorted({mig.profile for view in views for mig in view.mig}):
             pairs = [pair for pair in _pairs(views) if pair[1].profile == profile]
@@ -166,30 +167,14 @@ def _under(resource: str, sign: str, found: Labels) -> Labels:
     return {f"{resource}{sign}{name}": text for name, text in found.items()}
 
 
-def _replications(inventory: Inventory, config: Config) -> dict[str, Replication]:
-    """Return how devices are advertised, by UUID; none is, where the MIG strategy does not fit."""
-    try:
-        whole = enumerate_devices(inventory, config.mig_strategy, config.naming)
-    except EnumerationRefused:
-        return {}
-    before = {device.uuid: name for name, devices in whole.items() for device in devices}
-    shared = share(whole, config.sharing)
-    counts = Counter(device.uuid for devices in shared.values() for device in devices)
-    found: dict[str, Replication] = {}
-    for name, devices in shared.items():
-        for device in devices:
-            replication = Replication(
-                counts[device.uuid], _strategy(device), name != before[device.uuid]
-            )
-            found.setdefault(device.uuid, replication)
-    return found
-
-
-def _strategy(device: Device) -> str:
+def _replication(offered: Offered) -> Replication:
+    """Return how a device is advertised."""
+    device, renamed = offered.device, offered.resource != offered.resource_of_kind
     unsharable = device.problem is not None and device.problem.kind is Kind.UNSHARABLE
+    strategy = "none" if offered.replicas is None else "time-slicing"
     if device.mps is not None or unsharable:
-        return "mps"
-    return "none" if device.replica is None else "time-slicing"
+        strategy = "mps"
+    return Replication(offered.replicas or 1, strategy, renamed)
 
 
 def _together(uuids: Iterable[str], by_uuid: Mapping[str, Replication]) -> Replication:
@@ -259,13 +244,16 @@ def _gpus(facts: Facts, by_uuid: Mapping[str, Replication], strategy: str) -> La
     return _under(GPU_RESOURCE, ".", found)
 
 
-def _single(facts: Facts, views: list[GpuView], by_uuid: Mapping[str, Replication]) -> Labels:
+def _single(
+    facts: Facts,
+    views: list[GpuView],
+    by_uuid: Mapping[str, Replication],
+    advertised: Advertised,
+) -> Labels:
     on = [view for view in views if view.gpu.mig_current]
     if not on:
         return {}
-    try:
-        check_single(views)
-    except EnumerationRefused:
+    if advertised.refusal:
         found = {"product": value(on[0].gpu.name, "MIG-INVALID"), "sharing-strategy": ""}
         found |= dict.fromkeys(("count", "replicas", "memory"), "0")
     else:

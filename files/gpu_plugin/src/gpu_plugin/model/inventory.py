@@ -228,43 +228,41 @@ def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
 
 def judged(inventory: Inventory, faults: Faults) -> Inventory:
     """Return the inventory with what makes GPUs and MIG devices unhealthy."""
-    found = tuple(_judged(one, inventory, faults) for one in inventory.gpus)
-    if inventory.quarantine != EMPTY:
-        found = tuple(_set_aside(one, inventory.quarantine) for one in found)
-    return replace(inventory, gpus=found)
+    return replace(
+        inventory, gpus=tuple(_judge_gpu(view, inventory, faults) for view in inventory.gpus)
+    )
 
 
-def _set_aside(view: GpuView, quarantine: Quarantine) -> GpuView:
-    """Return a GPU with its quarantine, which is its problem where it has no other."""
-    entry = quarantine.of(view.gpu.uuid)
-    if entry is None:
-        return view
-    problem = Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE)
-    return replace(view, problem=view.problem or problem, quarantined=entry.why)
-
-
-def _judged(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
-    uuid = view.gpu.uuid
+def _judge_gpu(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
+    """Return a GPU with its problem; a quarantine is one where it has no other."""
+    uuid, problem, parts = view.gpu.uuid, view.problem, view.mig_problems
     if inventory.absent:
-        return replace(view, problem=Problem(Kind.NO_DRIVER, inventory.absent))
-    if view.problem:
-        return view
-    if uuid in inventory.hung:
-        return replace(view, problem=inventory.no_answer)
-    if inventory.nodes:
+        problem = Problem(Kind.NO_DRIVER, inventory.absent)
+    elif problem:
+        pass
+    elif uuid in inventory.hung:
+        problem = inventory.no_answer
+    elif inventory.nodes:
         reason = f"{inventory.nodes}, and no container has CUDA without it. Next step: {MAKE_NODES}"
-        return replace(view, problem=Problem(Kind.NO_NODE, reason))
-    ours = {place[1:]: problem for place, problem in faults.items() if place[0] == uuid}
-    parts = {
-        mig.uuid: problem
-        for mig in view.mig
-        for (gi, ci), problem in ours.items()
-        if gi == mig.gi_id and ci in (None, mig.ci_id)
-    }
-    return replace(view, problem=ours.get((None, None)), mig_problems=parts) if ours else view
+        problem = Problem(Kind.NO_NODE, reason)
+    elif ours := {place[1:]: fault for place, fault in faults.items() if place[0] == uuid}:
+        problem = ours.get((None, None))
+        parts = {
+            mig.uuid: fault
+            for mig in view.mig
+            for (gi, ci), fault in ours.items()
+            if gi == mig.gi_id and ci in (None, mig.ci_id)
+        }
+    entry = inventory.quarantine.of(uuid) if inventory.quarantine != EMPTY else None
+    if entry:
+        problem = problem or Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE)
+    elif problem is view.problem and parts is view.mig_problems:
+        return view
+    quarantined = entry.why if entry else view.quarantined
+    return replace(view, problem=problem, mig_problems=parts, quarantined=quarantined)
 
 
-def divided(device: MigDevice) -> bool:
+def is_divided(device: MigDevice) -> bool:
     """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
     return "c." in device.profile
 
@@ -291,12 +289,12 @@ Resources = Mapping[str, tuple["Device", ...]]
 class Device:
     """Something a container can be given. ``problem`` says why it must not be, if so.
 
-    ``instance`` are the ids of a MIG device's instances, ``replica`` is which share of the device,
-    and ``mps`` how MPS shares it, if so; else its users may take turns of ``time_slice``. Memory is
-    in bytes, ``slices`` are the compute slices of a MIG device and those of its GPU.
+    ``uuid`` is NVML's, which all replicas of a device have in common. ``instance`` are the ids of a MIG device's
+    instances, ``replica`` is which share of the device, and ``mps`` how MPS shares it, if so; else its users may take
+    turns of ``time_slice``. Memory is in bytes, ``slices`` are the compute slices of a MIG device and those of its GPU.
     """
 
-    id: str
+    uuid: str
     gpu_uuid: str
     order: tuple[int, ...]
     paths: tuple[str, ...]
@@ -311,9 +309,9 @@ class Device:
     time_slice: str = ""
 
     @cached_property
-    def uuid(self) -> str:
-        """NVML's UUID, which all replicas of a device have in common."""
-        return self.id.partition("::")[0]
+    def id(self) -> str:
+        """What the kubelet calls it."""
+        return self.uuid if self.replica is None else f"{self.uuid}::{self.replica}"
 
     @property
     def index(self) -> str:

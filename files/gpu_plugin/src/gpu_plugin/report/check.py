@@ -18,8 +18,7 @@ from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._device_plugin.held import NOBODY, WAITS
 from .._shared._machine.host import Host
 from .._shared._machine.nvml.within import LATE, within
-from ..advertise.decide import DIVIDED, decide, divided
-from ..advertise.held import Holders
+from ..advertise.decide import DIVIDED, Holders, decide, divided
 from ..config import configuration, sources
 from ..config.configuration import Config
 from ..config.strict_yaml import LONGEST, ConfigError

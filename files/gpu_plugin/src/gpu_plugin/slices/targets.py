@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from .._shared._base.dra.names import ALL, DRA, GPU, MIG, SHARE, gpu_name, mig_name, share_name
 from .._shared._base.gpu import GiProfile, GpuInstance, MigDevice
 from .._shared._base.mig_profile import parse
-from ..advertise.devices import owned
-from ..config.allocation import Dra
-from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, divided
+from ..config.allocation import Dra, owner
+from ..model.inventory import DISPLAY_ONLY, GpuView, Inventory, is_divided
 from .grid import Grid
 
 Made = Collection[tuple[str, int, int]]  # instances of claims: GPU's UUID, profile's id and start
@@ -42,10 +41,10 @@ def targets(inventory: Inventory, dra: Dra, made: Made = ()) -> tuple[Target, ..
 
     ``made`` are the MIG instances that live claims had made, which are theirs to destroy.
     """
-    views = sorted(owned(inventory, dra, DRA).gpus, key=lambda view: view.gpu.minor)
+    views = [view for view in inventory.gpus if owner(view.gpu, dra) == DRA]
     return tuple(
         target
-        for view in views
+        for view in sorted(views, key=lambda view: view.gpu.minor)
         if view.gpu.name not in DISPLAY_ONLY
         for target in (_parts(view, made) if view.gpu.mig_current else _whole(view, dra.publish))
     )
@@ -89,7 +88,7 @@ def _standing(view: GpuView, made: Made) -> Iterator[Target]:
     foreign = {one.id: one for one in _foreign(view, made)}
     for mig in view.mig:
         instance = foreign.get(mig.gi_id)
-        if instance is None or instance.profile_id not in profiles or divided(mig):
+        if instance is None or instance.profile_id not in profiles or is_divided(mig):
             continue  # the parts of a GPU instance have no names that tell them apart
         name = mig_name(view.gpu.minor, mig.profile, instance.profile_id, instance.start)
         profile, place = profiles[instance.profile_id], (instance.start, instance.size)
