@@ -160,13 +160,13 @@ def configurations(values: t.Mapping[str, t.Any]) -> Problems:
     if modules.state("device_plugin", values) != "started":
         return []
     options = modules.options("device_plugin", values)
-    found = []
+    result = []
     for name, config in modules.configurations(options).items():
         shared = values.get(modules.SHARING) and name == modules.CONFIG
-        found += _refused(
+        result += _refused(
             name, _with_allocation(options, config), modules.SHARING if shared else ""
         )
-    return found
+    return result
 
 
 def _with_allocation(options: Values, config: Values) -> Values:

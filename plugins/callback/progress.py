@@ -227,7 +227,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_include(self, included_file: t.Any) -> None:
         """With -vv say which tasks come next."""
         if self._display.verbosity > 1:
-            hosts = text.shortened(", ".join(one.get_name() for one in included_file._hosts))
+            hosts = text.shortened(", ".join(host.get_name() for host in included_file._hosts))
             self._below(f"{included_file._filename} for {hosts}", "note")
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
@@ -249,7 +249,7 @@ class CallbackModule(CallbackBase):
         self._show("")
         hosts = [one for one in self._every if one in stats.processed]
         hosts += sorted(one for one in stats.processed if one not in self._every)
-        rows = [Row(printable(one), self._nodes[one], stats.summarize(one)) for one in hosts]
+        rows = [Row(printable(host), self._nodes[host], stats.summarize(host)) for host in hosts]
         verbosity = self._display.verbosity
         for line in summary(rows, self._names, width(), verbosity) if rows else ():
             self._show(line.text, line.kind)
@@ -298,7 +298,7 @@ class CallbackModule(CallbackBase):
 
     def _new_warnings(self, result: t.Any) -> t.List[str]:
         """Return the warnings of a task that no node has had yet."""
-        return [one for one in self._warnings(result) if one not in self._warned]
+        return [warning for warning in self._warnings(result) if warning not in self._warned]
 
     # --- how it looks ---
 
@@ -354,8 +354,8 @@ class CallbackModule(CallbackBase):
             self._node(result).failures.append(Failure(self._name(result), why))
 
     def _warn(self, result: t.Any) -> None:
-        for one in self._new_warnings(result):
-            self._below(one, "warning")
+        for warning in self._new_warnings(result):
+            self._below(warning, "warning")
         said = self._warnings(result)
         self._warned.update(said)
         self._node(result).warnings.update(dict.fromkeys(said))

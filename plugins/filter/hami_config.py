@@ -100,7 +100,7 @@ def _digest(text: str, settings: t.Any, usual: t.Any) -> str:
     """Return a digest of what the webhook's pods read when they start, empty if that is nothing."""
     names = ("count_alone", "schedulers")
     choices = {name: getattr(settings, name) for name in names}
-    chosen = {name: one for name, one in choices.items() if one != getattr(usual, name)}
+    chosen = {name: choice for name, choice in choices.items() if choice != getattr(usual, name)}
     parts = [text, *(f"{name}={one}" for name, one in sorted(chosen.items()))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if any(parts) else ""
 

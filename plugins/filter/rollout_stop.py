@@ -63,7 +63,7 @@ def rollout_stop(
         max_unavailable=settings["max_unavailable"],
         max_fail_percentage=settings["max_fail_percentage"],
     )
-    return rollout.stopped({one: _node(hostvars[one]) for one in nodes}, limits, batch)
+    return rollout.stopped({node: _node(hostvars[node]) for node in nodes}, limits, batch)
 
 
 def _node(variables: t.Mapping[str, t.Any]) -> rollout.Node:

@@ -77,7 +77,7 @@ def unknown_variables(
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"unknown_variables: not an argument spec: {error}") from error
     others = foreign.split(",") if isinstance(foreign, str) else foreign
-    unknown = (one for one in sorted(set(names) - known) if not _matches(one, others))
+    unknown = (name for name in sorted(set(names) - known) if not _matches(name, others))
     return [_message(one, known) for one in unknown if not _of_another(one, known)]
 
 
@@ -90,7 +90,7 @@ def _of_another(name: str, known: t.Iterable[str]) -> bool:
 
 
 def _matches(name: str, patterns: t.Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, one.strip()) for one in patterns)
+    return any(fnmatch.fnmatchcase(name, pattern.strip()) for pattern in patterns)
 
 
 def _message(name: str, known: t.Collection[str]) -> str:

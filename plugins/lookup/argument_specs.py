@@ -51,9 +51,9 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def roles() -> t.List[str]:
     """Return the names of the roles that have argument specs."""
     return sorted(
-        one
-        for one in os.listdir(ROLES)
-        if os.path.exists(os.path.join(ROLES, one, "meta", "argument_specs.yml"))
+        name
+        for name in os.listdir(ROLES)
+        if os.path.exists(os.path.join(ROLES, name, "meta", "argument_specs.yml"))
     )
 
 
@@ -63,13 +63,13 @@ def specs(role: str) -> t.Mapping[str, t.Any]:
     path = os.path.join(ROLES, role, "meta", "argument_specs.yml")
     try:
         with open(path, encoding="utf-8") as stream:
-            found: t.Mapping[str, t.Any] = yaml.load(stream, LOADER)
+            result: t.Mapping[str, t.Any] = yaml.load(stream, LOADER)
     except OSError as error:
         raise AnsibleLookupError(
             f"argument_specs: {role!r} is not valid: expected the name of a role of gpu.node"
             f" ({os.strerror(error.errno or 0)})"
         ) from error
-    return found
+    return result
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]
@@ -79,4 +79,4 @@ class LookupModule(LookupBase):  # type: ignore[misc]
         self, terms: t.Sequence[str], variables: t.Any = None, **kwargs: t.Any
     ) -> t.List[t.Mapping[str, t.Any]]:
         """Return the specs of each role."""
-        return [specs(str(one)) for one in terms or roles()]
+        return [specs(str(term)) for term in terms or roles()]

@@ -54,8 +54,12 @@ EXPECTED = "expected a list of task files. Next step: write it as a list, such a
 def folders(variables: t.Mapping[str, t.Any], playbooks: t.Sequence[str]) -> list[str]:
     """Return where hooks are looked for, nearest first."""
     started = os.getcwd()
-    own = [os.path.dirname(os.path.abspath(one)) for one in playbooks if os.path.isfile(one)]
-    sources = [str(one) for one in variables.get("ansible_inventory_sources") or ()]
+    own = [
+        os.path.dirname(os.path.abspath(playbook))
+        for playbook in playbooks
+        if os.path.isfile(playbook)
+    ]
+    sources = [str(source) for source in variables.get("ansible_inventory_sources") or ()]
     beside = [str(variables.get("inventory_dir") or ""), *map(_folder, sources)]
     return list(dict.fromkeys([*own, *filter(None, beside), started]))
 
@@ -70,7 +74,7 @@ def _folder(source: str) -> str:
 
 def find(name: str, places: t.Sequence[str]) -> str:
     """Return the path of a task file, empty where there is none."""
-    tried = [os.path.join(one, os.path.expanduser(name)) for one in places]
+    tried = [os.path.join(place, os.path.expanduser(name)) for place in places]
     shipped = name if name.endswith((".yml", ".yaml")) else f"{name}.yml"
     tried += [os.path.join(SHIPPED, shipped), os.path.join(os.path.dirname(SHIPPED), shipped)]
     return next((one for one in tried if os.path.isfile(one)), "")

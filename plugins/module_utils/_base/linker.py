@@ -21,12 +21,12 @@ Pair = t.Tuple[str, str]
 
 def parse_ldconfig(text: str, abis: t.Sequence[str] = ABIS) -> t.List[Pair]:
     """Return (name, path) of the libraries for some ABIs from ``ldconfig -p``."""
-    found = []
+    result = []
     for line in text.splitlines():
         match = re.match(r"\s+(\S+) \([^,)]*(?:,\s*([^,)]*))?[^)]*\) => (/.*)", line)
         if match and (match[2] or "").partition("OS ABI")[0] in abis:
-            found.append((match[1], match[3].strip()))
-    return found
+            result.append((match[1], match[3].strip()))
+    return result
 
 
 def default_folder(cache: t.Iterable[Pair]) -> t.Optional[str]:

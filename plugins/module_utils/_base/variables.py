@@ -15,8 +15,8 @@ OPTION = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)?")
 
 def option(module: str, key: str) -> str:
     """Return the option that a key such as config.mig-configs.half[0] is in, empty where it has no variable."""
-    found = OPTION.match(key)
-    whole = found.group() if found else ""
+    match = OPTION.match(key)
+    whole = match.group() if match else ""
     known = VARIABLES.get(module, {})
     return next((one for one in (whole, whole.partition(".")[0]) if one in known), "")
 

@@ -78,7 +78,7 @@ class BundleCapability:
         }
         return {
             "collection": _about(own),
-            "needs": [_about(one) for one in self._collections[1:]],
+            "needs": [_about(collection) for collection in self._collections[1:]],
             **digests,
             "pythons": list(desired.pythons),
             "architectures": list(desired.machines),
@@ -168,8 +168,8 @@ class BundleCapability:
 
     def _do_collections(self) -> None:
         self._host.makedirs(f"{self._staging}/collections")
-        for one in self._collections:
-            tarball.pack(one, f"{self._staging}/collections/{one.file}")
+        for collection in self._collections:
+            tarball.pack(collection, f"{self._staging}/collections/{collection.file}")
 
     def _do_image(self, file: str, name: str) -> None:
         self._host.makedirs(f"{self._staging}/images")
@@ -232,13 +232,13 @@ def _with_needs(path: str) -> t.List[Collection]:
 
 def _files(folder: str) -> t.Dict[str, File]:
     """Return the files below a folder by their paths in it."""
-    found = {}
+    files = {}
     for place, folders, names in os.walk(folder):
         links = [one for one in folders if os.path.islink(os.path.join(place, one))]
         for name in [*names, *links]:
             path = os.path.join(place, name)
-            found[os.path.relpath(path, folder)] = _file(path)
-    return found
+            files[os.path.relpath(path, folder)] = _file(path)
+    return files
 
 
 def _file(path: str) -> File:

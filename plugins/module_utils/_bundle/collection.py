@@ -71,11 +71,13 @@ def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
     _check(path, "name", name, *needs)
     _check(path, "version", version)
     with readable(f"{path}/{FILES}", AGAIN):
-        entries = [dict(one) for one in json.loads(members[FILES].data)["files"]]
+        entries = [dict(file) for file in json.loads(members[FILES].data)["files"]]
         folders = tuple(
-            one["name"] for one in entries if one["ftype"] == "dir" and one["name"] != "."
+            entry["name"] for entry in entries if entry["ftype"] == "dir" and entry["name"] != "."
         )
-        files = {one["name"]: one["chksum_sha256"] for one in entries if one["ftype"] == "file"}
+        files = {
+            entry["name"]: entry["chksum_sha256"] for entry in entries if entry["ftype"] == "file"
+        }
     _check(path, "file", *folders, *files)
     for one, sha256 in files.items():
         members[one] = _checked(path, one, read(one), sha256)
@@ -85,9 +87,9 @@ def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
 def _check(path: str, key: str, *values: str) -> None:
     """Refuse what would lead out of the folders that it is written to. InputError."""
     pattern, expected = PLAIN[key]
-    for one in values:
-        if not pattern.fullmatch(one):
-            error = InputError.of(f"collection: {path}: {key}", one, expected)
+    for value in values:
+        if not pattern.fullmatch(value):
+            error = InputError.of(f"collection: {path}: {key}", value, expected)
             error.hint = AGAIN
             raise error
 

@@ -36,7 +36,7 @@ class Manifest(t.NamedTuple):
 
 def render(manifest: Manifest) -> str:
     """Return the text of bundle.json."""
-    files = {name: one._asdict() for name, one in sorted(manifest.files.items())}
+    files = {name: file._asdict() for name, file in sorted(manifest.files.items())}
     whole = {"format": FORMAT, "made_of": manifest.made_of, "files": files}
     return json.dumps(whole, indent=2, sort_keys=True) + "\n"
 
@@ -47,7 +47,8 @@ def parse(text: str, path: str) -> Manifest:
         whole = json.loads(text)
         found = whole["format"]
         files = {
-            name: File(str(one["sha256"]), int(one["size"])) for name, one in whole["files"].items()
+            name: File(str(file["sha256"]), int(file["size"]))
+            for name, file in whole["files"].items()
         }
         made_of = dict(whole["made_of"])
     if found != FORMAT:
@@ -67,7 +68,7 @@ def file_of(text: str) -> File:
 def sums(manifest: Manifest) -> str:
     """Return the text of SHA256SUMS, as ``sha256sum --check`` reads it: all files but itself."""
     files = {**manifest.files, LIST: file_of(render(manifest))}
-    return "".join(f"{one.sha256}  {name}\n" for name, one in sorted(files.items()))
+    return "".join(f"{file.sha256}  {name}\n" for name, file in sorted(files.items()))
 
 
 def extra(manifest: Manifest, found: Files) -> t.List[str]:
@@ -78,13 +79,13 @@ def extra(manifest: Manifest, found: Files) -> t.List[str]:
 def differences(manifest: Manifest, found: Files) -> t.List[str]:
     """Say of each file how it differs from the list; nothing where none does."""
     said = []
-    for name, one in sorted(manifest.files.items()):
+    for name, file in sorted(manifest.files.items()):
         if name not in found:
             said.append(f"{name} is missing")
         elif found[name].sha256 == LINK:
             said.append(f"{name} is a link, and a bundle has none")
-        elif found[name].sha256 != one.sha256:
-            have, wanted = found[name].sha256[:SHOWN], one.sha256[:SHOWN]
+        elif found[name].sha256 != file.sha256:
+            have, wanted = found[name].sha256[:SHOWN], file.sha256[:SHOWN]
             said.append(f"{name} has another content (sha256 {have}... instead of {wanted}...)")
     said += [f"{name} is not in {LIST}" for name in extra(manifest, found)]
     if found.get(SUMS) != file_of(sums(manifest)):

@@ -65,9 +65,9 @@ def _several(
 ) -> t.Tuple[str, ...]:
     """Return values in their known order, each once."""
     expected = f"one of {', '.join(known)}{mind and ','}{mind}"
-    for at, one in enumerate(values):
-        if one not in known:
-            raise InputError.of(f"{key}[{at}]", one, expected)
+    for at, value in enumerate(values):
+        if value not in known:
+            raise InputError.of(f"{key}[{at}]", value, expected)
     if not values:
         raise InputError.of(key, list(values), expected)
     return tuple(one for one in known if one in values)

@@ -126,7 +126,9 @@ def load(text: str, path: str) -> Options:
         if generator not in GENERATORS:
             raise ValueError(f"generator: {shown(generator)} is not one of {', '.join(GENERATORS)}")
         known = (*CAPABILITIES, ALL)
-        for one in capabilities:
-            if one not in known:
-                raise ValueError(f"capabilities: {shown(one)} is not one of {', '.join(known)}")
+        for capability in capabilities:
+            if capability not in known:
+                raise ValueError(
+                    f"capabilities: {shown(capability)} is not one of {', '.join(known)}"
+                )
         return parse(data)

@@ -97,7 +97,7 @@ def binaries(capabilities: Chosen) -> t.List[str]:
 
 def files(capabilities: Chosen) -> t.List[t.Tuple[str, str]]:
     """Return the other files: the folder that each has in containers, and its path below that."""
-    found = [one for name, pairs in FILES.items() if name in capabilities for one in pairs]
+    found = [pair for name, pairs in FILES.items() if name in capabilities for pair in pairs]
     return list(dict.fromkeys(found))
 
 

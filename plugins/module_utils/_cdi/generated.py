@@ -93,17 +93,17 @@ def differences(ours: Spec, theirs: Spec) -> t.List[Difference]:
     under another name is another mount.
     """
     mine, yours = _edits(ours), _edits(theirs)
-    found = _compare("device", "", set(mine), set(yours))
-    for device in sorted(set(mine) & set(yours), key=lambda one: (not one, one)):
+    result = _compare("device", "", set(mine), set(yours))
+    for device in sorted(set(mine) & set(yours), key=lambda your: (not your, your)):
         for what, (key, name) in READERS.items():
             one, other = (set(map(name, side[device].get(key, ()))) for side in (mine, yours))
-            found += _compare(what, device, one, other)
-    return found
+            result += _compare(what, device, one, other)
+    return result
 
 
 def _edits(spec: Spec) -> t.Dict[str, Spec]:
     """Return the edits of each device, and under an empty name those of all."""
-    edits = {one["name"]: one["containerEdits"] for one in spec["devices"]}
+    edits = {device["name"]: device["containerEdits"] for device in spec["devices"]}
     return {**edits, "": spec.get("containerEdits", {})}
 
 
@@ -114,7 +114,7 @@ def _mount(mount: Spec) -> str:
 
 def _hook(hook: Spec) -> str:
     """Return what a hook does: the first argument that is not a program's name."""
-    argv = [str(one) for one in hook.get("args", ())[1:] if one != "hook"]
+    argv = [str(arg) for arg in hook.get("args", ())[1:] if arg != "hook"]
     return argv[0] if argv else posixpath.basename(str(hook["path"]))
 
 

@@ -48,20 +48,22 @@ Spec = t.Dict[str, t.Any]
 def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
     """Return the lowest version of the format that has everything which a specification uses."""
     devices = spec.get("devices", ())
-    edits = [one["containerEdits"] for one in (spec, *devices) if "containerEdits" in one]
-    rdt = [one["intelRdt"] for one in edits if "intelRdt" in one]
+    edits = [device["containerEdits"] for device in (spec, *devices) if "containerEdits" in device]
+    rdt = [edit["intelRdt"] for edit in edits if "intelRdt" in edit]
     newer = any("schemata" in one or "enableMonitoring" in one for one in rdt)
-    if newer or any(one.get("netDevices") for one in edits):
+    if newer or any(edit.get("netDevices") for edit in edits):
         return "1.1.0"
-    if any(one.get("intelRdt") or one.get("additionalGids") for one in edits):
+    if any(edit.get("intelRdt") or edit.get("additionalGids") for edit in edits):
         return "0.7.0"
-    annotated = any(one.get("annotations") for one in (spec, *devices))
+    annotated = any(device.get("annotations") for device in (spec, *devices))
     if annotated or "." in spec.get("kind", "").partition("/")[2]:
         return "0.6.0"
-    digits = any(not one["name"][:1].isalpha() for one in devices)
-    if digits or any(node.get("hostPath") for one in edits for node in one.get("deviceNodes", ())):
+    digits = any(not device["name"][:1].isalpha() for device in devices)
+    if digits or any(
+        node.get("hostPath") for edit in edits for node in edit.get("deviceNodes", ())
+    ):
         return "0.5.0"
-    if any(mount.get("type") for one in edits for mount in one.get("mounts", ())):
+    if any(mount.get("type") for edit in edits for mount in edit.get("mounts", ())):
         return "0.4.0"
     return "0.3.0"
 
@@ -74,9 +76,9 @@ class Unknown(str):
     @classmethod
     def of(cls, key: str) -> Unknown:
         """Say that there is no such key."""
-        found = cls(f"{key}: there is no such key")
-        found.key = key
-        return found
+        result = cls(f"{key}: there is no such key")
+        result.key = key
+        return result
 
 
 def is_newer(version: t.Any) -> bool:
@@ -192,12 +194,12 @@ def without_pipes(spec: t.Any) -> t.Any:
     """Return a specification, valid or not, without mounts of what is at MPS's default place."""
     if not isinstance(spec, dict):
         return spec
-    found = {**spec}
+    result = {**spec}
     if "containerEdits" in spec:
-        found["containerEdits"] = _kept(spec["containerEdits"])
+        result["containerEdits"] = _kept(spec["containerEdits"])
     if isinstance(spec.get("devices"), list):
-        found["devices"] = [without_pipes(one) for one in spec["devices"]]
-    return found
+        result["devices"] = [without_pipes(device) for device in spec["devices"]]
+    return result
 
 
 def _kept(edits: t.Any) -> t.Any:
@@ -217,9 +219,12 @@ def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:
     sources: t.List[str] = []
     for part in (spec, *spec["devices"]):
         edits = part.get("containerEdits", {})
-        sources += [one["hostPath"] for one in edits.get("mounts", ())]
-        sources += [one.get("hostPath", one["path"]) for one in edits.get("deviceNodes", ())]
-        sources += [one["path"] for one in edits.get("hooks", ())]
+        sources += [mount["hostPath"] for mount in edits.get("mounts", ())]
+        sources += [
+            device_node.get("hostPath", device_node["path"])
+            for device_node in edits.get("deviceNodes", ())
+        ]
+        sources += [hook["path"] for hook in edits.get("hooks", ())]
     for path in dict.fromkeys(sources):
         folder = open_folder(path)
         if folder:

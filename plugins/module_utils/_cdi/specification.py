@@ -138,7 +138,7 @@ def _once(parts: t.Iterable[t.Iterable[Item]]) -> t.Tuple[Item, ...]:
 
 
 def _device(device: Device, layout: Layout) -> Edits:
-    pairs = [(one, one) for one in (*device.nodes, *device.drm.nodes)]
+    pairs = [(node, node) for node in (*device.nodes, *device.drm.nodes)]
     if layout.hook or not device.drm.links:
         edits: Edits = {"deviceNodes": _nodes(pairs, layout)}
         if device.drm.links:
@@ -183,7 +183,7 @@ def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
         for host, inside in pairs
     ]
     if mounts:
-        edits["mounts"] = sorted(mounts, key=lambda one: str(one["containerPath"]))
+        edits["mounts"] = sorted(mounts, key=lambda mount: str(mount["containerPath"]))
     return edits
 
 
@@ -218,7 +218,7 @@ def render(spec: t.Mapping[str, t.Any]) -> str:
 def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
     """Return the device names of a specification that we wrote; None where it is somebody else's."""
     try:
-        return [one["name"] for one in json_data.loads(text or '{"devices": []}')["devices"]]
+        return [device["name"] for device in json_data.loads(text or '{"devices": []}')["devices"]]
     except (ValueError, KeyError, TypeError):
         return None
 

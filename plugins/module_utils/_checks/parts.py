@@ -78,24 +78,24 @@ def called(parts: t.Iterable[Answer]) -> t.List[str]:
 def once(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     """Return parts without steps that a part before, of the same module, has done by then."""
     done: t.List[t.Any] = []
-    found = []
+    result = []
     for part in parts:
-        found.append({**part, "steps": [one for one in part["steps"] if one not in done]})
+        result.append({**part, "steps": [step for step in part["steps"] if step not in done]})
         done += part["steps"] if part["name"] == ENVIRONMENT else []
-    return found
+    return result
 
 
 def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     """Return parts that say what their plans wait for, where that is the change of another part."""
-    found: t.List[t.Dict[str, t.Any]] = []
+    result: t.List[t.Dict[str, t.Any]] = []
     changing: t.Set[str] = set()
     for part in parts:
         late = part["later"]
         before = [one for one in BY_NAME[part["name"]].behind if one in changing]
         if before and not late and not part["error"].get("stays"):
             late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
-        found.append({**part, "later": late})
-        felt = [one for one in part["steps"] if one["action"] != HOLD]
-        if is_open({**found[-1], "steps": felt}):
+        result.append({**part, "later": late})
+        felt = [step for step in part["steps"] if step["action"] != HOLD]
+        if is_open({**result[-1], "steps": felt}):
             changing.add(part["name"])
-    return found
+    return result

@@ -79,7 +79,11 @@ def read(found: Json) -> Pod:
     garbage. KeyError, TypeError: it is none.
     """
     meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
-    owners = [one for one in meta.get("ownerReferences") or () if one.get("controller")]
+    owners = [
+        owner_reference
+        for owner_reference in meta.get("ownerReferences") or ()
+        if owner_reference.get("controller")
+    ]
     controller = str(owners[0]["kind"]) if owners else ""
     owner = Owner(*(str(owners[0].get(key) or "") for key in OWNER)) if owners else NOBODY
     of_node = (controller, owner.name) == ("Node", spec.get("nodeName"))
@@ -96,7 +100,9 @@ def read(found: Json) -> Pod:
         mirror=of_node and MIRROR in (meta.get("annotations") or {}),
         runs_to_completion=completes,
         emptydirs=tuple(
-            str(one["name"]) for one in spec.get("volumes") or () if one.get("emptyDir") is not None
+            str(volume["name"])
+            for volume in spec.get("volumes") or ()
+            if volume.get("emptyDir") is not None
         ),
         gpus=_resources(spec),
         claims=tuple(_claims(spec, status)),
@@ -107,15 +113,15 @@ def read(found: Json) -> Pod:
 
 def with_claims(pod: Pod, drivers: t.Mapping[str, t.Collection[str]]) -> Pod:
     """Return a pod with its claims for GPUs, by the drivers that each ResourceClaim has devices of."""
-    of_gpus = [one for one in pod.claims if set(drivers.get(one, ())) & set(DRA_DRIVERS)]
-    claimed = tuple(f"claim {one}" for one in of_gpus)
+    of_gpus = [claim for claim in pod.claims if set(drivers.get(claim, ())) & set(DRA_DRIVERS)]
+    claimed = tuple(f"claim {gpu}" for gpu in of_gpus)
     return dataclasses.replace(pod, gpus=pod.gpus + claimed)
 
 
 def daemonsets(pod: Pod) -> str:
     """Return the API group in which a pod says that it has a DaemonSet; empty where it says none that can be."""
-    found = VERSION.fullmatch(pod.owner.version)
-    return found[1] if found and pod.controller == DAEMONSET else ""
+    match = VERSION.fullmatch(pod.owner.version)
+    return match[1] if match and pod.controller == DAEMONSET else ""
 
 
 def with_daemonset(pod: Pod, uid: str) -> Pod:
@@ -126,7 +132,7 @@ def with_daemonset(pod: Pod, uid: str) -> Pod:
 def drivers(claim: Json) -> t.Tuple[str, ...]:
     """Return the DRA drivers whose devices a ResourceClaim was given."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
-    return tuple(str(one["driver"]) for one in devices.get("results") or ())
+    return tuple(str(result["driver"]) for result in devices.get("results") or ())
 
 
 def _containers(spec: Json) -> t.Iterator[Json]:
@@ -137,9 +143,9 @@ def _containers(spec: Json) -> t.Iterator[Json]:
 def _resources(spec: Json) -> t.Tuple[str, ...]:
     found = {
         f"{name}: {count}"
-        for one in _containers(spec)
+        for container in _containers(spec)
         for kind in ("requests", "limits")
-        for name, count in ((one.get("resources") or {}).get(kind) or {}).items()
+        for name, count in ((container.get("resources") or {}).get(kind) or {}).items()
         if name.startswith(VENDOR) and str(count) != "0"
     }
     return tuple(sorted(found))
@@ -152,8 +158,8 @@ def _claims(spec: Json, status: Json) -> t.Iterator[str]:
     """
     told = status.get("resourceClaimStatuses") or ()
     made = {one["name"]: one.get("resourceClaimName") for one in told}
-    for one in spec.get("resourceClaims") or ():
-        name = one.get("resourceClaimName") or made.get(one["name"])
+    for resource_claim in spec.get("resourceClaims") or ():
+        name = resource_claim.get("resourceClaimName") or made.get(resource_claim["name"])
         if name:
             yield str(name)
     extended = (status.get(EXTENDED_CLAIM) or {}).get("resourceClaimName")

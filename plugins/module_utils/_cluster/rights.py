@@ -63,6 +63,6 @@ def rules(missing: t.Iterable[Right]) -> str:
     for one in missing:
         verbs.setdefault((one.group, one.resource), []).append(one.verb)
     return " ".join(
-        f'- {{apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(some)}]}}'
-        for (group, resource), some in verbs.items()
+        f'- {{apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(verb)}]}}'
+        for (group, resource), verb in verbs.items()
     )

@@ -46,18 +46,18 @@ def used(pods: t.Iterable[Json]) -> Counts:
 def _asked(spec: Json) -> Counts:
     """Return what a pod has: that of all its containers, or more where one before them had more."""
     total: Counts = {}
-    for one in spec.get("containers") or ():
-        for name, count in _limits(one).items():
+    for container in spec.get("containers") or ():
+        for name, count in _limits(container).items():
             total[name] = total.get(name, 0) + count
-    for one in spec.get("initContainers") or ():
-        for name, count in _limits(one).items():
+    for init_container in spec.get("initContainers") or ():
+        for name, count in _limits(init_container).items():
             total[name] = max(total.get(name, 0), count)
     return total
 
 
 def _limits(container: Json) -> Counts:
     limits = (container.get("resources") or {}).get("limits") or {}
-    return {name: _count(one) for name, one in limits.items() if name.startswith(VENDOR)}
+    return {name: _count(limit) for name, limit in limits.items() if name.startswith(VENDOR)}
 
 
 def _count(quantity: t.Any) -> int:
@@ -111,7 +111,7 @@ def manifest(
 
 def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
     """Return name and UID of the pods that earlier runs left for a node."""
-    every = [one["metadata"] for one in pods]
+    every = [pod["metadata"] for pod in pods]
     found = [one for one in every if (one.get("annotations") or {}).get(NODE) == node]
     return [(str(one["name"]), str(one["uid"])) for one in found]
 
@@ -130,26 +130,26 @@ def failed(pod: Json) -> bool:
 def why(pod: Json) -> str:
     """Return why a pod has not come further, in the words of scheduler, kubelet and runtime."""
     status = pod.get("status") or {}
-    for one in status.get("containerStatuses") or ():
+    for container_status in status.get("containerStatuses") or ():
         for kind in ("waiting", "terminated"):
-            found = (one.get("state") or {}).get(kind) or {}
+            found = (container_status.get("state") or {}).get(kind) or {}
             if found.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
                 code = f"exit code {found['exitCode']}" if "exitCode" in found else ""
                 return _joined(found.get("reason"), code, found.get("message"))
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return _joined(one.get("reason"), one.get("message"))
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _joined(condition.get("reason"), condition.get("message"))
     return _joined(status.get("reason"), status.get("message")) or f"it is {status.get('phase')}"
 
 
 def _joined(*texts: t.Any) -> str:
-    return ", ".join(str(one).strip() for one in texts if one)
+    return ", ".join(str(text).strip() for text in texts if text)
 
 
 def claims_rights(namespace: str) -> t.Tuple[Right, ...]:
     """Return what trying claims takes beside what trying pods does."""
     group, verbs = "resource.k8s.io", ("create", "list", "delete")
-    more = (Right(one, "resourceclaims", group, namespace=namespace) for one in verbs)
+    more = (Right(verb, "resourceclaims", group, namespace=namespace) for verb in verbs)
     return (Right("list", "resourceslices", group), *more)
 
 
@@ -160,7 +160,9 @@ def has_dra(node: Json) -> bool:
 
 def classes(slices: Json) -> t.Tuple[str, ...]:
     """Return the classes of which a node's slices, as they are listed, have devices of ours."""
-    ours = [one["spec"] for one in slices.get("items") or () if one["spec"].get("driver") == DRIVER]
+    ours = [
+        item["spec"] for item in slices.get("items") or () if item["spec"].get("driver") == DRIVER
+    ]
     told = [each.get("attributes") or {} for one in ours for each in one.get("devices") or ()]
     types = {str(one.get("type", {}).get("string")) for one in told}
     return tuple(name for kind, name in CLASSES.items() if kind in types)

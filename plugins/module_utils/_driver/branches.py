@@ -103,7 +103,7 @@ def unsupported_gpus(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
 
 def best_versions(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
     """Return those of the versions, in their order, that run most of the GPUs; none where they run no GPU."""
-    counts = {one: len(gpus) - len(unsupported_gpus(one, gpus)) for one in versions}
+    counts = {version: len(gpus) - len(unsupported_gpus(version, gpus)) for version in versions}
     most = max(counts.values(), default=0)
     return [one for one, count in counts.items() if count == most and (count or not gpus)]
 
@@ -202,13 +202,16 @@ def security_status(version: Version, table: Table) -> t.Dict[str, t.Any]:
         "date": str(found.date) if found else None,
         "url": found.url if found else None,
         "below": is_vulnerable(version, table) if found else None,
-        "unlisted": [one.id for one in uncovered_bulletins(version.branch, table)],
+        "unlisted": [
+            uncovered_bulletin.id
+            for uncovered_bulletin in uncovered_bulletins(version.branch, table)
+        ],
     }
 
 
 def security_floor(of: str, table: Table) -> t.Optional[Bulletin]:
     """Return the bulletin with the highest floor of a branch, the first of equals, None where no one has any."""
-    listing = [one for one in table.bulletins if of in one.floors]
+    listing = [bulletin for bulletin in table.bulletins if of in bulletin.floors]
     return max(listing, key=lambda one: one.floors[of].numbers, default=None)
 
 
@@ -221,8 +224,10 @@ def is_vulnerable(version: Version, table: Table) -> bool:
 def uncovered_bulletins(of: str, table: Table) -> t.List[Bulletin]:
     """Return the bulletins without a floor for a branch that came after its last one, or its first release."""
     first = table.branches.get(of, UNKNOWN).first_release
-    days = [one.date for one in table.bulletins if of in one.floors] + ([first] if first else [])
-    return [one for one in table.bulletins if days and one.date > max(days)]
+    days = [bulletin.date for bulletin in table.bulletins if of in bulletin.floors] + (
+        [first] if first else []
+    )
+    return [bulletin for bulletin in table.bulletins if days and bulletin.date > max(days)]
 
 
 def longest_supported_branch(table: Table, today: datetime.date, gpus: Gpus) -> Version:
@@ -295,7 +300,9 @@ def _end_of_support_warning(
 ) -> str:
     since = f" since {row.end_of_support}" if row.end_of_support else ""
     text = f"the driver {version} is of branch {version.branch}, which NVIDIA does not support any more{since}"
-    later = ", ".join(one.id for one in uncovered_bulletins(version.branch, table))
+    later = ", ".join(
+        uncovered_bulletin.id for uncovered_bulletin in uncovered_bulletins(version.branch, table)
+    )
     text += f"; it has no release for the security bulletins since then, {later}" if later else ""
     other = longest_supported_branch(table, today, gpus)
     if not other:
@@ -311,14 +318,14 @@ def version_notes(
     newer: str, version: str, table: t.Optional[Table], today: datetime.date
 ) -> t.List[str]:
     """Return what there is to know, and nothing to warn of."""
-    found = []
+    result = []
     if newer:
-        found.append(
+        result.append(
             f"the driver {newer} is available, and {version} is installed; nvidia_driver_update: true brings it"
         )
     if table is not None and table_age(table, today)["old"]:
-        found.append(
+        result.append(
             f"the table of driver branches and security bulletins is of {table.as_of}; a later release of the "
             "collection, or a table of your own in releases, says what came since"
         )
-    return found
+    return result

@@ -267,15 +267,15 @@ class DriverCapability:
 
     def _spared(self, state: DriverState) -> Plan:
         """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
-        found = self._feasible.plan(state.with_loaded(users=()), self._desired)
-        whole = self._whole(found, state)
+        result = self._feasible.plan(state.with_loaded(users=()), self._desired)
+        whole = self._whole(result, state)
         if state.loaded.driver is None or not (disrupts(whole) or whole.reboot_required):
-            return found
+            return result
         if disrupts(whole):
             self._gate.services.check()
         busy, notes = self._gate.look(state)
         if not blockers(busy):
-            return replace(found, warnings=(*found.warnings, *notes))
+            return replace(result, warnings=(*result.warnings, *notes))
         busy = self._gate.wait(whole, busy)
         if not blockers(busy):
             return self._spared(self.observe())

@@ -37,7 +37,7 @@ def plan(state: DriverState, *, check_mode: bool) -> Plan:
     if record:
         steps += _steps(state, packages)
     names = software.names
-    left = {name: one for name, one in before["packages"].items() if name not in packages}
+    left = {name: package for name, package in before["packages"].items() if name not in packages}
     back = {name: one for name, one in restored.items() if name in names.relevant}
     held = [name for name in before["held"] if name not in record.holds]
     after = {**before, "packages": {**left, **back}, "held": held}

@@ -164,7 +164,7 @@ class HostCapability:
 
     def _forget(self, params: t.Mapping[str, t.Any]) -> None:
         kept = parse(self._host.read(PATH))
-        left = {name: one for name, one in kept.values.items() if name not in params["names"]}
+        left = {name: value for name, value in kept.values.items() if name not in params["names"]}
         self._remember(kept._replace(values=left))
 
     def _remember(self, kept: Kept) -> None:

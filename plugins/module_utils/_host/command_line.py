@@ -35,8 +35,8 @@ LOADERS_OWN = ("BOOT_IMAGE=", "initrd=", "systemd.machine_id=")
 
 def processor(cpuinfo: str) -> str:
     """Return whose processor /proc/cpuinfo tells of, empty where it is another's."""
-    found = VENDOR.search(cpuinfo)
-    return "" if found is None else ARM if found[1].startswith("0x") else VENDORS.get(found[1], "")
+    match = VENDOR.search(cpuinfo)
+    return "" if match is None else ARM if match[1].startswith("0x") else VENDORS.get(match[1], "")
 
 
 def asked(mode: str, vendor: str) -> Words:
@@ -72,14 +72,14 @@ def same_keys(words: t.Iterable[str], others: t.Iterable[str]) -> Words:
 
 def grub(text: str) -> t.Optional[Words]:
     """Return the command line of a grub.cfg's first entry, which is what is booted; None where it has no entry."""
-    found = LINUX.search(text)
-    return None if found is None else split(found[1])
+    match = LINUX.search(text)
+    return None if match is None else split(match[1])
 
 
 def grubby(text: str) -> t.Optional[Words]:
     """Return the command line that grubby --info=DEFAULT tells of, None where it tells of none."""
-    found = GRUBBY.search(text)
-    return None if found is None else split(found[1])
+    match = GRUBBY.search(text)
+    return None if match is None else split(match[1])
 
 
 def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
@@ -95,7 +95,7 @@ def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
     ]
     if not lines:
         return None
-    return tuple(word for word in lines[0] if all(has(one, word) for one in lines[1:]))
+    return tuple(word for word in lines[0] if all(has(line, word) for line in lines[1:]))
 
 
 def edited(words: t.Iterable[str], added: t.Iterable[str], removed: t.Collection[str]) -> Words:

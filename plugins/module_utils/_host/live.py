@@ -50,15 +50,15 @@ class Facts(t.NamedTuple):
 
 def parse_pages(data: t.Mapping[str, t.Any]) -> t.Dict[int, int]:
     """Return numbers of huge pages by their size in KiB. InputError: it can't be meant."""
-    found = {}
+    pages = {}
     for key, value in data.items():
         size = SIZE.fullmatch(str(key))
         if size is None:
             raise InputError.of("hugepages", key, "a size such as 2M or 1G")
         if not is_whole(value) or value < 0:
             raise InputError.of(f"hugepages.{key}", value, "a number of pages")
-        found[int(size[1]) * UNITS[size[2]]] = value
-    return found
+        pages[int(size[1]) * UNITS[size[2]]] = value
+    return pages
 
 
 def pages_file(size: int) -> str:

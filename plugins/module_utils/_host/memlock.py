@@ -57,8 +57,8 @@ def limit(text: str) -> float:
 
 def running(limits: str) -> float:
     """Return the limit of a process by its /proc/PID/limits; one that does not run is content."""
-    found = LOCKED.search(limits)
-    return limit(found[1]) if found else float("inf")
+    match = LOCKED.search(limits)
+    return limit(match[1]) if match else float("inf")
 
 
 def drop_in(unit: str) -> str:
@@ -108,11 +108,11 @@ def plan(
     target: t.Dict[str, str] = {}
     if wanted is not None:
         every = texts(wanted)
-        low = {drop_in(one.unit) for one in services if one.starts < wanted}
+        low = {drop_in(service.unit) for service in services if service.starts < wanted}
         target = {one: every[one] for one in PATHS if one in {LIMITS, *low, *there}}
     write = {path: text for path, text in target.items() if there.get(path) != text}
     remove = [path for path in there if path not in target]
-    unread = [one.unit for one in services if one.unread]
+    unread = [service.unit for service in services if service.unread]
     more = wanted is not None and bool(unread)  # what they start with is known then
     steps = []
     # Our last file goes once systemd has read all others, so that a run that is killed before can be finished.
@@ -128,8 +128,12 @@ def plan(
             steps.append(Step(FILES, f"memlock: {' and '.join(words)}", params))
         write, unread = {}, []
     wish = 0 if wanted is None else wanted
-    overruled = [] if steps else [one.unit for one in services if one.starts < wish]
-    late = tuple(one.unit for one in services if one.runs < wish and one.unit not in overruled)
+    overruled = [] if steps else [service.unit for service in services if service.starts < wish]
+    late = tuple(
+        service.unit
+        for service in services
+        if service.runs < wish and service.unit not in overruled
+    )
     sessions = [] if steps else [path for path, text in others.items() if lower(path, text, wish)]
     return Plan(
         tuple(steps),

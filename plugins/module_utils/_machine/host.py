@@ -205,18 +205,18 @@ class Host:
 
         Of links it is the links' own; byte code is left out, but not its folders.
         """
-        found, places = {}, [path]
+        result, places = {}, [path]
         for folder, folders, names in os.walk(path):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    found[f"{folder}/{name}"] = _measured(f"{folder}/{name}")
+                    result[f"{folder}/{name}"] = _measured(f"{folder}/{name}")
             places += [f"{folder}/{one}" for one in folders]
             folders[:] = [one for one in folders if one != "__pycache__"]
         for place in places:
             with contextlib.suppress(FileNotFoundError):
                 if _status(place, os.lstat(place)).is_open:
-                    found[place] = Measured(0, 0, True)
-        return found
+                    result[place] = Measured(0, 0, True)
+        return result
 
     def leads_to(self, path: str) -> str:
         """Return the file that a link leads to in the end, empty where that is nothing."""
@@ -381,13 +381,13 @@ def _status(path: str, found: os.stat_result) -> Status:
 def _regular(path: str) -> t.Optional[os.stat_result]:
     """Return what is known of a regular file, None where nothing is. NodeError: it is something else."""
     try:
-        found = os.lstat(path)
+        result = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if not stat.S_ISREG(found.st_mode):
-        target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
-        raise not_regular(path, found.st_mode, target)
-    return found
+    if not stat.S_ISREG(result.st_mode):
+        target = os.readlink(path) if stat.S_ISLNK(result.st_mode) else None
+        raise not_regular(path, result.st_mode, target)
+    return result
 
 
 def properties(host: Host, unit: str, *names: str, **how: t.Any) -> t.Dict[str, str]:

@@ -37,7 +37,7 @@ class Linker:
         ``belongs`` tells by its name whether a file is one of them.
         """
         files = (self.real(path) for _name, path in self.cache(compat32=compat32))
-        found = sorted(one for one in files if one and belongs(posixpath.basename(one)))
+        found = sorted(file for file in files if file and belongs(posixpath.basename(file)))
         usual = linker.compat32_folders if compat32 else linker.search_folders
         return list(dict.fromkeys([*map(posixpath.dirname, found), *usual(self.cache())]))
 

@@ -152,7 +152,7 @@ class MigCapability:
             dataclasses.replace(one, processes=tuple(self._users(one.processes)), claimed=claimed)
             for one, _servers in split
         )
-        self._states = {one.gpu.uuid: one for one in states}
+        self._states = {state.gpu.uuid: state for state in states}
         self._first = self._first or self._states
         servers = tuple(server for _one, some in split for server in some)
         aside = mig_nvml.set_aside(self._host, gpus, broken)
@@ -170,11 +170,11 @@ class MigCapability:
             plans, blocked = self._plan_gpus(state)
         except NodeError:
             return state  # plan says what is wrong
-        if not blocked and not any(step.needs for one in plans for step in one.steps):
+        if not blocked and not any(step.needs for plan in plans for step in plan.steps):
             return state  # no step takes an instance or a whole GPU, nor would if it were idle
         held = self._holders(state.gpus, ASK_AGAIN_SECONDS)
-        gpus = tuple(dataclasses.replace(one, holders=held[one.gpu.uuid]) for one in state.gpus)
-        self._states = {one.gpu.uuid: one for one in gpus}
+        gpus = tuple(dataclasses.replace(gpu, holders=held[gpu.gpu.uuid]) for gpu in state.gpus)
+        self._states = {gpu.gpu.uuid: gpu for gpu in gpus}
         return state._replace(gpus=gpus)
 
     def _holders(self, gpus: t.Sequence[GpuState], seconds: float) -> Holders:
@@ -182,7 +182,7 @@ class MigCapability:
         now = time.monotonic()
         if self._asked_at is None or now - self._asked_at >= seconds:
             self._allocations, self._asked_at = allocated.observe(self._host), now
-        node = [Devices(one.gpu, one.instances, one.devices) for one in gpus]
+        node = [Devices(gpu.gpu, gpu.instances, gpu.devices) for gpu in gpus]
         return holders(self._allocations, node)
 
     def _refuse_newcomers(self, uuid: str) -> None:
@@ -195,10 +195,10 @@ class MigCapability:
 
     def _users(self, processes: t.Iterable[Process]) -> t.Iterator[Process]:
         """Yield the processes with what runs them, without those of services that make way."""
-        for one in processes:
-            user = user_of(self._host, one.pid)
+        for process in processes:
+            user = user_of(self._host, process.pid)
             if not self._services.stops(user):
-                yield dataclasses.replace(one, where=user.where)
+                yield dataclasses.replace(process, where=user.where)
 
     # --- plan ---
 
@@ -213,7 +213,7 @@ class MigCapability:
         if not resets or self._nvml is None:
             return []
         gpus = [self._states[uuid].gpu for uuid in resets]
-        persistent = [one.uuid for one in gpus if condition(self._nvml.handle(one)).persistent]
+        persistent = [gpu.uuid for gpu in gpus if condition(self._nvml.handle(gpu)).persistent]
         return node_resets.makes_way(self._host, persistent)
 
     def _layout(self, state: State) -> Plan:
@@ -237,21 +237,21 @@ class MigCapability:
         if blocked:
             self._services.check()
             warnings += self._about_busy(blocked)
-        self._round = {one.gpu.uuid: one for one in plans}
+        self._round = {plan.gpu.uuid: plan for plan in plans}
         self._plans = {**self._round, **self._plans}
         return Plan(
             (
-                *(step for one in plans for step in (*ends(one, state.idle), *one.steps)),
+                *(step for plan in plans for step in (*ends(plan, state.idle), *plan.steps)),
                 *at_boot,
                 *(self._back.forget(plans, blocked) if self._back else ()),
             ),
-            "".join(f"{one.before}\n" for one in plans) + (state.boot.config or ""),
-            "".join(f"{one.after}\n" for one in plans) + (wanted or ""),
-            reboot_required=tuple(one.pending for one in plans if one.pending),
+            "".join(f"{plan.before}\n" for plan in plans) + (state.boot.config or ""),
+            "".join(f"{plan.after}\n" for plan in plans) + (wanted or ""),
+            reboot_required=tuple(plan.pending for plan in plans if plan.pending),
             blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
             refused=bool(blocked) and self._params["on_busy"] == FAIL,
             warnings=tuple(warnings),
-            more=any(one.more for one in plans),
+            more=any(plan.more for plan in plans),
         )
 
     def _plan_boot(self, state: State) -> t.Tuple[t.Optional[str], t.List[Step]]:
@@ -272,16 +272,16 @@ class MigCapability:
         plans: t.List[GpuPlan] = []
         blocked: t.List[Busy] = []
         reset = self._params["reset"] == "when_idle"
-        for one in state.gpus:
-            if one.gpu.uuid not in targets:
+        for gpu in state.gpus:
+            if gpu.gpu.uuid not in targets:
                 continue
-            enabled, layout = targets[one.gpu.uuid]
+            enabled, layout = targets[gpu.gpu.uuid]
             try:
-                plans.append(plan_gpu(one, enabled, layout, reset=reset))
+                plans.append(plan_gpu(gpu, enabled, layout, reset=reset))
             except Busy as error:
                 blocked.append(error)
                 if self._params["on_busy"] != SKIP and self._check_mode:
-                    idle = dataclasses.replace(one, processes=(), holders=())
+                    idle = dataclasses.replace(gpu, processes=(), holders=())
                     plans.append(plan_gpu(idle, enabled, layout, reset=reset))
         return plans, blocked
 
@@ -371,12 +371,12 @@ class MigCapability:
             "nvml_error": state.absent,
             "gpus": [
                 report(
-                    self._first.get(one.gpu.uuid, one),
-                    one,
-                    self._plans.get(one.gpu.uuid),
+                    self._first.get(gpu.gpu.uuid, gpu),
+                    gpu,
+                    self._plans.get(gpu.gpu.uuid),
                     planned_only=self._check_mode,
                 )
-                for one in state.gpus
+                for gpu in state.gpus
             ],
         }
         if self._changes is not None and self._changes.skipped:

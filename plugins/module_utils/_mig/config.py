@@ -53,7 +53,7 @@ class Spec(t.NamedTuple):
         """Tell whether the entry is about this GPU."""
         if self.filters and not any(_passes(gpu, one) for one in self.filters):
             return False
-        return self.devices is None or any(_is(gpu, one) for one in self.devices)
+        return self.devices is None or any(_is(gpu, device) for device in self.devices)
 
 
 def _passes(gpu: Gpu, one: Filter) -> bool:
@@ -248,20 +248,22 @@ def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layo
     if selected == "all-balanced":
         return _balanced(profiles)
     name = selected[len("all-") :] if selected.startswith("all-") else ""
-    for one in profiles:
+    for profile in profiles:
         # mig-parted writes a point for the plus, since labels of Kubernetes cannot hold one.
-        if name in (one.name, one.name.replace("+", ".")):
-            return {one.name: room(one)}
-    offered = sorted(f"all-{one.name}" for one in profiles)
+        if name in (profile.name, profile.name.replace("+", ".")):
+            return {profile.name: room(profile)}
+    offered = sorted(f"all-{profile.name}" for profile in profiles)
     names = ", ".join(["all-disabled", "all-balanced", *offered])
     raise InputError.of("selected", selected, f"one of: {names}")
 
 
 def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
     # Of two profiles with as many slices, the one with less memory leaves room for others.
-    parsed = sorted((parse(one.name) for one in profiles), key=lambda one: one.gb, reverse=True)
+    parsed = sorted(
+        (parse(profile.name) for profile in profiles), key=lambda one: one.gb, reverse=True
+    )
     plain = {one.g: str(one) for one in parsed if not one.attributes}
-    parts = BALANCED.get(max((one.slices for one in profiles), default=0), {})
+    parts = BALANCED.get(max((profile.slices for profile in profiles), default=0), {})
     if not parts or not all(slices in plain for slices in parts):
         hint = "give the layout in config"
         raise NodeError("all-balanced is not defined for this GPU", hint=hint)
@@ -286,17 +288,19 @@ class Selection(t.NamedTuple):
         """Return the layout without the GPUs of some indices, UUIDs and PCI addresses, all in small letters."""
 
         def left(devices: t.Optional[t.Tuple[Device, ...]]) -> t.Optional[t.Tuple[Device, ...]]:
-            return devices and tuple(one for one in devices if _name(one) not in names)
+            return devices and tuple(device for device in devices if _name(device) not in names)
 
-        specs = [one._replace(devices=left(one.devices)) for one in self.specs or ()]
+        specs = [spec._replace(devices=left(spec.devices)) for spec in self.specs or ()]
         return self._replace(specs=specs if self.specs is not None else None)
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
         """Return for each GPU that the layout is about, by UUID: MIG on or off, and the counts."""
         if self.specs is not None:
-            specs = wanted(self.specs, [one.gpu for one in states])
+            specs = wanted(self.specs, [state.gpu for state in states])
             return {uuid: (spec.enabled, spec.layout) for uuid, spec in specs.items()}
-        targets = {one.gpu.uuid: self._generated(one) for one in states if one.gpu.mig_capable}
+        targets = {
+            state.gpu.uuid: self._generated(state) for state in states if state.gpu.mig_capable
+        }
         if not targets and self.label != "all-disabled":
             hint = "leave mig_selected empty for this node"
             raise NodeError("no GPU of this node can be partitioned", hint=hint)
@@ -318,15 +322,15 @@ class Selection(t.NamedTuple):
 
     def idle_entries(self, states: t.Sequence[GpuState]) -> t.List[str]:
         """Return the entries that no GPU of the node matches."""
-        gpus = [one.gpu for one in states]
+        gpus = [state.gpu for state in states]
         return [spec.key for spec in self.specs or () if not any(spec.matches(gpu) for gpu in gpus)]
 
     def check_broken(self, broken: t.Sequence[NvmlError]) -> None:
         """Raise the error of a GPU that does not answer and that the layout may be about."""
         for error in broken:
             index = error.gpu_index
-            devices = [one.devices for one in self.specs or ()]
-            if self.specs is None or any(one is None or index in one for one in devices):
+            devices = [spec.devices for spec in self.specs or ()]
+            if self.specs is None or any(device is None or index in device for device in devices):
                 where = "leave the GPU out of the layout's devices"
                 error.hint = f"reset the GPU or reboot the node, or {where}"
                 raise error

@@ -68,8 +68,8 @@ class GpuState:
     @property
     def without_claimed(self) -> GpuState:
         """Return the GPU without the instances that claims had made."""
-        ids = {one.gi_id for one in self.devices if one.uuid in self.claimed}
-        rest = tuple(one for one in self.instances if one.id not in ids)
+        ids = {device.gi_id for device in self.devices if device.uuid in self.claimed}
+        rest = tuple(instance for instance in self.instances if instance.id not in ids)
         return dataclasses.replace(self, instances=rest, claimed=frozenset())
 
     @property
@@ -79,7 +79,10 @@ class GpuState:
 
     def name_of(self, instance: GpuInstance) -> str:
         """Return an instance's profile name."""
-        return next((one.name for one in self.profiles if one.id == instance.profile_id), "unknown")
+        return next(
+            (profile.name for profile in self.profiles if profile.id == instance.profile_id),
+            "unknown",
+        )
 
     def shape_of(self, instance: GpuInstance) -> Shape:
         """Return an instance's profile and compute instances."""
@@ -94,7 +97,9 @@ class GpuState:
     @property
     def picture(self) -> str:
         """Return the GPU in a few lines."""
-        return picture(self.gpu, self.profiles, [self.placed(one) for one in self.instances])
+        return picture(
+            self.gpu, self.profiles, [self.placed(instance) for instance in self.instances]
+        )
 
 
 class GpuPlan(t.NamedTuple):
@@ -141,7 +146,7 @@ def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = Fa
             # It may have its layout, and beside it only what claims had made.
             plan = _plan_gpu(state.without_claimed, enabled, layout, False)
             if not (plan.steps or plan.pending):
-                kept = tuple(one.id for one in state.instances)
+                kept = tuple(instance.id for instance in state.instances)
                 return plan._replace(before=state.picture, after=state.picture, kept=kept)
         return _plan_gpu(state, enabled, layout, reset)
 
@@ -161,10 +166,10 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
     if not state.profiles and not gpu.mig_current:
         # Drivers of branch 535 and older tell profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
-    busy = {_at(one) for one in state.users if one.gi_id is not None}
+    busy = {_at(user) for user in state.users if user.gi_id is not None}
     found = arrange(*_offered(state, layout), busy, state.placements)
     kept = [one.instance for one in found.keep]
-    gone = [one for one in state.instances if one not in kept]
+    gone = [instance for instance in state.instances if instance not in kept]
     _refuse_in_use(state, gone, found.keep)
     created = [
         (one, start, shape, Placed(str(shape), start, dict(one.placements)[start]))
@@ -196,10 +201,14 @@ def _offered(
         return state.profiles, state.instances, shapes(layout)
     wanted = {(one.profile, one.start) for one in layout}
     profiles = []
-    for one in state.profiles:
-        spans = tuple(span for span in one.placements if (one.name, span[0]) in wanted)
-        profiles.append(dataclasses.replace(one, placements=spans))
-    there = [one for one in state.instances if (state.name_of(one), one.start) in wanted]
+    for profile in state.profiles:
+        spans = tuple(span for span in profile.placements if (profile.name, span[0]) in wanted)
+        profiles.append(dataclasses.replace(profile, placements=spans))
+    there = [
+        instance
+        for instance in state.instances
+        if (state.name_of(instance), instance.start) in wanted
+    ]
     return profiles, there, [Shape(one.profile, one.cis) for one in layout]
 
 
@@ -222,7 +231,7 @@ def _disable(state: GpuState) -> GpuPlan:
         (*_clear(state, state.instances), *mode),
         state.picture,
         picture(state.gpu, state.profiles, (), enabled=False),
-        destroyed=tuple(one.id for one in state.instances),
+        destroyed=tuple(instance.id for instance in state.instances),
         more=bool(mode),
     )
 
@@ -276,8 +285,8 @@ def _refuse_in_use(state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Seque
         for ci in one.doomed:
             summary = f"compute instance {ci} of {_where(state, one.instance)}"
             where[one.instance.id, ci] = where[one.instance.id, -1] = summary
-    users = [one for one in state.users if _at(one) in where]
-    held = ", ".join(dict.fromkeys(where[_at(one)] for one in users))
+    users = [user for user in state.users if _at(user) in where]
+    held = ", ".join(dict.fromkeys(where[_at(user)] for user in users))
     refuse_if_busy(f"{held} cannot be destroyed", users)
 
 
@@ -295,10 +304,14 @@ def without_idle(
     state: GpuState, idle: t.Mapping[int, str]
 ) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
     """Return a GPU without its idle servers, and those."""
-    found = [one for one in state.processes if one.pid in idle and one.name.endswith(SERVER)]
+    found = [
+        process
+        for process in state.processes
+        if process.pid in idle and process.name.endswith(SERVER)
+    ]
     servers = tuple(Server(one, idle[one.pid]) for one in found)
-    gone = {one.process.pid for one in servers}
-    others = tuple(one for one in state.processes if one.pid not in gone)
+    gone = {server.process.pid for server in servers}
+    others = tuple(process for process in state.processes if process.pid not in gone)
     return dataclasses.replace(state, processes=others), servers
 
 
@@ -308,19 +321,19 @@ def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
     return tuple(
         Step(
             "end_mps_server",
-            f"GPU {plan.gpu.index}: end the MPS server {one.process.pid}, which has no clients",
-            {"gpu": plan.gpu.uuid, "pid": one.process.pid, "pipe": one.pipe},
+            f"GPU {plan.gpu.index}: end the MPS server {server.process.pid}, which has no clients",
+            {"gpu": plan.gpu.uuid, "pid": server.process.pid, "pipe": server.pipe},
         )
-        for one in servers
-        if one.process.gpu_uuid == plan.gpu.uuid
-        and any(_touches(step, one.process) for step in needing)
+        for server in servers
+        if server.process.gpu_uuid == plan.gpu.uuid
+        and any(_touches(step, server.process) for step in needing)
     )
 
 
 def spare(state: GpuState, steps: t.Sequence[Step]) -> None:
     """Refuse steps that take something from a pod. Busy names it."""
     needing = [step for step in steps if set(IDLE) & set(step.needs)]
-    users = [one for one in state.holders if any(_touches(step, one) for step in needing)]
+    users = [holder for holder in state.holders if any(_touches(step, holder) for step in needing)]
     with about(state.gpu):
         refuse_if_busy("; ".join(step.summary for step in needing), users)
 
@@ -354,7 +367,7 @@ def picture(
 
 def _grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
     """Return one line: each instance in brackets, as wide as it is large; free slices are points."""
-    total = max((at + size for one in profiles for at, size in one.placements), default=0)
+    total = max((at + size for profile in profiles for at, size in profile.placements), default=0)
     width = max(3, 72 // total) if total else 0
     starts = {one.start: one for one in placed}
     cells, at = [], 0

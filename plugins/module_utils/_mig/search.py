@@ -59,7 +59,7 @@ def arrange(
     """
     layout = collections.Counter(one.profile for one in wanted)
     _check(profiles, layout)
-    names = {one.id: one.name for one in profiles}
+    names = {profile.id: profile.name for profile in profiles}
     held = {gi for gi, _ci in busy}
 
     def weight(keep: t.Tuple[GpuInstance, ...]) -> t.Tuple[int, int]:
@@ -91,11 +91,11 @@ def arrange(
 
 def _subsets(values: t.Sequence[T]) -> t.Iterator[t.Tuple[T, ...]]:
     sizes = range(len(values), -1, -1)
-    return itertools.chain.from_iterable(itertools.combinations(values, one) for one in sizes)
+    return itertools.chain.from_iterable(itertools.combinations(values, size) for size in sizes)
 
 
 def _taken(spans: t.Iterable[t.Tuple[int, int]]) -> int:
-    return functools.reduce(operator.or_, (mask(*one) for one in spans), 0)
+    return functools.reduce(operator.or_, (mask(*span) for span in spans), 0)
 
 
 def _assign(
@@ -137,7 +137,7 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
     NVML tells only how often each profile fits by itself. Profiles with +me share the same engines,
     and one with +me.all leaves none, so that nothing but profiles with -me can be beside it.
     """
-    by_name = {one.name: one for one in profiles}
+    by_name = {profile.name: profile for profile in profiles}
     for name in layout:
         if name not in by_name:
             cause = f"it has {', '.join(sorted(by_name)) or 'none'}"
@@ -146,12 +146,14 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
         if count > by_name[name].max_count:
             raise _too_much({name: count}, f"at most {by_name[name].max_count} do", "do")
     slices = sum(by_name[name].slices * count for name, count in layout.items())
-    most = max((one.slices for one in profiles), default=0)
+    most = max((profile.slices for profile in profiles), default=0)
     if slices > most:
         raise _too_much(layout, f"it takes {slices} of {most} slices")
     engines = {name: media(name) for name in by_name}
     for kind in ("+me", "+me.all"):
-        most = max((one.max_count for one in profiles if engines[one.name] == kind), default=0)
+        most = max(
+            (profile.max_count for profile in profiles if engines[profile.name] == kind), default=0
+        )
         asked = {name: count for name, count in layout.items() if engines[name] == kind}
         if sum(asked.values()) > most:
             raise _too_much(asked, f"its media engines serve {most} instance with {kind}", "do")
@@ -185,13 +187,13 @@ def _complete(
     """Return placements for what the kept instances leave to be created, or None."""
     kept = collections.Counter(one.profile_id for one in keep)
     todo: t.List[GiProfile] = []
-    for one in profiles:
-        left = layout.get(one.name, 0) - kept[one.id]
+    for profile in profiles:
+        left = layout.get(profile.name, 0) - kept[profile.id]
         if left < 0:
             return None
-        todo += [one] * left
+        todo += [profile] * left
     todo.sort(key=lambda one: (-max((size for _at, size in one.placements), default=0), one.id))
-    spans = [span for one in profiles for span in one.placements]
+    spans = [span for profile in profiles for span in profile.placements]
     return _place(todo, _taken((one.start, one.size) for one in keep), spans, set())
 
 
@@ -258,14 +260,16 @@ def match(
     There are at least as many shapes as instances, all of one profile.
     """
     if len(set(wanted)) == 1:
-        return tuple(keep(one, wanted[0], busy, placements.get(one.id)) for one in instances)
+        return tuple(
+            keep(instance, wanted[0], busy, placements.get(instance.id)) for instance in instances
+        )
     every = itertools.product(instances, set(wanted))
     pairs = {(one.id, to): keep(one, to, busy, placements.get(one.id)) for one, to in every}
 
     def worth(order: t.Tuple[Shape, ...]) -> t.Tuple[int, int, int]:
-        chosen = [pairs[one.id, order[at]] for at, one in enumerate(instances)]
+        chosen = [pairs[instance.id, order[at]] for at, instance in enumerate(instances)]
         held = sum((one.instance.id, ci) in busy for one in chosen for ci in one.cis)
         return held, -sum(one.changes for one in chosen), sum(len(one.cis) for one in chosen)
 
     best = max(set(itertools.permutations(wanted, len(instances))), key=lambda o: (worth(o), o))
-    return tuple(pairs[one.id, best[at]] for at, one in enumerate(instances))
+    return tuple(pairs[instance.id, best[at]] for at, instance in enumerate(instances))

@@ -118,9 +118,9 @@ def elsewhere(found: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[str, ...]:
         if entry.pci and there.get(uuid, entry.pci) != entry.pci
     )
     gone = {
-        one.pci: (uuid, one.serial)
-        for uuid, one in found.gpus.items()
-        if one.pci and uuid not in there
+        gpu.pci: (uuid, gpu.serial)
+        for uuid, gpu in found.gpus.items()
+        if gpu.pci and uuid not in there
     }
     replaced = (
         f"{_named(one.uuid, one.serial)} is at {one.pci}, where {_named(*gone[one.pci])} was "
@@ -146,7 +146,7 @@ def parse(text: t.Optional[str]) -> Quarantine:
         gpus = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
         node = data["node"]
         return Quarantine(
-            {uuid: _read(f"gpus.{uuid}", one, OF_GPU) for uuid, one in gpus.items()},
+            {uuid: _read(f"gpus.{uuid}", gpu, OF_GPU) for uuid, gpu in gpus.items()},
             None if node is None else _read("node", node, OF_NODE),
         )
 
@@ -160,7 +160,7 @@ def data_of(found: Quarantine) -> t.Dict[str, t.Any]:
     """Return the same as data."""
     return {
         "version": VERSION,
-        "gpus": {uuid: _data(one, OF_GPU) for uuid, one in found.gpus.items()},
+        "gpus": {uuid: _data(gpu, OF_GPU) for uuid, gpu in found.gpus.items()},
         "node": None if found.node is None else _data(found.node, OF_NODE),
     }
 

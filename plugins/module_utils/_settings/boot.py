@@ -106,7 +106,7 @@ class Mark(t.NamedTuple):
 
 def dump_seen(marks: t.Mapping[str, Mark]) -> str:
     """Return the text of the file with how GPUs were when they were set last."""
-    gpus = {uuid: one._asdict() for uuid, one in marks.items()}
+    gpus = {uuid: mark._asdict() for uuid, mark in marks.items()}
     return json.dumps({"version": VERSION, "gpus": gpus}, indent=1, sort_keys=True) + "\n"
 
 

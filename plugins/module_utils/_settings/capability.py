@@ -113,12 +113,12 @@ class SettingsCapability:
             aside, fenced = self._aside(gpu.uuid, entry), entry is not None and entry.by == REPAIR
             shares, parts = gpu.uuid in shared, self._partitioned(gpu)
             states.append(GpuState(gpu, told, values, kept, held, shares, aside, parts, fenced))
-        self._gpus = {one.gpu.uuid: one for one in states}
+        self._gpus = {state.gpu.uuid: state for state in states}
         daemon = properties(self._host, SERVICE, "ActiveState", "InvocationID")
         started = daemon.get("InvocationID", "")
         self._marks = {
-            one.gpu.uuid: Mark(self._load, started, one.gpu.mig_current, one.told.energy)
-            for one in states
+            state.gpu.uuid: Mark(self._load, started, state.gpu.mig_current, state.told.energy)
+            for state in states
         }
         node = self._node(daemon.get("ActiveState") == "active")
         return State(units, tuple(states), tuple(broken), node, marks=self._marks)
@@ -140,11 +140,11 @@ class SettingsCapability:
         """Return what each GPU is set to, and an error for each that does not tell."""
         gpus, broken = nvml.gpus()
         read = []
-        for one in gpus:
+        for gpu in gpus:
             try:
-                read.append((one, settings(nvml.handle(one))))
+                read.append((gpu, settings(nvml.handle(gpu))))
             except NvmlError as error:
-                error.message = f"GPU {one.index} ({one.uuid}): {error.message}"
+                error.message = f"GPU {gpu.index} ({gpu.uuid}): {error.message}"
                 broken.append(error)
         return read, broken
 
@@ -162,8 +162,11 @@ class SettingsCapability:
         devices = [Devices(gpu) for gpu, _told in read]
         held = holders(allocated.observe(self._host), devices)
         return {
-            one.gpu.uuid: (*map(str, self._nvml.processes(one.gpu)), *map(str, held[one.gpu.uuid]))
-            for one in devices
+            device.gpu.uuid: (
+                *map(str, self._nvml.processes(device.gpu)),
+                *map(str, held[device.gpu.uuid]),
+            )
+            for device in devices
         }
 
     def _node(self, runs: bool) -> Node:
@@ -192,28 +195,30 @@ class SettingsCapability:
         how = {"check_mode": self._check_mode}
         steps = settings_boot.BOOT.plan(state.boot, self._wanted, settings_boot.TEXTS, **how)
         return tuple(
-            dataclasses.replace(one, params={**one.params, "remove": [*one.params["remove"], SEEN]})
-            if one.action == "boot_remove"
-            else one
-            for one in steps
+            dataclasses.replace(
+                step, params={**step.params, "remove": [*step.params["remove"], SEEN]}
+            )
+            if step.action == "boot_remove"
+            else step
+            for step in steps
         )
 
     def _beside_dcgm(self, found: Plan) -> Plan:
         """Refuse what DCGM would undo. It is asked only where something is to be set that it sets as well."""
         by_uuid = {one.state.gpu.uuid: one for one in self._plans}
         steps = [
-            (by_uuid[one.params["gpu"]], one.params["name"], one.params["value"])
-            for one in found.steps
-            if one.action == SET
+            (by_uuid[step.params["gpu"]], step.params["name"], step.params["value"])
+            for step in found.steps
+            if step.action == SET
         ]
-        steps = [one for one in steps if one[1] in dcgm.SETS and one[1] in one[0].asked]
+        steps = [step for step in steps if step[1] in dcgm.SETS and step[1] in step[0].asked]
         if not steps or not self._host.which(dcgm.PROGRAM):
             return found
         told = self._host.run(dcgm.CONFIGURED, check=False, timeout=dcgm.SECONDS)
         targets = dcgm.targets(told.out) if told.rc == 0 else {}
         listed = self._host.run(dcgm.LISTED, check=False, timeout=dcgm.SECONDS) if targets else told
         uuids = dcgm.uuids(listed.out) if targets else {}
-        enforced = {uuids[number]: one for number, one in targets.items() if number in uuids}
+        enforced = {uuids[number]: target for number, target in targets.items() if number in uuids}
         for one, name, value in steps:
             dcgm.refuse(one.state, name, value, enforced.get(one.state.gpu.uuid, {}).get(name))
         if TIMED_OUT in (told.rc, listed.rc) or len(enforced) < len(targets):
@@ -241,8 +246,8 @@ class SettingsCapability:
                     raise
                 self._failures[step.params["gpu"]] = str(error)
         if step is self._last and self._wanted:
-            left = {uuid for uuid, one in self._gpus.items() if one.aside or uuid in self._failures}
-            self.note({uuid: one for uuid, one in self._marks.items() if uuid not in left})
+            left = {uuid for uuid, gpu in self._gpus.items() if gpu.aside or uuid in self._failures}
+            self.note({uuid: mark for uuid, mark in self._marks.items() if uuid not in left})
 
     def note(self, marks: t.Mapping[str, Mark]) -> None:
         """Write down how GPUs were when they were set last."""

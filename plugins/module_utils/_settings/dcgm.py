@@ -72,7 +72,7 @@ ROWS: t.Mapping[str, t.Tuple[str, t.Callable[[str], Value]]] = {
 
 def targets(text: str) -> t.Dict[int, Targets]:
     """Return what is enforced of each GPU, by DCGM's numbers. What is not specified or not understood is not there."""
-    found, decoder, at = {}, json.JSONDecoder(), 0
+    result, decoder, at = {}, json.JSONDecoder(), 0
     text = text[: json_data.LONGEST]
     while "{" in text[at:]:
         at = text.index("{", at)
@@ -83,28 +83,28 @@ def targets(text: str) -> t.Dict[int, Targets]:
         number = HEADER.fullmatch(json_data.text((json_data.rows(one.get("header")) or [""])[0]))
         wanted = _targets(json_data.table(one.get("body")))
         if number and wanted:
-            found[int(number[1])] = wanted
-    return found
+            result[int(number[1])] = wanted
+    return result
 
 
 def _targets(body: t.Mapping[str, t.Any]) -> Targets:
-    found: Targets = {}
+    result: Targets = {}
     for row, (name, read) in ROWS.items():
         cells = json_data.table(json_data.table(body.get(row)).get("children"))
         value = read(json_data.text(json_data.table(cells.get("Target")).get("value")))
         if value is not None:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def uuids(text: str) -> t.Dict[int, str]:
     """Return the UUIDs of the GPUs in DCGM's list, by its numbers."""
-    found, number = {}, ""
+    result, number = {}, ""
     for row in ROW.finditer(text[: json_data.LONGEST]):
         number = row[1] or number
         if row[2] and number:
-            found[int(number)] = row[2]
-    return found
+            result[int(number)] = row[2]
+    return result
 
 
 def refuse(state: GpuState, name: str, value: Value, enforced: Value) -> None:

@@ -73,8 +73,8 @@ def plan(
 
     What no rule asks for any more becomes what it was before.
     """
-    plans = tuple(_plan_gpu(one, rules, node) for one in states)
-    idle = [one.key for one in rules if not any(one.matches(state.gpu) for state in states)]
+    plans = tuple(_plan_gpu(state, rules, node) for state in states)
+    idle = [rule.key for rule in rules if not any(rule.matches(state.gpu) for state in states)]
     warnings = [f"settings: {key} matches no GPU of this node" for key in idle]
     for one in plans:
         warnings += _warnings(one, node)
@@ -227,7 +227,7 @@ def lost(
     refused = []
     for name in NAMES:
         some = [
-            one._replace(wanted={name: one.wanted[name]}) for one in rules if name in one.wanted
+            rule._replace(wanted={name: rule.wanted[name]}) for rule in rules if name in rule.wanted
         ]
         if name != ECC and some:
             try:

@@ -71,7 +71,7 @@ def _plain(model: str) -> str:
 
 def parse(rules: t.Sequence[t.Any]) -> t.Tuple[Rule, ...]:
     """Return the rules. InputError names what is wrong, with the nearest name that is known."""
-    return tuple(_rule(f"rules[{at}]", one) for at, one in enumerate(rules))
+    return tuple(_rule(f"rules[{at}]", rule) for at, rule in enumerate(rules))
 
 
 def _rule(key: str, data: t.Any) -> Rule:
@@ -91,13 +91,13 @@ def _match(key: str, data: t.Any) -> t.Dict[str, t.Tuple[str, ...]]:
         return {}
     row = mapping(key, data, f"{ALL}, or a mapping with some of {', '.join(MATCH)}")
     check_keys(key, row, MATCH)
-    found = {}
+    result = {}
     for name, value in row.items():
         some = _some(value)
         if not some or not all(isinstance(one, str) or is_whole(one) for one in some):
             raise InputError.of(f"{key}.{name}", value, "a text or a number, or a list of them")
-        found[name] = tuple(map(str, some))
-    return found
+        result[name] = tuple(map(str, some))
+    return result
 
 
 def _some(value: t.Any) -> t.List[t.Any]:
@@ -126,12 +126,12 @@ def wanted(rules: t.Sequence[Rule], gpu: Gpu, told: SettingsTold) -> t.Dict[str,
 
     InputError: its board does not allow it. A setting that it does not have is left as it is written.
     """
-    found: t.Dict[str, Value] = {}
+    result: t.Dict[str, Value] = {}
     for rule in rules:
         if rule.matches(gpu):
             for name, value in rule.wanted.items():
-                found[name] = _resolved(f"{rule.key}.{name}", name, value, gpu, told)
-    return found
+                result[name] = _resolved(f"{rule.key}.{name}", name, value, gpu, told)
+    return result
 
 
 def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, told: SettingsTold) -> Value:

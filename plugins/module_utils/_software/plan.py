@@ -113,13 +113,15 @@ class Planner(abc.ABC, t.Generic[S, D]):
     def missing(self, targets: Targets) -> Targets:
         """Return what is not there in its version. NodeError: somebody else holds one of them."""
         observed = self.observed
-        found = {name: one for name, one in targets.items() if observed.installed(name) != one}
-        held = sorted(filter(observed.held, set(found) - observed.record.holds))
+        result = {
+            name: target for name, target in targets.items() if observed.installed(name) != target
+        }
+        held = sorted(filter(observed.held, set(result) - observed.record.holds))
         if held:
             message, cause, hint = self.on_hold
-            named = message.replace("NAMES", ", ".join(held)).replace("VERSION", found[held[0]])
+            named = message.replace("NAMES", ", ".join(held)).replace("VERSION", result[held[0]])
             raise NodeError(named, cause=cause, hint=hint)
-        return found
+        return result
 
     def surplus(self, wanted: t.Collection[str]) -> t.Tuple[str, ...]:
         """Return what earlier runs have installed and is not wanted any more; what only came along stays."""
@@ -138,13 +140,15 @@ class Planner(abc.ABC, t.Generic[S, D]):
             raise NodeError(self.taken, cause="; ".join(users), hint=self.free)
         gone = removal.packages if removal else ()
         parts = self.parts([f"remove {', '.join(one)}" for one in (gone, paths) if one])
-        warnings = [f"{self.taken}: {one}" for one in users]
+        warnings = [f"{self.taken}: {user}" for user in users]
         if removal and removal.kept:
             needed = ", ".join(removal.users) or "others"
             warnings += [f"{', '.join(removal.kept)} stays, as {needed} needs it"]
         params = {"packages": gone, "files": paths}
         step = Step("remove", "; ".join(parts) or "forget what was added", params)
-        packages = {name: one for name, one in before["packages"].items() if name not in gone}
+        packages = {
+            name: package for name, package in before["packages"].items() if name not in gone
+        }
         after = {**before, "packages": packages, self.added: None}
         return Plan((step,), before, after, blocked_by=users, warnings=tuple(warnings))
 
@@ -152,4 +156,4 @@ class Planner(abc.ABC, t.Generic[S, D]):
 def common(names: t.Sequence[str], versions: t.Callable[[str], t.Sequence[str]]) -> t.List[str]:
     """Return the versions in which all of some packages can be had, newest first."""
     offers = [versions(name) for name in names]
-    return [one for one in offers[0] if all(one in found for found in offers)]
+    return [one for one in offers[0] if all(one in offer for offer in offers)]

@@ -28,15 +28,15 @@ Files = t.Dict[str, str]
 
 def collect(root: str, prefix: str) -> Files:
     """Return the files below a folder by the name that they get in the archive."""
-    found = {}
+    result = {}
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(
             one for one in folders if one not in SKIPPED and not one.endswith(".egg-info")
         )
         for name in sorted(names):
             path = os.path.join(folder, name)
-            found[f"{prefix}/{os.path.relpath(path, root)}"] = path
-    return found
+            result[f"{prefix}/{os.path.relpath(path, root)}"] = path
+    return result
 
 
 def digest(path: str) -> str:
@@ -119,5 +119,5 @@ def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Packag
         files.update(wheels_of(wheelhouse, listed))
     texts = {name: _content(path).decode() for name, path in units.items()}
     return Package(
-        files, {name: one.replace("@RELEASE@", release) for name, one in texts.items()}, release
+        files, {name: text.replace("@RELEASE@", release) for name, text in texts.items()}, release
     )

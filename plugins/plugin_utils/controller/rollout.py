@@ -36,14 +36,14 @@ def settings(values: Values, aliases: t.Sequence[str] = ()) -> t.Tuple[Settings,
 
     InputError: a value is not valid, or nodes disagree.
     """
-    old = [one for one in aliases if values.get(one) and not values.get(SERIAL)]
+    old = [alias for alias in aliases if values.get(alias) and not values.get(SERIAL)]
     name = old[0] if old else SERIAL
     found = Settings(
         tuple(agreed(values, name, _serial) or (1,)),
         agreed(values, UNAVAILABLE, size),
         agreed(values, FAIL_PERCENTAGE, _fail_percentage),
     )
-    return found, [one for one in aliases if values.get(one)]
+    return found, [alias for alias in aliases if values.get(alias)]
 
 
 def agreed(values: Values, name: str, parse: t.Callable[[str, t.Any], t.Any]) -> t.Any:
@@ -102,7 +102,7 @@ def _number(value: t.Any) -> t.Tuple[t.Optional[float], bool]:
 
 def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[str] = ()) -> str:
     """Say why no other batch may begin, nothing where one may; ``batch`` is the one that would."""
-    gone = [name for name, one in nodes.items() if _is_gone(name, one, batch)]
+    gone = [name for name, node in nodes.items() if _is_gone(name, node, batch)]
     if not gone:
         return ""
     said = f"{len(gone)} of {len(nodes)} nodes failed ({_few(gone)})"
@@ -111,7 +111,7 @@ def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[s
     limit = most(limits.max_unavailable, len(nodes))
     if limit is not None and len(gone) >= limit:
         return f"{said}, and {UNAVAILABLE} is {limits.max_unavailable}"
-    for one in sorted({one.batch for one in nodes.values() if one.batch}):
+    for one in sorted({node.batch for node in nodes.values() if node.batch}):
         share = 100 * len(set(gone) & set(one)) / len(one)
         if limits.max_fail_percentage is not None and share > limits.max_fail_percentage:
             allowed = f"{limits.max_fail_percentage:g}"

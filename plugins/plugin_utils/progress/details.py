@@ -40,23 +40,23 @@ class Run:
     def calls(self) -> int:
         """How many calls it took of a module."""
         return self.retries + len(
-            [one for one in self.items or [Item("", {})] if one.state != "skipped"]
+            [item for item in self.items or [Item("", {})] if item.state != "skipped"]
         )
 
     @property
     def done(self) -> t.List[Data]:
         """Return the results of the items that were not skipped."""
-        return [one.data for one in self.items if one.state != "skipped"]
+        return [item.data for item in self.items if item.state != "skipped"]
 
 
 def details(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
     """Return what a task did to a node, or where it is ``planned`` would do; with -v what it returned."""
     lines = [Line(f"after {run.retries + 1} attempts", "note")] if run.retries else []
     lines += _changes(run, data, planned, verbosity)
-    for one in run.items:
-        inner = [*_changes(run, one.data, planned, verbosity), *returned(one.data, verbosity)]
+    for item in run.items:
+        inner = [*_changes(run, item.data, planned, verbosity), *returned(item.data, verbosity)]
         if inner or verbosity:
-            lines += [Line(f"{values.label(one.data)}: {one.state}", one.state), *inner]
+            lines += [Line(f"{values.label(item.data)}: {item.state}", item.state), *inner]
     return lines
 
 
@@ -71,14 +71,14 @@ def returned(data: Data, verbosity: int) -> t.List[Line]:
 def reason(run: Run, data: Data, verbosity: int) -> str:
     """Return why a task failed, for a loop of each item that did."""
     why = functools.partial(values.reason, traceback=verbosity > 2)
-    failed = [one.data for one in run.items if one.state == "failed"]
+    failed = [item.data for item in run.items if item.state == "failed"]
     return "\n".join(f"{values.label(one)}: {why(one)}" for one in failed) or why(data)
 
 
 def warnings(run: Run, data: Data, deprecations: bool) -> t.List[str]:
     """Return the warnings of a task and its items, each once."""
-    everything = (data, *(one.data for one in run.items))
-    said = [one for each in everything for one in values.warnings(each, deprecations)]
+    everything = (data, *(item.data for item in run.items))
+    said = [warning for each in everything for warning in values.warnings(each, deprecations)]
     return list(dict.fromkeys(said))
 
 

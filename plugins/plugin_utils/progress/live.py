@@ -63,13 +63,13 @@ def heartbeats(working: Working, now: float, interval: float) -> t.List[str]:
 
 
 def _due(works: Working, now: float, interval: float) -> bool:
-    return any(now - max(one.begun, one.said) >= interval for one in works.values())
+    return any(now - max(work.begun, work.said) >= interval for work in works.values())
 
 
 def _beat(task: str, works: Working, now: float) -> str:
-    for one in works.values():
-        one.said = now
-    longest = span(now - min(one.begun for one in works.values()))
+    for work in works.values():
+        work.said = now
+    longest = span(now - min(work.begun for work in works.values()))
     return f"  . {longest:>9}  {shortened(', '.join(works))}  {task}: still running"
 
 

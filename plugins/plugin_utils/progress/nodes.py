@@ -67,13 +67,13 @@ class Node:
 def offers(resources: Data) -> str:
     """Return what a device plugin offers: "4 GPU + 16 MIG devices offered"."""
     gpus = migs = 0
-    for name, one in resources.items():
-        number = int(one.get("devices", 0))
+    for name, resource in resources.items():
+        number = int(resource.get("devices", 0))
         gpus, migs = (gpus, migs + number) if "/mig-" in name else (gpus + number, migs)
     parts = [f"{number} {kind}" for number, kind in ((gpus, "GPU"), (migs, "MIG")) if number]
     if not parts:
         return ""
-    late = any(not one.get("registered", True) for one in resources.values())
+    late = any(not resource.get("registered", True) for resource in resources.values())
     words = " + ".join(parts) + f" device{'s' if gpus + migs > 1 else ''} advertised"
     return f"{words}, not registered with a kubelet yet" if late else words
 
@@ -103,10 +103,10 @@ def _info(node: Node, data: Data) -> None:
 def _partitioned(gpus: t.Any, on: str, instances: str) -> str:
     if not gpus:
         return ""
-    parted = len([one for one in gpus if one.get(instances)])
+    parted = len([gpu for gpu in gpus if gpu.get(instances)])
     if parted:
         return f"{parted} of {len(gpus)} partitioned"
-    return "on, no instances" if any(one.get(on) for one in gpus) else "off"
+    return "on, no instances" if any(gpu.get(on) for gpu in gpus) else "off"
 
 
 def _cordon(node: Node, data: Data) -> None:

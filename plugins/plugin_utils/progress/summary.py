@@ -59,7 +59,7 @@ def summary(rows: t.Sequence[Row], names: Names, width: int, verbosity: int) -> 
     lines = _table(rows, names, width)
     ready = [row for row in rows if row.node.ready] if verbosity else []
     lines += [Line(f"  {row.name}: {row.node.ready}", "ok") for row in ready]
-    said = collections.Counter(one for row in rows for one in row.node.warnings)
+    said = collections.Counter(warning for row in rows for warning in row.node.warnings)
     again = [f"  {number} nodes: {one}" for one, number in said.items() if number > 1]
     lines += [Line(fitted(one.split("\n")[0], width or LOG), "warning") for one in again]
     lines += _failures(rows, width)
@@ -72,15 +72,15 @@ def summary(rows: t.Sequence[Row], names: Names, width: int, verbosity: int) -> 
 def _table(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
     cells = [{**row.cells, "node": names.shown(row.name)} for row in rows]
     columns = [one for one in HEADER if one in ALWAYS or any(row[one] for row in cells)]
-    sizes = {one: max(len(one), *(len(row[one]) for row in cells)) for one in columns}
+    sizes = {column: max(len(column), *(len(row[column]) for row in cells)) for column in columns}
     if width and sum(sizes.values()) + 2 * len(columns) > width:
         return [Line(one, row.result) for row in rows for one in _stacked(row, names, width)]
 
     def line(values: t.Mapping[str, str]) -> str:
-        return "".join(f"  {values[one].ljust(sizes[one])}" for one in columns).rstrip()
+        return "".join(f"  {values[column].ljust(sizes[column])}" for column in columns).rstrip()
 
-    header = Line(line({one: one for one in columns}))
-    return [header, *(Line(line(one), row.result) for one, row in zip(cells, rows, strict=True))]
+    header = Line(line({column: column for column in columns}))
+    return [header, *(Line(line(cell), row.result) for cell, row in zip(cells, rows, strict=True))]
 
 
 def _stacked(row: Row, names: Names, width: int) -> t.List[str]:
@@ -93,8 +93,8 @@ def _stacked(row: Row, names: Names, width: int) -> t.List[str]:
 def _failures(rows: t.Sequence[Row], width: int) -> t.List[Line]:
     nodes: t.Dict[Failure, t.Dict[str, None]] = collections.defaultdict(dict)
     for row in rows:
-        for one in row.node.failures:
-            nodes[one][row.name] = None
+        for failure in row.node.failures:
+            nodes[failure][row.name] = None
     failed = [text for one, names in nodes.items() for text in _failure(list(names), one, width)]
     return [Line(one, "failed") for one in ["", *failed]] if failed else []
 

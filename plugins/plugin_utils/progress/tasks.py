@@ -51,4 +51,4 @@ def rescued(task: t.Any) -> bool:
 
 
 def _holds(tasks: t.Iterable[t.Any], wanted: t.Any) -> bool:
-    return any(one._uuid == wanted._uuid for one in tasks)
+    return any(task._uuid == wanted._uuid for task in tasks)

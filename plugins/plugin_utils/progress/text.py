@@ -91,7 +91,9 @@ class Names:
         return self.shown(name).ljust(self._width)
 
     def _choose(self, name: str) -> str:
-        return next(one for one in self._candidates(name) if one not in self._taken)
+        return next(
+            candidate for candidate in self._candidates(name) if candidate not in self._taken
+        )
 
     def _candidates(self, name: str) -> t.Iterator[str]:
         if len(name) <= self._longest:
@@ -106,7 +108,7 @@ class Names:
 
 def _domain(names: t.Sequence[str]) -> str:
     """Return the domain that names have in common, none of their first labels in it."""
-    domains = [one.partition(".")[2].split(".")[::-1] for one in names]
+    domains = [name.partition(".")[2].split(".")[::-1] for name in names]
     common = [one[0] for one in zip(*domains) if len(set(one)) == 1]  # noqa: B905
     return "".join(f".{one}" for one in reversed(common)) if common and common[0] else ""
 

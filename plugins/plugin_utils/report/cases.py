@@ -22,21 +22,23 @@ REBOOT = "reboot"
 
 def models(answers: t.Iterable[Answer]) -> Models:
     """Return the names of GPUs by their PCI device ids, as those of ``gpu_info`` that answer have them."""
-    found: t.Dict[int, str] = {}
+    result: t.Dict[int, str] = {}
     for info in answers:
         try:
             told = [(gpu["pci_device_id"], gpu["name"]) for gpu in info.get("gpus", ())]
         except MISREAD:
             continue  # what is wrong with it, its own row says
-        found.update((key, name) for key, name in told if is_whole(key) and isinstance(name, str))
-    return found
+        result.update((key, name) for key, name in told if is_whole(key) and isinstance(name, str))
+    return result
 
 
 def cases(status: Answer, info: Answer, known: Models) -> t.List[Json]:
     """Return the cases of a node's GPUs. ``known`` has the models of GPUs that do not answer any more."""
     gpus = {gpu["uuid"]: gpu for gpu in info.get("gpus", ())}
     told = status.get("cases", ())
-    devices = {one["address"]: one["device_id"] for one in info["pci_gpus"]} if told else {}
+    devices = (
+        {pci_gpu["address"]: pci_gpu["device_id"] for pci_gpu in info["pci_gpus"]} if told else {}
+    )
     return [_case(one, gpus, devices, known) for one in told]
 
 
@@ -58,7 +60,7 @@ def repairs(nodes: t.Iterable[Json]) -> t.List[Json]:
         for gpu in node["gpus"]:
             found[gpu["name"], driver]["gpus"] += 1
         for case in node["cases"]:
-            tried = [one["action"] for one in case["attempts"]]
+            tried = [attempt["action"] for attempt in case["attempts"]]
             reboots = tried.count(REBOOT)
             found[case["model"], driver].update(
                 cases=1, open=int(case["open"]), reboots=reboots, resets=len(tried) - reboots

@@ -19,14 +19,14 @@ MOST_SLOTS = 64  # that are drawn of a GPU, of which H100 and B200 have 8
 
 def users(status: t.Mapping[str, t.Any]) -> t.Dict[Place, t.List[Json]]:
     """Return who uses which place; at NOWHERE are those of whom it is not known."""
-    found: t.Dict[Place, t.List[Json]] = collections.defaultdict(list)
-    for one in status.get("allocations", ()):
-        places = {(at["gpu"], at["gi_id"]): None for at in one["places"]} or {NOWHERE: None}
+    result: t.Dict[Place, t.List[Json]] = collections.defaultdict(list)
+    for allocation in status.get("allocations", ()):
+        places = {(at["gpu"], at["gi_id"]): None for at in allocation["places"]} or {NOWHERE: None}
         for place in places:
-            _add(found[place], _allocation(one))
-    for one in status.get("processes", ()):
-        _add(found[one["gpu"], one["gi_id"]], _process(one))
-    return found
+            _add(result[place], _allocation(allocation))
+    for process in status.get("processes", ()):
+        _add(result[process["gpu"], process["gi_id"]], _process(process))
+    return result
 
 
 def _add(there: t.List[Json], one: Json) -> None:
@@ -73,13 +73,17 @@ def gpus(
         for one in aside
         for uuid in ([one["gpu"]] if one["gpu"] else [gpu["uuid"] for gpu in info.get("gpus", ())])
     }
-    unfit.update({(one["gpu"], one["gi"]): one["reason"] for one in faults})
-    return [{**_gpu(one, using, unfit), "known": known} for one in info.get("gpus", ())]
+    unfit.update({(fault["gpu"], fault["gi"]): fault["reason"] for fault in faults})
+    return [{**_gpu(gpu, using, unfit), "known": known} for gpu in info.get("gpus", ())]
 
 
 def _gpu(gpu: t.Mapping[str, t.Any], using: Users, unfit: t.Mapping[Place, str]) -> Json:
     uuid, mig = gpu["uuid"], gpu["mig_current"]
-    instances = [_instance(gpu, one, using, unfit) for one in gpu["gpu_instances"]] if mig else []
+    instances = (
+        [_instance(gpu, gpu_instance, using, unfit) for gpu_instance in gpu["gpu_instances"]]
+        if mig
+        else []
+    )
     whole = list(using.get((uuid, None), ()))
     return {
         "index": gpu["index"],
@@ -88,15 +92,17 @@ def _gpu(gpu: t.Mapping[str, t.Any], using: Users, unfit: t.Mapping[Place, str])
         "memory": gpu["memory_total"],
         "mig": mig,
         "slots": _slots(gpu["mig_profiles"]) if mig else 0,
-        "instances": sorted(instances, key=lambda one: one["start"]),
+        "instances": sorted(instances, key=lambda instance: instance["start"]),
         "users": whole,
-        "in_use": bool(whole) or any(one["users"] for one in instances),
+        "in_use": bool(whole) or any(instance["users"] for instance in instances),
         "fault": unfit.get((uuid, None), ""),
     }
 
 
 def _slots(profiles: t.Iterable[t.Mapping[str, t.Any]]) -> int:
-    return max((_end(at, size) for one in profiles for at, size in one["placements"]), default=0)
+    return max(
+        (_end(at, size) for profile in profiles for at, size in profile["placements"]), default=0
+    )
 
 
 def _end(at: int, size: int) -> int:

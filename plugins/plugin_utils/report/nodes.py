@@ -58,7 +58,7 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
     known = of_gpus(answer, info)
     using, aside = users(status), _quarantine(known)
     # What is set aside is told by the node itself, whether or not a device plugin runs there.
-    faults = [one for one in status.get("faults", ()) if one["kind"] != "quarantined"]
+    faults = [fault for fault in status.get("faults", ()) if fault["kind"] != "quarantined"]
     complete = bool(status) and not status.get("allocations_unknown")
     return {
         "name": name,
@@ -72,11 +72,11 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
         "other_users": using.get(NOWHERE, []),
         "users_unknown": status.get("allocations_unknown", ""),
         "drift": [
-            *(_missing(one) for one in known.get("missing_gpus", ())),
-            *(_part(one) for one in answer.get("parts", ()) if one["steps"] or one["error"]),
+            *(_missing(gpu) for gpu in known.get("missing_gpus", ())),
+            *(_part(part) for part in answer.get("parts", ()) if part["steps"] or part["error"]),
         ],
         "warnings": _warnings(answer),
-        "faults": [{key: one[key] for key in FAULT} for one in faults],
+        "faults": [{key: fault[key] for key in FAULT} for fault in faults],
         "quarantine": aside,
         "cases": cases(status, known, models),
         "cases_unknown": status.get("cases_unknown", ""),
@@ -131,7 +131,7 @@ def _missing(address: str) -> Json:
 def _part(part: Answer) -> Json:
     return {
         "part": part["name"],
-        "steps": [one["summary"] for one in part["steps"]],
+        "steps": [step["summary"] for step in part["steps"]],
         "error": part["error"].get("msg", ""),
         "later": part["later"],
         "blocked_by": part["blocked_by"],
@@ -148,7 +148,7 @@ def _warnings(answer: Answer) -> t.List[str]:
 def _quarantine(known: Answer) -> t.List[Json]:
     """Return what is set aside, the node first."""
     told = known.get("quarantine") or {}
-    indices = {one["uuid"]: one["index"] for one in known.get("gpus", ())}
+    indices = {gpu["uuid"]: gpu["index"] for gpu in known.get("gpus", ())}
     whole = {"": told["node"]} if told.get("node") else {}
     return [
         {
@@ -180,7 +180,7 @@ def _unhealthy(known: Answer, status: Answer, told: t.Iterable[Answer]) -> t.Lis
     daemon, mig = status.get("daemon", {}), status.get("mig_boot", {})
     serving = daemon.get("state", "") in SILENT
     said = [] if serving else [f"device plugin: {daemon['problem'] or daemon['state']}"]
-    boot = [f"MIG at boot: {one}" for one in mig.get("problems", ())]
+    boot = [f"MIG at boot: {problem}" for problem in mig.get("problems", ())]
     lost = [*known.get("lost_gpus", ()), *status.get("unreadable", ())]
     return list(dict.fromkeys([*driver, *lost, *faults, *boot, *said]))
 
@@ -193,7 +193,11 @@ def _change(told: Answer) -> Json:
 
 
 def _reboot(answer: Answer, status: Answer) -> t.List[str]:
-    parts = [one for part in answer.get("parts", ()) for one in part["reboot_reasons"]]
+    parts = [
+        reboot_reason
+        for part in answer.get("parts", ())
+        for reboot_reason in part["reboot_reasons"]
+    ]
     return list(dict.fromkeys([*parts, *status.get("reboot", ())]))
 
 
@@ -220,21 +224,21 @@ def line(report: t.Mapping[str, t.Any]) -> str:
 def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:
     """Return how many nodes, GPUs and MIG instances there are, and in how many nodes something is to be done."""
     gpus = [gpu for node in nodes for gpu in node["gpus"]]
-    instances = [one for gpu in gpus for one in gpu["instances"]]
+    instances = [instance for gpu in gpus for instance in gpu["instances"]]
     drivers = [node["driver"] for node in nodes]
     return {
         "nodes": len(nodes),
         "gpus": sum(max(len(node["gpus"]), node["pci_gpus"]) for node in nodes),
         "gpus_in_use": sum(gpu["in_use"] for gpu in gpus),
         "mig_instances": len(instances),
-        "mig_instances_in_use": sum(bool(one["users"]) for one in instances),
+        "mig_instances_in_use": sum(bool(instance["users"]) for instance in instances),
         "drifted": sum(bool(node["drift"]) for node in nodes),
         "unhealthy": sum(bool(node["unhealthy"]) for node in nodes),
-        "outdated_drivers": sum(one["outdated"] for one in drivers),
-        "vulnerable_drivers": sum(one["vulnerable"] for one in drivers),
-        "drivers_to_update": sum(one["outdated"] or one["vulnerable"] for one in drivers),
-        "in_repair": sum(any(one["open"] for one in node["cases"]) for node in nodes),
-        "open_cases": sum(one["open"] for node in nodes for one in node["cases"]),
+        "outdated_drivers": sum(driver["outdated"] for driver in drivers),
+        "vulnerable_drivers": sum(driver["vulnerable"] for driver in drivers),
+        "drivers_to_update": sum(driver["outdated"] or driver["vulnerable"] for driver in drivers),
+        "in_repair": sum(any(case["open"] for case in node["cases"]) for node in nodes),
+        "open_cases": sum(case["open"] for node in nodes for case in node["cases"]),
         "in_a_change": sum(bool(node["change"]) for node in nodes),
         "pending_reboots": sum(bool(node["reboot"]) for node in nodes),
         "unreachable": sum(node["state"] == UNREACHABLE for node in nodes),

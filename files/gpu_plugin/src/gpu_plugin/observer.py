@@ -82,10 +82,10 @@ def _metrics() -> dict[str, Any]:
 
     # No times of when a series began: they are as many series again, which nobody queries.
     disable_created_metrics()  # type: ignore[no-untyped-call]
-    found: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         name: Counter(PREFIX + name, text, labels, registry=None) for name, text, labels in COUNTERS
     }
     text = "How long the answer to a call of the kubelet took."
     labels = ("resource", "call")
-    found[DURATION] = Histogram(PREFIX + DURATION, text, labels, buckets=BOUNDS, registry=None)
-    return found
+    metrics[DURATION] = Histogram(PREFIX + DURATION, text, labels, buckets=BOUNDS, registry=None)
+    return metrics

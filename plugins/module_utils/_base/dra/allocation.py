@@ -75,7 +75,7 @@ def owners(allocation: str, devices: t.Any = ()) -> Owners:
 def written(text: t.Optional[str]) -> t.Any:
     """Return a configuration as we have written it. ValueError: it is none of those."""
     lines = (text or "").splitlines()
-    return json_data.loads("\n".join(one for one in lines if not one.startswith("#")))
+    return json_data.loads("\n".join(line for line in lines if not line.startswith("#")))
 
 
 def owners_in(text: t.Optional[str]) -> Owners:
@@ -102,20 +102,20 @@ def configured(where: str, config: Json, allocation: str, asked: Json) -> Json:
 
 
 def _section(asked: Json) -> t.Dict[str, t.Any]:
-    found: t.Dict[str, t.Any] = {"devices": list(asked["devices"])} if asked["devices"] else {}
-    found.update(
+    result: t.Dict[str, t.Any] = {"devices": list(asked["devices"])} if asked["devices"] else {}
+    result.update(
         enforcement=asked["enforcement"],
         splitCount=asked["split_count"],
         memoryScaling=asked["memory_scaling"],
         oversubscribe=asked["oversubscribe"],
     )
     if asked["hami_core_library"]:
-        found["hamiCore"] = {"library": asked["hami_core_library"]}
+        result["hamiCore"] = {"library": asked["hami_core_library"]}
     if asked["hami_core_sha256"]:
-        found["hamiCore"]["sha256"] = asked["hami_core_sha256"].lower()
+        result["hamiCore"]["sha256"] = asked["hami_core_sha256"].lower()
     if asked["publish"] != ALL:
-        found["publish"] = asked["publish"]
-    return found
+        result["publish"] = asked["publish"]
+    return result
 
 
 def check(allocation: str, asked: Json) -> None:

@@ -102,17 +102,19 @@ def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, PreparedC
             cause = f"it has version {version!r}, and this one knows {VERSION}"
             hint = "install the version that wrote it, or one after it"
             raise NodeError(f"{path} is of another version of gpu.node", cause=cause, hint=hint)
-        texts = {uid: _text(one) for uid, one in data["claims"].items()}
+        texts = {uid: _text(claim) for uid, claim in data["claims"].items()}
         body = ",\n".join(f"{json.dumps(uid)}:{texts[uid]}" for uid in sorted(texts))
         if data["checksum"] != _checksum(f"{{{body}}}"):
             raise ValueError("its checksum is another one")
-        return {uid: _held(one) for uid, one in data["claims"].items()}
+        return {uid: _held(claim) for uid, claim in data["claims"].items()}
 
 
 def made(text: t.Optional[str]) -> t.FrozenSet[str]:
     """Return the UUIDs of the MIG devices that claims had made, which are no part of a layout. NodeError."""
     devices = [device for one in load(text).values() for device in one.devices]
-    return frozenset(one.instance.uuid for one in devices if one.instance and one.instance.made)
+    return frozenset(
+        device.instance.uuid for device in devices if device.instance and device.instance.made
+    )
 
 
 def _checksum(body: str) -> str:
@@ -135,12 +137,12 @@ def _plain(held: PreparedClaim) -> t.Dict[str, t.Any]:
             {
                 **{
                     key: value
-                    for key, value in vars(one).items()
+                    for key, value in vars(device).items()
                     if key != "instance" and value != {} and value is not False
                 },
-                **({"instance": vars(one.instance)} if one.instance else {}),
+                **({"instance": vars(device.instance)} if device.instance else {}),
             }
-            for one in held.devices
+            for device in held.devices
         ],
     }
 
@@ -149,7 +151,12 @@ def _held(data: t.Mapping[str, t.Any]) -> PreparedClaim:
     if data["state"] not in STATES:
         raise ValueError(f"state {data['state']!r}")
     devices = tuple(
-        Device(**{**one, "instance": Instance(**one["instance"]) if one.get("instance") else None})
-        for one in data["devices"]
+        Device(
+            **{
+                **device,
+                "instance": Instance(**device["instance"]) if device.get("instance") else None,
+            }
+        )
+        for device in data["devices"]
     )
     return PreparedClaim(**{**data, "devices": devices, "pods": tuple(data["pods"])})

@@ -22,14 +22,14 @@ def paths(cgroup: t.Optional[str], init: t.Optional[str] = None) -> t.List[str]:
     ``init`` is the same text of the node's first process. Where the node is a container itself, its
     cgroups may be shown below the container's own.
     """
-    roots, found = {}, []
+    roots, result = {}, []
     for hierarchy, path in _lines(init):
         folder, _slash, name = path.rstrip("/").rpartition("/")
         roots[hierarchy] = folder if name in INIT else path.rstrip("/")
     for hierarchy, path in _lines(cgroup):
         root = roots.get(hierarchy, "")
-        found.append(path[len(root) :] if path.startswith(f"{root}/") else path)
-    return found
+        result.append(path[len(root) :] if path.startswith(f"{root}/") else path)
+    return result
 
 
 def _lines(text: t.Optional[str]) -> t.Iterator[t.Tuple[str, str]]:
@@ -93,7 +93,9 @@ def name_of(uid: str, log_folders: t.Iterable[str]) -> str:
 
 def folders_of(namespace: str, pod: str, log_folders: t.Iterable[str]) -> t.List[str]:
     """Return the log folders of all pods that had a name, one after the other."""
-    return [one for one in log_folders if one.split("_")[:-1] == [namespace, pod]]
+    return [
+        log_folder for log_folder in log_folders if log_folder.split("_")[:-1] == [namespace, pod]
+    ]
 
 
 def uid_in(log_folder: str) -> str:

@@ -68,18 +68,18 @@ def parse_packages(text: str) -> t.Dict[str, Package]:
     """
     rows = [line.split("\t") for line in text.split("\n") if line.count("\t") == 4]
     native = next((row[1] for row in rows if row[0] == "dpkg"), None)
-    found = {}
+    packages = {}
     for name, machine, source, version, letters in rows:  # wanted, actual, error
         if letters[1:2] in STATES and (native is None or machine in (native, "all", "")):
             held, state, torn = letters[0] == "h", STATES[letters[1]], letters[2:3] == "R"
             if held or state is not State.NOT_INSTALLED:
-                found[name.split(":")[0]] = Package(version, source, state, held, torn)
-    return found
+                packages[name.split(":")[0]] = Package(version, source, state, held, torn)
+    return packages
 
 
 def parse_policy(text: str) -> t.Dict[str, Policy]:
     """Parse ``apt-cache policy`` of several packages."""
-    found: t.Dict[str, Policy] = {}
+    policies: t.Dict[str, Policy] = {}
     for block in re.split(r"^(?=\S)", text, flags=re.M):
         lines = block.split("\n")
         if not lines[0].endswith(":"):
@@ -92,8 +92,8 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
         row = rf"^ (?:\*\*\*|   ) {version} \d+.*\n +-?\d+ \S+ \S+/(\S+) \S+ Packages$"
         source = re.search(row, block, flags=re.M)
         name, component = lines[0][:-1].split(":")[0], source[1] if source else ""
-        found[name] = Policy(candidate, versions, component)
-    return found
+        policies[name] = Policy(candidate, versions, component)
+    return policies
 
 
 def parse_simulation(text: str) -> Simulation:
@@ -116,14 +116,14 @@ def parse_dependencies(text: str) -> t.FrozenSet[str]:
 
 def parse_relations(text: str) -> Relations:
     """Parse ``apt-cache show``: what each version of each package depends on."""
-    found: t.Dict[str, t.Dict[str, t.Tuple[str, ...]]] = {}
+    result: t.Dict[str, t.Dict[str, t.Tuple[str, ...]]] = {}
     for stanza in text.split("\n\n"):
         fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", stanza, flags=re.M))
         needs = [fields[key] for key in ("Pre-Depends", "Depends") if key in fields]
         relations = tuple(one.strip() for text in needs for one in text.split(","))
         if "Package" in fields and "Version" in fields:
-            found.setdefault(fields["Package"], {})[fields["Version"]] = relations
-    return found
+            result.setdefault(fields["Package"], {})[fields["Version"]] = relations
+    return result
 
 
 def upstream(version: str) -> str:
@@ -154,14 +154,14 @@ def overruled_pins(
     files: t.Mapping[str, str], chosen: t.Mapping[str, str], policies: t.Mapping[str, Policy]
 ) -> t.Dict[str, t.List[str]]:
     """Return the files of preferences by which apt would take other versions than ``chosen``, with the packages."""
-    found: t.Dict[str, t.List[str]] = {}
+    result: t.Dict[str, t.List[str]] = {}
     for path, text in files.items():
         for record in re.split(r"\n[ \t]*\n", text):
             pin = re.search(r"^Pin:[ \t]*version[ \t]+(\S+)", record, flags=re.M)
             names = [name for line in PINNED.findall(record) for name in _matching(line, chosen)]
             for name in names:
                 candidate = policies[name].candidate if name in policies else None
-                if candidate in (None, chosen[name]) or name in found.get(path, ()):
+                if candidate in (None, chosen[name]) or name in result.get(path, ()):
                     continue
                 # A preference for a source shows by a candidate that is not the newest version.
                 fits = (
@@ -170,24 +170,24 @@ def overruled_pins(
                     else candidate != policies[name].versions[0]
                 )
                 if fits:
-                    found.setdefault(path, []).append(name)
-    return found
+                    result.setdefault(path, []).append(name)
+    return result
 
 
 def unmet(text: str) -> str:
     """Return what apt says is unmet, all of it where it does not say so."""
-    found = re.search(r"unmet dependencies:\n(.*)", text, flags=re.S)
-    return found[1].strip("\n") if found else text
+    match = re.search(r"unmet dependencies:\n(.*)", text, flags=re.S)
+    return match[1].strip("\n") if match else text
 
 
 def parse_removal(text: str) -> t.List[t.Tuple[str, str]]:
     """Parse why dpkg removes nothing: who depends on a package, and the package."""
-    found = []
+    result = []
     for block in re.split(r"^(?=dpkg: )", text, flags=re.M):
         head = re.match(r"dpkg: dependency problems prevent removal of ([^\s:]+)", block)
         users = re.findall(r"^ (\S+?)(?::\S+)? (?:pre-)?depends on ", block, flags=re.M)
-        found += [(user, head[1]) for user in users if head]
-    return found
+        result += [(user, head[1]) for user in users if head]
+    return result
 
 
 def refuses_all(text: str) -> bool:
@@ -318,21 +318,23 @@ def additions(
     The release itself, its updates and its security suite count, as far as the node uses them.
     None says that the node has no source of the release at all.
     """
-    ours = [one for one in sources if "main" in one.components]
+    ours = [source for source in sources if "main" in source.components]
     ours = [one for one in ours if _is_own(one)] or ours
     for name in (codename, "stable", "oldstable"):
         if any(one.suite == name for one in ours):
             break
     else:
         return None
-    found = []
+    result = []
     for suite in (name, f"{name}-updates", f"{name}-security"):
         base = next((one for one in ours if one.suite == suite), None)
-        enabled = {word for one in sources if one.suite == suite for word in one.components}
-        missing = tuple(one for one in components if one not in enabled)
+        enabled = {
+            word for source in sources if source.suite == suite for word in source.components
+        }
+        missing = tuple(component for component in components if component not in enabled)
         if base is not None and missing:
-            found.append(dataclasses.replace(base, components=missing))
-    return found
+            result.append(dataclasses.replace(base, components=missing))
+    return result
 
 
 def read_errors(text: str) -> str:

@@ -128,7 +128,7 @@ class Simulation(t.NamedTuple):
     def of(cls, found: t.Iterable[t.Tuple[str, str]]) -> Simulation:
         """Return a simulation from kinds of changes, which are our fields, with names."""
         pairs = list(found)
-        return cls(*(tuple(name for kind, name in pairs if kind == one) for one in cls._fields))
+        return cls(*(tuple(name for kind, name in pairs if kind == field) for field in cls._fields))
 
 
 class Removal(t.NamedTuple):
@@ -141,7 +141,7 @@ class Removal(t.NamedTuple):
 
 def still_there(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:
     """Return those of the names of which anything is there, configuration included."""
-    there = {name for name, one in packages.items() if one.state is not State.NOT_INSTALLED}
+    there = {name for name, package in packages.items() if package.state is not State.NOT_INSTALLED}
     return [name for name in names if name in there]
 
 
@@ -188,13 +188,13 @@ def rollback(before: t.Mapping[str, Package], now: t.Mapping[str, Package]) -> R
 
 def in_words(wanted: Rollback, now: t.Mapping[str, Package]) -> t.Dict[str, str]:
     """Return the state of each package that is not as it was, in words."""
-    found = {}
+    result = {}
     for name in sorted({*wanted.packages, *wanted.remove}):
         have = now.get(name)
         state = have.state if have else State.NOT_INSTALLED
         version = f"{have.version}, " if have and have.version else ""
-        found[name] = version + state.value
-    return found
+        result[name] = version + state.value
+    return result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,8 +229,10 @@ class Record:
             return cls()
         with readable(path, "remove the file; what earlier runs added then counts as your own"):
             values = json_data.loads(text)
-            fields = {one.name: one.default for one in dataclasses.fields(cls)}
-            found = {name: _read(values.get(name, one), type(one)) for name, one in fields.items()}
+            fields = {field.name: field.default for field in dataclasses.fields(cls)}
+            found = {
+                name: _read(values.get(name, field), type(field)) for name, field in fields.items()
+            }
             return cls(**found)
 
 
@@ -238,7 +240,7 @@ def _read(value: t.Any, kind: type) -> t.Any:
     if kind is not frozenset:
         return value is True if kind is bool else str(value)
     names = value if isinstance(value, (list, frozenset)) else [None]
-    if not all(isinstance(one, str) for one in names):
+    if not all(isinstance(name, str) for name in names):
         raise TypeError(f"expected a list of names, found {shown(value)}")
     return frozenset(names)
 
@@ -285,7 +287,7 @@ class Packages:
     @property
     def unfinished(self) -> bool:
         """Tell whether a transaction was stopped in the middle of any package."""
-        return self.interrupted or any(one.broken for one in self.packages.values())
+        return self.interrupted or any(package.broken for package in self.packages.values())
 
     def holds(
         self, wanted: t.Collection[str], changed: t.Collection[str], ours: t.Iterable[str]

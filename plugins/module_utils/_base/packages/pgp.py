@@ -57,33 +57,33 @@ def _keys(text: str) -> t.List[PublicKey]:
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
-    found: t.List[PublicKey] = []
+    public_keys: t.List[PublicKey] = []
     # No armour begins with such a byte, and every packet does.
     for tag, packet, body in _packets(data if data[:1] >= b"\x80" else _dearmoured(text)):
         if tag == PUBLIC_KEY:
-            found.append(PublicKey(_fingerprint(body), packet))
-        elif tag in BELONGING and found:
-            found[-1] = found[-1]._replace(packets=found[-1].packets + packet)
+            public_keys.append(PublicKey(_fingerprint(body), packet))
+        elif tag in BELONGING and public_keys:
+            public_keys[-1] = public_keys[-1]._replace(packets=public_keys[-1].packets + packet)
         elif tag in (5, 7):
             raise ValueError("it has a secret key")
         elif tag not in IGNORED:
             raise ValueError("it has something else than public keys")
-    if not found:
+    if not public_keys:
         raise ValueError("it has no key")
-    return found
+    return public_keys
 
 
 def binary(keys: t.Iterable[PublicKey]) -> str:
     """Return keys as a binary key file has them, as text with surrogate escapes."""
-    return b"".join(one.packets for one in keys).decode("utf-8", "surrogateescape")
+    return b"".join(key.packets for key in keys).decode("utf-8", "surrogateescape")
 
 
 def armoured(keys: t.Iterable[PublicKey]) -> str:
     """Return keys in ASCII, each in armour of its own: older rpms look at the first key of one only."""
     text = ""
-    for one in keys:
-        lines = textwrap.wrap(base64.b64encode(one.packets).decode(), 64)
-        text += "\n".join([BEGIN, "", *lines, f"={_checksum(one.packets)}", END, ""])
+    for key in keys:
+        lines = textwrap.wrap(base64.b64encode(key.packets).decode(), 64)
+        text += "\n".join([BEGIN, "", *lines, f"={_checksum(key.packets)}", END, ""])
     return text
 
 

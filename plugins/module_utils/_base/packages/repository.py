@@ -191,11 +191,11 @@ def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, .
     repository = fetch.repository
     try:
         keys = read(text, "key")
-        found = ", ".join(one.fingerprint for one in keys)
+        found = ", ".join(key.fingerprint for key in keys)
         why = f"it is {found}, and {' or '.join(repository.key_fingerprints)} is pinned"
     except InputError as error:
         keys, why = (), error.cause
-    if not keys or {one.fingerprint for one in keys} - set(repository.key_fingerprints):
+    if not keys or {key.fingerprint for key in keys} - set(repository.key_fingerprints):
         raise NodeError(
             f"the key at {repository.key_url} is not the one that is pinned, and nothing was changed",
             cause=why,
@@ -210,8 +210,8 @@ def untrusted(
     keys: t.Iterable[PublicKey], family: str, trusted: t.Iterable[str]
 ) -> t.Tuple[str, ...]:
     """Return the fingerprints that rpm is to be taught."""
-    marks = [one.fingerprint for one in keys if family in RPM_FAMILIES]
-    return tuple(one for one in marks if not is_trusted(one, tuple(trusted)))
+    marks = [key.fingerprint for key in keys if family in RPM_FAMILIES]
+    return tuple(mark for mark in marks if not is_trusted(mark, tuple(trusted)))
 
 
 def _check_entries(repository: Repository, entries: t.Collection[Source]) -> None:
@@ -258,7 +258,9 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
     """Return the repository; InputError names the key that cannot be meant."""
     url, suite, key = values.get("url") or "", values["suite"], values.get("key") or ""
     components = tuple(values["components"])
-    pinned = tuple(one.replace(" ", "").upper() for one in values["key_fingerprints"])
+    pinned = tuple(
+        key_fingerprint.replace(" ", "").upper() for key_fingerprint in values["key_fingerprints"]
+    )
     metadata, packages = bool(values["signed_metadata"]), values.get("signed_packages") is not False
     path = [part for part in suite.split("/") if part not in ("", ".")]
     as_text = "an ASCII-armoured public key, its path on the node, or its address"
@@ -276,7 +278,10 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
             suite,
             "a suite, or the path of a flat repository",
         ),
-        *((WORD.fullmatch(one), "components", one, "names of components") for one in components),
+        *(
+            (WORD.fullmatch(component), "components", component, "names of components")
+            for component in components
+        ),
         (suite.endswith("/") != bool(components), "components", list(components), none),
         (known, "key", masked_text(key)[:40], as_text),
         *((FINGERPRINT.fullmatch(one), "key_fingerprints", one, digits) for one in pinned),
@@ -294,15 +299,15 @@ def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKe
     """Return the keys in the key's text; InputError where it is not the key that is meant."""
     if text is None:
         raise InputError.of("repository.key", repository.key, "a file that is there on the node")
-    found = read(text, "repository.key")
-    strangers = sorted({one.fingerprint for one in found} - set(repository.key_fingerprints))
+    result = read(text, "repository.key")
+    strangers = sorted({one.fingerprint for one in result} - set(repository.key_fingerprints))
     if repository.key_fingerprints and strangers:
         raise InputError.of(
             "repository.key_fingerprints",
             list(repository.key_fingerprints),
             f"those of all keys in the file, which has {', '.join(strangers)} too",
         )
-    return found
+    return result
 
 
 def files(

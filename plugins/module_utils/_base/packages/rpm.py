@@ -47,16 +47,16 @@ def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]
 
     Parts of the driver that are there twice were left so by a transaction that was killed.
     """
-    found: t.Dict[str, Package] = {}
+    packages: t.Dict[str, Package] = {}
     twice = {name for name, _versions in doubles(text)}
     for name, _machine, version in _rows(text):
-        have = found.get(name)
+        have = packages.get(name)
         if have is None or version_key(version) > version_key(have.version):
             state = State.TWICE if name in twice else State.INSTALLED
-            found[name] = Package(version, "", state, held=name in locked)
+            packages[name] = Package(version, "", state, held=name in locked)
     for name in locked:
-        found.setdefault(name, Package("", "", State.NOT_INSTALLED, held=True))
-    return found
+        packages.setdefault(name, Package("", "", State.NOT_INSTALLED, held=True))
+    return packages
 
 
 def names(text: str) -> t.FrozenSet[str]:
@@ -112,7 +112,7 @@ def is_disabled(text: str) -> bool:
 
 def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
     """Return the packages of each stream by what ``dnf module info`` says, which has a paragraph for each build."""
-    found: t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
+    result: t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
     for paragraph in re.split(r"\n\s*\n", text):
         stream = re.search(r"^Stream +: (\S+)", paragraph, flags=re.M)
         if stream:
@@ -120,8 +120,8 @@ def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
                 (name, machine, version if epoch == "0" else f"{epoch}:{version}")
                 for name, epoch, version, machine in ARTIFACT.findall(paragraph)
             )
-            found[stream[1]] = (*found.get(stream[1], ()), *rows)
-    return found
+            result[stream[1]] = (*result.get(stream[1], ()), *rows)
+    return result
 
 
 def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
@@ -134,7 +134,7 @@ def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
 def parse_dnf5_locks(text: str) -> t.FrozenSet[str]:
     """Return the packages that dnf 5 keeps at one version, by its file, which has a block for each."""
     blocks = re.split(r"^\[\[packages\]\]$", text, flags=re.M)[1:]
-    kept = (one for one in blocks if re.search(r'^comparator *= *"=+"', one, flags=re.M))
+    kept = (block for block in blocks if re.search(r'^comparator *= *"=+"', block, flags=re.M))
     found = (re.findall(r'^name *= *"(.*)"', one, re.M) for one in kept)
     return frozenset(names[0] for names in found if names)
 
@@ -200,7 +200,9 @@ def _row(line: str) -> t.Dict[str, str]:
 def has(found: Simulation, package: str) -> bool:
     """Tell whether a transaction brings a package, which may be named with its version."""
     names = (*found.new, *found.changed)
-    return any(package == one or re.fullmatch(rf"{re.escape(one)}-\d.*", package) for one in names)
+    return any(
+        package == name or re.fullmatch(rf"{re.escape(name)}-\d.*", package) for name in names
+    )
 
 
 def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
@@ -208,7 +210,9 @@ def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
     found = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
     # The user is name-version-release.architecture.
     return [
-        (one, user.rsplit("-", 2)[0]) for needed, user in found for one in _capabilities(needed)
+        (capability, user.rsplit("-", 2)[0])
+        for needed, user in found
+        for capability in _capabilities(needed)
     ]
 
 
@@ -216,15 +220,15 @@ def _capabilities(needed: str) -> t.List[str]:
     """Return the names in a dependency; of a rich one, (A or B = V if C), all but its condition."""
     if not needed.startswith("("):
         return [needed.split(" ")[0]]
-    found, before = [], ""
+    capabilities, before = [], ""
     for word in needed.split(" "):
         name = word.lstrip("(")
         while name.count(")") > name.count("("):
             name = name[:-1]
         if before not in (*COMPARED, *CONDITIONS) and name not in (*COMPARED, *CONDITIONS, *JOINED):
-            found.append(name)
+            capabilities.append(name)
         before = word
-    return found
+    return capabilities
 
 
 def version_key(version: str) -> t.Tuple[t.Any, ...]:

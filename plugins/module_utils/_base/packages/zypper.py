@@ -68,7 +68,7 @@ class Lock(t.NamedTuple):
 def parse_locks(text: str) -> t.List[Lock]:
     """Parse zypper's file of locks."""
     blocks = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
-    return [Lock(_fields(one), one) for one in blocks]
+    return [Lock(_fields(block), block) for block in blocks]
 
 
 def _fields(block: str) -> t.Dict[str, str]:
@@ -102,7 +102,7 @@ def configuration(files: t.Mapping[str, str], locks: str) -> str:
     vendor with the same name. NodeError names a file that cannot be read.
     """
     chosen: t.Dict[str, str] = {}
-    for path in sorted(files, key=lambda one: one.startswith("/etc/")):
+    for path in sorted(files, key=lambda file: file.startswith("/etc/")):
         chosen[path.split("/zypp/", 1)[1]] = path
     parser = _parser()
     for name in sorted(chosen, key=lambda one: ("/" in one, one)):

@@ -63,17 +63,21 @@ def daemon(device: str, settings: t.Optional[str], state: t.Optional[str]) -> Da
 
 def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
     """Return by process the servers without clients that managers report, with their pipe folders."""
-    found: t.Dict[int, str] = {}
+    result: t.Dict[int, str] = {}
     for told in states:
         try:
             state = json_data.loads(told or "{}")
             pipe = str(state.get("pipe", ""))
-            found.update(
-                {int(one["pid"]): pipe for one in state.get("servers", ()) if not one["clients"]}
+            result.update(
+                {
+                    int(server["pid"]): pipe
+                    for server in state.get("servers", ())
+                    if not server["clients"]
+                }
             )
         except json_data.MISREAD:
             continue  # not the state of a manager of ours
-    return found
+    return result
 
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:

@@ -34,9 +34,9 @@ class Excerpt:
         """Take the next piece."""
         first, *lines = data.split(b"\n")
         self._add(first)
-        for one in lines:
+        for line in lines:
             self._hand(b"\n")
-            self._add(one)
+            self._add(line)
 
     def close(self) -> None:
         """Hand on what is left."""

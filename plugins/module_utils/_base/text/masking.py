@@ -95,7 +95,7 @@ def masked(value: t.Any) -> t.Any:
 def logins(value: t.Any) -> t.Set[str]:
     """Return what stands before the host in the addresses of a JSON-able value, each with its at sign."""
     if isinstance(value, str):
-        return {one[1] for one in LOGIN.finditer(value) if one[1]}
+        return {match[1] for match in LOGIN.finditer(value) if match[1]}
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -105,8 +105,8 @@ def logins(value: t.Any) -> t.Set[str]:
 
 def files(options: t.Mapping[str, t.Any]) -> t.Set[str]:
     """Return the options that are texts of files with credentials in them, where a path was meant."""
-    texts = (one for one in options.values() if isinstance(one, str))
-    whole = (one for one in texts if "\n" in one or one[:1] == "{")
+    texts = (option for option in options.values() if isinstance(option, str))
+    whole = (text for text in texts if "\n" in text or text[:1] == "{")
     return {one for one in whole if masked_text(one) != one}
 
 
@@ -211,8 +211,8 @@ def _end(match: t.Match[str]) -> int:
 
 
 def _after(pattern: t.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    match = pattern.match(text, at)
+    return match.end() if match else at
 
 
 def _string(text: str, at: int) -> int:
@@ -243,6 +243,6 @@ def excerpts(before: str, after: str) -> t.Tuple[str, str]:
     matcher = difflib.SequenceMatcher(None, old, new)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     return (
-        BETWEEN.join("".join(old[one[0][1] : one[-1][2]]) for one in groups),
-        BETWEEN.join("".join(new[one[0][3] : one[-1][4]]) for one in groups),
+        BETWEEN.join("".join(old[group[0][1] : group[-1][2]]) for group in groups),
+        BETWEEN.join("".join(new[group[0][3] : group[-1][4]]) for group in groups),
     )

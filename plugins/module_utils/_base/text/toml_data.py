@@ -79,10 +79,10 @@ class Document:
         return self.text.rfind("\n", 0, at) + 1
 
     def _line_end(self, at: int) -> int:
-        found = LINE_END.match(self.text, at)
-        if found is None:
+        match = LINE_END.match(self.text, at)
+        if match is None:
             raise wrong(self.text, at, "the end of a line")
-        return found.end()
+        return match.end()
 
     def _heading(self, at: int) -> int:
         text, many = self.text, self.text.startswith("[[", at)
@@ -182,8 +182,8 @@ def wrong(text: str, at: int, expected: str) -> ValueError:
 
 def after(pattern: t.Pattern[str], text: str, at: int) -> int:
     """Return where a pattern, which matches nothing too, ends."""
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    match = pattern.match(text, at)
+    return match.end() if match else at
 
 
 def key(text: str, at: int) -> t.Tuple[Keys, int]:
@@ -260,16 +260,16 @@ def _word(word: str, text: str, at: int) -> t.Any:
 def _string(text: str, at: int) -> Value:
     for fence, long, short in (('"', LONG_BASIC, BASIC), ("'", LONG_LITERAL, LITERAL)):
         if text.startswith(fence * 3, at):
-            found = long.match(text, at)
-            if found is None or UNPRINTABLE.search(found[0]):
+            match = long.match(text, at)
+            if match is None or UNPRINTABLE.search(match[0]):
                 raise wrong(text, at, f"a string that ends with {fence * 3}")
-            content = re.sub(r"\A\r?\n", "", found[1]).replace("\r\n", "\n") + found[2]
-            return Value(content if fence == "'" else _unescaped(content, text, at), found.end())
+            content = re.sub(r"\A\r?\n", "", match[1]).replace("\r\n", "\n") + match[2]
+            return Value(content if fence == "'" else _unescaped(content, text, at), match.end())
         if text.startswith(fence, at):
-            found = short.match(text, at)
-            if found is None:
+            match = short.match(text, at)
+            if match is None:
                 raise wrong(text, at, f"a string that ends with {fence} in its line")
-            return Value(_text(found, text), found.end())
+            return Value(_text(match, text), match.end())
     raise wrong(text, at, "a string")
 
 

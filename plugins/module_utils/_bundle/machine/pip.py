@@ -73,6 +73,6 @@ def check(host: Host) -> None:
 
 def download(host: Host, listed: str, folder: str, python: str, machine: str) -> None:
     """Fetch the wheels of a file of requirements into a folder, from where pip on this machine is set to. NodeError."""
-    tags = [word for one in platforms(machine) for word in ("--platform", one)]
+    tags = [word for platform in platforms(machine) for word in ("--platform", platform)]
     words = ["--python-version", python, *tags, "--dest", folder, "--requirement", listed]
     host.run([*DOWNLOAD, *words])

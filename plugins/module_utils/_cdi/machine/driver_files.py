@@ -65,7 +65,9 @@ class DriverFiles:
     def image_folders(self) -> t.Tuple[str, ...]:
         """Return the folders that libraries are mounted in for the loaders of images, the distribution's own first."""
         folders = search_folders(self._linker.cache())
-        own = next((one for one in folders if self._host.listdir(self.root + one)), folders[0])
+        own = next(
+            (folder for folder in folders if self._host.listdir(self.root + folder)), folders[0]
+        )
         return cdi.image_folders(own, aarch64=self._real(cdi.AARCH64_LOADER) is not None)
 
     def nvml_library(self) -> str:
@@ -108,7 +110,7 @@ class DriverFiles:
     def _first(self, names: t.Iterable[str], folders: t.Sequence[str]) -> t.Iterator[Pair]:
         """Yield the files of these names, each from the first of the folders that has it, and that path."""
         for name in names:
-            paths = ((self._real(f"{one}/{name}"), f"{one}/{name}") for one in folders)
+            paths = ((self._real(f"{folder}/{name}"), f"{folder}/{name}") for folder in folders)
             yield from [(real, path) for real, path in paths if real][:1]
 
     def _others(
@@ -124,9 +126,9 @@ class DriverFiles:
                 yield real, f"{inside}/{name}"
         if "display" in capabilities:
             glx = "libglxserver_nvidia.so"
-            folders = sorted({posixpath.dirname(one.path) for one in libraries})
+            folders = sorted({posixpath.dirname(library.path) for library in libraries})
             bases = (*folders, "/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
-            places = [f"{one}/nvidia/xorg" for one in folders]
+            places = [f"{folder}/nvidia/xorg" for folder in folders]
             places += [f"{base}/{sub}" for base in bases for sub in XORG_FOLDERS]
             yield from self._first(("nvidia_drv.so", f"{glx}.{version}", glx), places)
 
@@ -189,7 +191,7 @@ class DriverFiles:
 
         Whatever is in the folders of programs then may do no more than start them. Images look in /usr/bin.
         """
-        beside = {self._real(f"{posixpath.dirname(one.path)}/../bin") for one in libraries}
+        beside = {self._real(f"{posixpath.dirname(library.path)}/../bin") for library in libraries}
         own = sorted(one for one in beside if one and one not in PROGRAM_FOLDERS)
         for real, path in self._first(parts.binaries(capabilities), (*own, *PROGRAM_FOLDERS)):
             folder, name = posixpath.split(path)

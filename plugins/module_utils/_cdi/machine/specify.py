@@ -61,8 +61,8 @@ def specify(
     """Return the wanted specification, and warnings."""
     version = found.driver_version
     warnings = [f"a GPU is left out: {error}" for error in found.broken]
-    warnings += [f"GPU {one.gpu.index} is left out: {one.error}" for one in found.gpus if one.error]
-    whole = [one for one in found.gpus if not one.error]
+    warnings += [f"GPU {gpu.gpu.index} is left out: {gpu.error}" for gpu in found.gpus if gpu.error]
+    whole = [gpu for gpu in found.gpus if not gpu.error]
     nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
     devices, left_out = specification.devices(
         [one.gpu for one in whole],
@@ -89,7 +89,7 @@ def specify(
         )
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
     check(spec, machine.open_folder)
-    names = tuple(one["name"] for one in spec["devices"])
+    names = tuple(device["name"] for device in spec["devices"])
     wanted = Wanted(specification.render(spec), names, spec["cdiVersion"], version, hook)
     return wanted, (*warnings, *rivals(options.path, names, machine.others(options.path)))
 
@@ -169,7 +169,7 @@ def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
         argv = ["rpm", "-qf", "--qf", "%{NAME}\\n", *aliases(path)]
         # Of a path that is no package's it says so in words.
         lines = host.run(argv, check=False).out.splitlines()
-        found[path] = next((one for one in lines if one.split() == [one]), "")
+        found[path] = next((line for line in lines if line.split() == [line]), "")
     return {path: name for path, name in found.items() if name}
 
 
@@ -200,7 +200,7 @@ def _missing(
         for path in CONTROL_NODES[:2]
         if path not in nodes
     ]
-    if computes and not any("libcuda.so" in one.names for one in files.libraries):
+    if computes and not any("libcuda.so" in library.names for library in files.libraries):
         notes.append(
             f"libcuda.so.{version} is not on this node: containers get no CUDA. "
             "Next step: install the driver's libraries (gpu.node.nvidia_driver)"
@@ -213,9 +213,9 @@ def files_named(text: t.Optional[str]) -> t.FrozenSet[str]:
     try:
         spec = json_data.loads(text or "{}")
         edits = [spec.get("containerEdits", {})]
-        edits += [one["containerEdits"] for one in spec.get("devices", ())]
-        found = [one["hostPath"] for each in edits for one in each.get("mounts", ())]
-        found += [one["path"] for each in edits for one in each.get("hooks", ())]
+        edits += [device["containerEdits"] for device in spec.get("devices", ())]
+        found = [mount["hostPath"] for each in edits for mount in each.get("mounts", ())]
+        found += [hook["path"] for each in edits for hook in each.get("hooks", ())]
     except json_data.MISREAD:
         return frozenset()
     return frozenset(one for one in map(str, found) if not one.startswith(("/run/", "/var/run/")))
@@ -230,7 +230,7 @@ def by_dpkg(told: str) -> t.Dict[str, str]:
     """Return the package of each path that dpkg-query -S has found."""
     others = ("diversion ", "local diversion ")
     lines = (line.split(": ", 1) for line in told.splitlines() if not line.startswith(others))
-    pairs = (one for one in lines if len(one) == 2)
+    pairs = (line for line in lines if len(line) == 2)
     return {path: names.split(",")[0].partition(":")[0] for names, path in pairs}
 
 
@@ -240,7 +240,7 @@ def device_names(text: str) -> t.Set[str]:
         devices = json_data.loads(text).get("devices", ())
     except (ValueError, AttributeError):
         return set(YAML_NAME.findall(text))
-    found = [one.get("name") for one in devices if isinstance(one, dict)]
+    found = [device.get("name") for device in devices if isinstance(device, dict)]
     return {one for one in found if isinstance(one, str)}
 
 
@@ -255,7 +255,7 @@ def _rival(path: str, names: t.Sequence[str], other: str, text: str) -> str:
     known = device_names(text)
     if not known:
         return f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"
-    shared = [one for one in names if one in known]
+    shared = [name for name in names if name in known]
     if not shared or theirs < mine:
         return ""
     which = f"{other} describes {', '.join(shared)} of {KIND} too"

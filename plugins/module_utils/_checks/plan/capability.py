@@ -168,7 +168,10 @@ class PlanCapability:
         first = self._preflight.plan(state.info).warnings
         silent = () if self._check_mode else parts.called(state.parts)
         said = [
-            one for part in state.parts if part["name"] not in silent for one in part["warnings"]
+            warning
+            for part in state.parts
+            if part["name"] not in silent
+            for warning in part["warnings"]
         ]
         return Plan(warnings=(*first, *said, *self._cases(), *state.validation.get("warnings", ())))
 

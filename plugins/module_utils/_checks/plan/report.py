@@ -13,11 +13,11 @@ from ..parts import Answer
 
 def lines(parts: t.Iterable[Answer]) -> t.List[str]:
     """Return a line for each step, with what it waits for, and for each part that would be refused."""
-    found = []
+    result = []
     for part in parts:
         words = [would(step["summary"]) for step in part["steps"]]
-        found += [f"{part['name']}: {one}" for one in (*words, *ahead(part))]
-    return found
+        result += [f"{part['name']}: {one}" for one in (*words, *ahead(part))]
+    return result
 
 
 def ahead(part: Answer) -> t.Iterator[str]:
@@ -28,7 +28,7 @@ def ahead(part: Answer) -> t.Iterator[str]:
         yield f"would be refused, since GPUs are in use by {', '.join(part['blocked_by'])}"
     if part["later"]:
         yield f"known once {part['later']}"
-    yield from (f"reboot required: {one}" for one in part["reboot_reasons"])
+    yield from (f"reboot required: {reboot_reason}" for reboot_reason in part["reboot_reasons"])
 
 
 def refused(parts: t.Iterable[Answer], *, check_mode: bool) -> t.List[str]:
@@ -37,7 +37,7 @@ def refused(parts: t.Iterable[Answer], *, check_mode: bool) -> t.List[str]:
     What newer package lists may take away a check refuses, and no run, which fetches them.
     """
     errors = (part["error"] for part in parts if part["error"] and not part["later"])
-    return [one["msg"] for one in errors if check_mode or not one["until"]]
+    return [error["msg"] for error in errors if check_mode or not error["until"]]
 
 
 def differences(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, str]]:

@@ -32,7 +32,7 @@ class PreflightCapability:
     def __init__(self, host: Host, room: Room, params: modules.Values, *, root: bool) -> None:
         self._host, self._room, self._root = host, room, root
         self._values: modules.Values = params["variables"]
-        wanted = {MODULES[one]: True for one in params["components"]}
+        wanted = {MODULES[component]: True for component in params["components"]}
         self._modules = [one for one in wanted if modules.runs(one, self._values)]
         self._refused = [Problem(**one) for one in params["refused"]]
         self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
@@ -52,19 +52,19 @@ class PreflightCapability:
 
     def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
         """Return what is wrong with the variables, and with the node once its first boot is over."""
-        found = once(self._wrong_values(there))
-        recorded = self._info.recorded(one.address for one in there) if found else NOT_RECORDED
+        problems = once(self._wrong_values(there))
+        recorded = self._info.recorded(one.address for one in there) if problems else NOT_RECORDED
         if recorded.missing:  # which may be why a layout does not fit
-            found.append(Problem("", str(recorded), recorded.next_step))
+            problems.append(Problem("", str(recorded), recorded.next_step))
         try:
-            self._info.wait(0 if found else self._seconds)
+            self._info.wait(0 if problems else self._seconds)
         except NodeError:
-            if found:
-                return found
+            if problems:
+                return problems
             raise
         if not self._root:
-            return [*found, NO_ROOT]
-        return once([*found, *node.check(self._host, self._room, self._values, self.options)])
+            return [*problems, NO_ROOT]
+        return once([*problems, *node.check(self._host, self._room, self._values, self.options)])
 
     def _wrong_values(self, there: t.Sequence[PciDevice]) -> t.Iterator[Problem]:
         """Yield what is wrong with the variables, and keep the options of modules that accept theirs."""

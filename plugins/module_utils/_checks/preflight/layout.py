@@ -45,7 +45,7 @@ def partitions(options: t.Mapping[str, t.Any]) -> t.Callable[[Gpu], t.Optional[b
         return lambda gpu: found.label != OFF if gpu.mig_capable else None
 
     def brings_into_mig(gpu: Gpu) -> t.Optional[bool]:
-        modes = [one.enabled for one in found.specs or () if one.matches(gpu)]
+        modes = [spec.enabled for spec in found.specs or () if spec.matches(gpu)]
         return any(modes) if modes else None
 
     return brings_into_mig
@@ -60,12 +60,14 @@ def check_settings(options: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
     if not mig or not settings or {mig["state"], settings["state"]} != {"present"}:
         return
     label, specs = selection(mig)
-    sure = specs is None or (bool(specs) and all(one.enabled and not one.filters for one in specs))
+    sure = specs is None or (
+        bool(specs) and all(spec.enabled and not spec.filters for spec in specs)
+    )
     if not sure or label == OFF:
         return
     rules = parse_rules(settings["rules"])
     for name, value in IN_MIG.items():
-        last = [one for one in rules if name in one.wanted][-1:]
+        last = [rule for rule in rules if name in rule.wanted][-1:]
         for one in last:
             if not one.match and one.wanted[name] != value:
                 expected = f"{value}, or none, as GPUs of this node are to be in MIG mode"
@@ -75,10 +77,10 @@ def check_settings(options: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
 def _check_generated(label: str, gpus: Gpus) -> None:
     if label == OFF:
         return
-    if all(never(one.device_id) for one in gpus):
+    if all(never(gpu.device_id) for gpu in gpus):
         expected = "nothing for this node, as none of its GPUs can be partitioned"
         raise InputError.of("selected", label, expected)
-    products = {product(one.device_id) for one in gpus if not never(one.device_id)}
+    products = {product(gpu.device_id) for gpu in gpus if not never(gpu.device_id)}
     for one in products if len(products) == 1 else ():
         if one is not None and not _has_more(label.replace("gb.", "gb+"), one):
             generated(label, one.profiles)
@@ -93,9 +95,9 @@ def _check_there(spec: Spec, device: Device, gpus: Gpus) -> None:
     else:
         # The domain may be written with four digits or eight.
         wanted = device.lower().zfill(16)
-        there = any(one.address.lower().zfill(16) == wanted for one in gpus)
+        there = any(gpu.address.lower().zfill(16) == wanted for gpu in gpus)
     if not there:
-        have = ", ".join(f"{index} ({one.address})" for index, one in enumerate(gpus))
+        have = ", ".join(f"{index} ({gpu.address})" for index, gpu in enumerate(gpus))
         expected = f"a GPU of this node: {have or 'it has none'}"
         raise InputError.of(f"{spec.key}.devices", device, expected)
 
@@ -108,8 +110,8 @@ def _check_fits(spec: Spec, gpus: Gpus) -> None:
     numbers = [one for one in spec.filters if not isinstance(one, str)]
     if spec.filters and len(numbers) == len(spec.filters):
         wanted = {number >> 16 for number, _subsystem in numbers}
-        gpus = [one for one in gpus if one.device_id in wanted]
-    errors = [_error(spec, one) for one in gpus]
+        gpus = [gpu for gpu in gpus if gpu.device_id in wanted]
+    errors = [_error(spec, gpu) for gpu in gpus]
     if errors and all(errors):
         raise t.cast(NodeError, errors[0])
 

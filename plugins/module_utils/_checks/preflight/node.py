@@ -50,7 +50,7 @@ class Need(t.NamedTuple):
 
 def lacking(needs: t.Sequence[Need], spaces: t.Mapping[str, Space]) -> t.List[Problem]:
     """Return what has no room, by file system, and what can't be written at all."""
-    found = []
+    result = []
     for device in dict.fromkeys(spaces[one.folder].device for one in needs):
         here = [one for one in needs if spaces[one.folder].device == device]
         space = spaces[here[0].folder]
@@ -58,13 +58,13 @@ def lacking(needs: t.Sequence[Need], spaces: t.Mapping[str, Space]) -> t.List[Pr
         total = sum(one.size for one in here)
         if space.read_only:
             hint = "mount it writable"
-            found.append(Problem("", f"{folders}: the file system is read-only", hint))
+            result.append(Problem("", f"{folders}: the file system is read-only", hint))
         elif space.free < total:
             have, lacks = space.free // MIB, total // MIB
             text = f"{folders}: {have} MiB are free, and {lacks} MiB are needed: "
             text += ", ".join(f"{one.size // MIB} for {one.what}" for one in here if one.size)
-            found.append(Problem("", text, "free space there, or mount a larger file system"))
-    return found
+            result.append(Problem("", text, "free space there, or mount a larger file system"))
+    return result
 
 
 def initramfs(sizes: t.Sequence[int]) -> int:
@@ -94,8 +94,8 @@ NO_ROOT = Problem(
 
 def resource(socket: str) -> str:
     """Return the resource that a device plugin's socket is for, empty where it is none of NVIDIA's."""
-    found = SOCKET.fullmatch(socket)
-    return f"nvidia.com/{found['name'] or 'gpu'}" if found else ""
+    match = SOCKET.fullmatch(socket)
+    return f"nvidia.com/{match['name'] or 'gpu'}" if match else ""
 
 
 def plugin(socket: str, user: str) -> Problem:

@@ -43,23 +43,23 @@ class Refusal(NodeError):
 
     def __init__(self, problems: t.Sequence[Problem]) -> None:
         things = "one thing has" if len(problems) == 1 else f"{len(problems)} things have"
-        of_values = all(one.variable for one in problems)
+        of_values = all(problem.variable for problem in problems)
         super().__init__(
             f"nothing was changed, as {things} to be corrected first",
             cause="; ".join(map(str, problems)),
             hint=f"correct {'these variables' if of_values else 'what is named'}, and run again",
-            problems=[one._asdict() for one in problems],
+            problems=[problem._asdict() for problem in problems],
         )
         self._problems = problems
 
     def __str__(self) -> str:
-        lines = "\n".join(f"- {one}" for one in self._problems)
+        lines = "\n".join(f"- {problem}" for problem in self._problems)
         return f"{self.message}:\n{lines}\nNext step: {self.hint}"
 
 
 def once(problems: t.Iterable[Problem]) -> t.List[Problem]:
     """Return the first problem of each variable, and all of the node's."""
     found: t.Dict[t.Tuple[str, str], Problem] = {}
-    for one in problems:
-        found.setdefault((one.variable, "" if one.variable else one.text), one)
+    for problem in problems:
+        found.setdefault((problem.variable, "" if problem.variable else problem.text), problem)
     return list(found.values())

@@ -29,20 +29,20 @@ SECONDS = "a number of seconds, not negative"
 
 def check(values: Values, modules: t.Container[str]) -> t.List[Problem]:
     """Return what is wrong with the variables of the modules' roles."""
-    every, found = sorted(values.items()), []
+    every, result = sorted(values.items()), []
     for name, value in every:
         if name.endswith("_timeout") and not _is_time(value):
-            found.append(Problem.value(name, value, SECONDS))
+            result.append(Problem.value(name, value, SECONDS))
     for name, value in every:
         if name.endswith("_version") and isinstance(value, float):
             expected = f'a text: quote it, as in {name}: "550.10", which without quotes is 550.1'
-            found.append(Problem.value(name, value, expected))
+            result.append(Problem.value(name, value, expected))
     for name in PATHS:
         if values.get(name) and not str(values[name]).startswith("/"):
-            found.append(Problem.value(name, values[name], "an absolute path on the node"))
+            result.append(Problem.value(name, values[name], "an absolute path on the node"))
     if "cdi" in modules and values.get("cdi_state", "present") == "present":
-        found += _read_by_a_runtime(values, known="container_runtime" in modules)
-    return found
+        result += _read_by_a_runtime(values, known="container_runtime" in modules)
+    return result
 
 
 def _is_time(value: t.Any) -> bool:
@@ -53,7 +53,9 @@ def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:
     """Refuse a specification where no runtime looks for it."""
     path = values.get("cdi_path", SPEC["argument_spec"]["path"]["default"])
     folders = (values.get("container_runtime_spec_dirs") if known else None) or SPEC_DIRS
-    texts = isinstance(folders, (list, tuple)) and all(isinstance(one, str) for one in folders)
+    texts = isinstance(folders, (list, tuple)) and all(
+        isinstance(folder, str) for folder in folders
+    )
     if not isinstance(path, str) or not path.startswith("/") or not texts:
         return  # which the modules refuse
     if posixpath.dirname(resolved(path)) not in map(resolved, folders):

@@ -45,7 +45,7 @@ BY_ACTION: t.Mapping[Action, str] = {
 
 def rows(cases: Cases) -> t.List[Json]:
     """Return the cases, JSON-able, also those that are over. Times are in seconds since 1970."""
-    return [_row(uuid, one) for uuid, one in cases.gpus.items()]
+    return [_row(uuid, gpu) for uuid, gpu in cases.gpus.items()]
 
 
 def _row(uuid: str, case: Case) -> Json:
@@ -59,8 +59,8 @@ def _row(uuid: str, case: Case) -> Json:
         "since": int(case.since),
         "stage": case.stage,
         "attempts": [
-            {"action": one.action.name.lower(), "at": int(one.at), "result": one.result}
-            for one in case.attempts
+            {"action": attempt.action.name.lower(), "at": int(attempt.at), "result": attempt.result}
+            for attempt in case.attempts
         ],
         "evidence": case.evidence,
         "next": upcoming(case),

@@ -41,8 +41,8 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
         given = allocated.observe(host)
     except NodeError as error:
         unknown = str(error)
-    seen = {one.pid: one for one in gpu_users(host)}
-    told = {one["pid"] for gpu in gpus for one in gpu["processes"]} - set(seen)
+    seen = {gpu_user.pid: gpu_user for gpu_user in gpu_users(host)}
+    told = {process["pid"] for gpu in gpus for process in gpu["processes"]} - set(seen)
     users = [*seen.values(), *(user_of(host, pid) for pid in sorted(told))]
     answer = ask(host) if gpus else None
     silent = answer.err.strip() if answer and not answer.out.strip() else ""

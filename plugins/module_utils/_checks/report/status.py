@@ -69,14 +69,14 @@ def daemon(answer: str, problem: str = "") -> Json:
                 name: _resource(table(one)) for name, one in table(told.get("resources")).items()
             },
         },
-        "faults": [_fault(table(one)) for one in rows(told.get("health"))],
+        "faults": [_fault(table(row)) for row in rows(told.get("health"))],
         "labels": {
             "state": text(labels.get("state")),
             "problem": text(labels.get("problem")),
             "labels": {key: str(one) for key, one in table(labels.get("labels")).items()},
         },
         "mig_boot": {"state": text(mig.get("state")), "problems": rows(mig.get("problems"))},
-        "unreadable": [str(one) for one in rows(told.get("unreadable"))],
+        "unreadable": [str(row) for row in rows(told.get("unreadable"))],
     }
 
 
@@ -98,15 +98,15 @@ def reboots(packages: t.Optional[t.Sequence[str]], gpus: Gpus) -> t.List[str]:
 
     ``packages`` are those for which the distribution asks for one, None where it does not.
     """
-    found = []
+    result = []
     if packages is not None:
-        found.append(f"the distribution asks for it{because([', '.join(packages)])}")
+        result.append(f"the distribution asks for it{because([', '.join(packages)])}")
     for gpu in gpus:
         if gpu["mig_current"] != gpu["mig_pending"]:
             mode = "on" if gpu["mig_pending"] else "off"
             why = "waits for a reset of the GPU or a reboot"
-            found.append(f"GPU {gpu['index']}: MIG mode {mode} {why}")
-    return found
+            result.append(f"GPU {gpu['index']}: MIG mode {mode} {why}")
+    return result
 
 
 def processes(gpus: Gpus, users: t.Iterable[User]) -> t.List[Json]:
@@ -115,16 +115,16 @@ def processes(gpus: Gpus, users: t.Iterable[User]) -> t.List[Json]:
     ``gpus`` are those of gpu_info, ``users`` name what runs a process. ``gpu`` is a UUID, empty where it is not known;
     ``gi_id`` and ``ci_id`` are None on a whole GPU.
     """
-    known = {one.pid: one for one in users}
+    known = {user.pid: user for user in users}
     found = [
         {
-            **_process(one["pid"], one["name"], known.get(one["pid"])),
+            **_process(process["pid"], process["name"], known.get(process["pid"])),
             "gpu": gpu["uuid"],
-            "gi_id": one["gi_id"],
-            "ci_id": one["ci_id"],
+            "gi_id": process["gi_id"],
+            "ci_id": process["ci_id"],
         }
         for gpu in gpus
-        for one in gpu["processes"]
+        for process in gpu["processes"]
     ]
     told = {one["pid"] for one in found}
     rest = (one for pid, one in known.items() if pid not in told)
@@ -144,7 +144,7 @@ def _process(pid: int, name: str, user: t.Optional[User]) -> Json:
 
 def allocations(given: t.Iterable[Allocation], gpus: Gpus) -> t.List[Json]:
     """Return what pods and claims have, each device with its places on the GPUs of gpu_info."""
-    node = [_devices(one) for one in gpus]
+    node = [_devices(gpu) for gpu in gpus]
     return [
         {
             **dataclasses.asdict(one),
@@ -160,8 +160,11 @@ def allocations(given: t.Iterable[Allocation], gpus: Gpus) -> t.List[Json]:
 def _devices(gpu: t.Mapping[str, t.Any]) -> Devices:
     return Devices(
         Gpu(**{name: gpu[name] for name in GPU_FIELDS}),
-        tuple(_instance(one) for one in gpu["gpu_instances"]),
-        tuple(MigDevice(**{name: one[name] for name in MIG_FIELDS}) for one in gpu["mig_devices"]),
+        tuple(_instance(gpu_instance) for gpu_instance in gpu["gpu_instances"]),
+        tuple(
+            MigDevice(**{name: mig_device[name] for name in MIG_FIELDS})
+            for mig_device in gpu["mig_devices"]
+        ),
     )
 
 

@@ -124,7 +124,7 @@ class DrainCapability:
 
     def _with_claims(self, found: podding.Json) -> Pod:
         pod = understood(podding.read, found)
-        return podding.with_claims(pod, {one: self._drivers(pod, one) for one in pod.claims})
+        return podding.with_claims(pod, {claim: self._drivers(pod, claim) for claim in pod.claims})
 
     def _drivers(self, pod: Pod, claim: str) -> t.Tuple[str, ...]:
         """Return the drivers that a claim has devices of. NodeError: that may not be known."""
@@ -281,7 +281,7 @@ class DrainCapability:
 
     def _explained(self, error: ApiError) -> NodeError:
         if error.status == FORBIDDEN:
-            missing = [one for one in self._rights() if not self._api.allowed(one)]
+            missing = [rule for rule in self._rights() if not self._api.allowed(rule)]
             if missing:
                 return missing_rights(self._api, missing, error.cause)
         return interrupted(self._api, error)

@@ -84,14 +84,14 @@ class Evictions:
     def _looked(self, *, finish: bool) -> t.Optional[Triage]:
         """Return the pods that are there, None while the server is away. ApiError: it refuses."""
         try:
-            found = self._look(finish)
+            result = self._look(finish)
         except ApiError as error:
             if not error.passing:
                 raise
             self._away = str(error)
             return None
         self._away = ""
-        return found
+        return result
 
     def _evict(self, pod: Pod) -> None:
         """Ask for an eviction; why it is not granted is kept. NodeError: it never will be."""

@@ -69,10 +69,10 @@ def read(found: Json) -> Node:
 
 
 def _managers(entries: t.Iterable[Json]) -> t.Iterator[str]:
-    for one in entries:
-        spec = (one.get("fieldsV1") or {}).get("f:spec") or {}
+    for entry in entries:
+        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         if "f:unschedulable" in spec:
-            yield str(one.get("manager"))
+            yield str(entry.get("manager"))
 
 
 def near(name: str, names: t.Sequence[str]) -> t.List[str]:

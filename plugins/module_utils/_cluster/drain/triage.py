@@ -106,4 +106,4 @@ def why_refused(pod: Pod, rules: Rules) -> str:
 
 def _is_named(pod: Pod, names: t.FrozenSet[str]) -> bool:
     claims = (f"{pod.namespace}/{claim}" for claim in pod.claims)
-    return str(pod) in names or any(one in names for one in claims)
+    return str(pod) in names or any(claim in names for claim in claims)

@@ -101,10 +101,10 @@ class ClusterObjectsCapability:
             return seen
         path = f"{objects.group_path(seen.ref.api_version)}/deviceclasses"
         classes = self._api.ask("listing DeviceClass objects", "GET", path).get("items") or ()
-        found = seen._replace(rivals=names.rivals(*states, classes))
-        if found.after and not self._params["force"]:
-            names.check_name(found.live, found.after, found.rivals)
-        return found
+        rivals = seen._replace(rivals=names.rivals(*states, classes))
+        if rivals.after and not self._params["force"]:
+            names.check_name(rivals.live, rivals.after, rivals.rivals)
+        return rivals
 
     def _trial(self, one: Ref, wish: Json) -> Seen:
         path = self._path(one)
@@ -299,8 +299,8 @@ def _steps(state: State, applied: t.Sequence[Seen]) -> t.Iterator[Step]:
                 continue
             if one in applied or (hooks and one.live and not objects.rolled_out(one.live)):
                 yield Step("wait", f"wait for {one.ref}", {"ref": one.ref})
-    for one in hooks:
-        yield _apply(f"{'change' if one.live else 'put in force'} {one.ref}", one)
+    for hook in hooks:
+        yield _apply(f"{'change' if hook.live else 'put in force'} {hook.ref}", hook)
 
 
 def _apply(summary: str, one: Seen, *, early: bool = False) -> Step:

@@ -45,14 +45,14 @@ class Ref(t.NamedTuple):
 
 def flat(given: t.Sequence[t.Any], key: str = "objects") -> t.Dict[Ref, Json]:
     """Return all objects, those in Lists too; of two of one name the later counts. InputError."""
-    found: t.Dict[Ref, Json] = {}
+    result: t.Dict[Ref, Json] = {}
     for at, one in enumerate(given):
         where = f"{key}[{at}]"
         if isinstance(one, dict) and one.get("kind") == "List":
-            found.update(flat(one.get("items") or [], f"{where}.items"))
+            result.update(flat(one.get("items") or [], f"{where}.items"))
         else:
-            found[_ref(where, one)] = one
-    return found
+            result[_ref(where, one)] = one
+    return result
 
 
 def _ref(where: str, one: t.Any) -> Ref:
@@ -75,8 +75,8 @@ def ref(one: Json) -> Ref:
 
 def wishes(one: t.Optional[Json]) -> t.Optional[Json]:
     """Return an object without what the server writes, and without what a Secret has to hide."""
-    found: t.Optional[Json] = hidden(_plain(one))
-    return found
+    result: t.Optional[Json] = hidden(_plain(one))
+    return result
 
 
 def same(one: t.Optional[Json], other: t.Optional[Json]) -> bool:
@@ -109,15 +109,15 @@ def group_path(api_version: str) -> str:
 
 def resource_of(listed: Json, kind: str) -> t.Optional[t.Tuple[str, bool]]:
     """Return what a kind is called in paths, and whether it is in namespaces; None where it is not served."""
-    for one in listed.get("resources") or ():
-        if one.get("kind") == kind and "/" not in one.get("name", "/"):
-            return str(one["name"]), bool(one.get("namespaced"))
+    for resource in listed.get("resources") or ():
+        if resource.get("kind") == kind and "/" not in resource.get("name", "/"):
+            return str(resource["name"]), bool(resource.get("namespaced"))
     return None
 
 
 def asks_nobody(hook: Json) -> Json:
     """Return a webhook's configuration of which API servers ask for no object."""
-    made = [{**one, "matchConditions": list(NOBODY)} for one in hook.get("webhooks") or ()]
+    made = [{**webhook, "matchConditions": list(NOBODY)} for webhook in hook.get("webhooks") or ()]
     return {**hook, "webhooks": made}
 
 
@@ -148,17 +148,17 @@ def selector(deployment: Json) -> t.Tuple[str, str]:
 
 def causes(pods: t.Iterable[Json]) -> str:
     """Return what pods wait for, in the words of the kubelet and the scheduler; empty where they don't say."""
-    found = dict.fromkeys(said for one in pods for said in _causes(one.get("status") or {}))
+    found = dict.fromkeys(said for pod in pods for said in _causes(pod.get("status") or {}))
     return "; ".join(list(found)[:MOST_CAUSES])
 
 
 def _causes(status: Json) -> t.Iterator[str]:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            yield cut(f"{one.get('reason', '')}: {one.get('message', '')}")
-    for one in status.get("containerStatuses") or ():
-        waiting = (one.get("state") or {}).get("waiting") or {}
-        ended = (one.get("lastState") or {}).get("terminated") or {}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield cut(f"{condition.get('reason', '')}: {condition.get('message', '')}")
+    for container_status in status.get("containerStatuses") or ():
+        waiting = (container_status.get("state") or {}).get("waiting") or {}
+        ended = (container_status.get("lastState") or {}).get("terminated") or {}
         if reason := waiting.get("reason"):
             yield cut(f"{reason}: {ended.get('message') or waiting.get('message', '')}")
 
@@ -167,11 +167,11 @@ def hidden(value: t.Any, secret: bool = False) -> t.Any:
     """Return objects, in lists or not, without what Secrets among them hold; ``secret`` says that they are in one."""
     if isinstance(value, dict):
         secret = secret or _is_secret(value)
-        found = {key: hidden(one, secret) for key, one in value.items()}
+        result = {key: hidden(one, secret) for key, one in value.items()}
         for key in (one for one in (*HOLD, APPLIED) if secret and one in value):
             held = value[key]
-            found[key] = dict.fromkeys(held, HIDDEN) if isinstance(held, dict) else HIDDEN
-        return found
+            result[key] = dict.fromkeys(held, HIDDEN) if isinstance(held, dict) else HIDDEN
+        return result
     return [hidden(one, secret) for one in value] if isinstance(value, list) else value
 
 

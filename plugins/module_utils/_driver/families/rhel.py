@@ -58,8 +58,8 @@ def is_precompiled(package: str) -> bool:
 
 def version_of(package: str) -> Version:
     """Return the driver's version in a package's name."""
-    found = VERSION.search(package)
-    return Version(found[1] if found else "")
+    match = VERSION.search(package)
+    return Version(match[1] if match else "")
 
 
 def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version, str]:
@@ -86,9 +86,9 @@ def precompiled(offered: Offer, wanted: Wanted, kind: str) -> t.Tuple[str, ...]:
     able = branches.best_versions(fitting, wanted.gpus)
     there = [] if wanted.newest else [one for one in able if found[one] in offered.installed]
     chosen = next(iter((*there, *able)), NO_VERSION)
-    kernels = (wanted.kernel, *(one for one in wanted.kernels if one != wanted.kernel))
-    packages = (of_kernel(names, one, kind).get(chosen, "") for one in kernels)
-    return tuple(one for one in packages if one)
+    kernels = (wanted.kernel, *(kernel for kernel in wanted.kernels if kernel != wanted.kernel))
+    packages = (of_kernel(names, kernel, kind).get(chosen, "") for kernel in kernels)
+    return tuple(package for package in packages if package)
 
 
 def instead(names: Names, asked: str) -> str:
@@ -104,7 +104,7 @@ def instead(names: Names, asked: str) -> str:
 
 
 def _kernels(names: t.Iterable[str]) -> t.List[str]:
-    return sorted({VERSION.split(one, maxsplit=1)[-1] for one in names})
+    return sorted({VERSION.split(name, maxsplit=1)[-1] for name in names})
 
 
 def with_stream(
@@ -116,7 +116,7 @@ def with_stream(
     for name, of, version in streams.offered.get(stream, ()):
         if of in ("noarch", machine):
             found.setdefault(name, set()).add(version)
-    others = {name: one for name, one in policies.items() if name not in modular}
+    others = {name: policy for name, policy in policies.items() if name not in modular}
     return {**others, **ordered(found)}
 
 
@@ -169,11 +169,11 @@ def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
 
     InputError names the streams that are offered where none of them fits.
     """
-    found = choose_stream(streams, version, kind)
-    if found:
+    stream = choose_stream(streams, version, kind)
+    if stream:
         words = f", in place of {streams.enabled}" if streams.enabled else ""
-        params = {"stream": found, "before": streams.enabled}
-        return [Step("stream", f"enable the module stream {MODULE}:{found}{words}", params)]
+        params = {"stream": stream, "before": streams.enabled}
+        return [Step("stream", f"enable the module stream {MODULE}:{stream}{words}", params)]
     if streams.offered and not _fitting(streams, version, kind):
         raise UnknownVersion.of(
             "version",
@@ -252,9 +252,9 @@ class Rhel(Family):
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose as elsewhere, and refuse what is not precompiled where that is required."""
-        found = super().choose(state, desired, kind)
-        required = desired.kernel.precompiled == "require" and found.version
-        if required and not is_precompiled(found.kernel):
+        result = super().choose(state, desired, kind)
+        required = desired.kernel.precompiled == "require" and result.version
+        if required and not is_precompiled(result.kernel):
             kernels = ", ".join(_kernels(state.software.names.modules.precompiled))
             raise NodeError(
                 f"the sources have no precompiled kernel modules that fit the running kernel {state.machine.kernel}",
@@ -264,7 +264,7 @@ class Rhel(Family):
                 hint="boot such a kernel, ask for another version or kernel_modules, or set precompiled to auto, where "
                 "DKMS builds them",
             )
-        return found
+        return result
 
     def newest(self, state: DriverState, desired: Desired, kind: str) -> Version:
         """Return the newest version of a branch, which precompiled kernel modules have in their packages' names."""
@@ -345,8 +345,8 @@ def _of_others(packages: t.Iterable[str]) -> NodeError:
 
 def _epel(state: DriverState, desired: Desired) -> str:
     names = [one for one in state.software.names.needs if "epel-release" in one]
-    offered = next((one for one in names if state.software.candidate(one)), "")
-    there = next((one for one in names if state.software.installed(one)), "")
+    offered = next((name for name in names if state.software.candidate(name)), "")
+    there = next((name for name in names if state.software.installed(name)), "")
     if offered and not there and desired.prerequisites == "install":
         return offered
     cause, hint = _words(state, offered, there)

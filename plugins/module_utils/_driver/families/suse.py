@@ -71,13 +71,13 @@ def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[Versio
 
 def built_for(version: str) -> str:
     """Return the kernel that a build is made for, without its flavour; empty where the version does not say."""
-    found = BUILT_FOR.search(version)
-    return found[1].replace("_", "-") if found else ""
+    match = BUILT_FOR.search(version)
+    return match[1].replace("_", "-") if match else ""
 
 
 def _nearest(versions: t.Iterable[str], kernel: str) -> t.List[str]:
     """Return the builds that are not for newer kernels, the nearest first."""
-    found = [one for one in versions if order(built_for(one)) <= order(kernel)]
+    found = [version for version in versions if order(built_for(version)) <= order(kernel)]
     return sorted(found, key=lambda one: order(built_for(one)), reverse=True)
 
 
@@ -123,13 +123,13 @@ def _served(state: DriverState) -> t.List[str]:
 
 def generation(package: str) -> str:
     """Return the generation in the name of a part of SUSE's driver, as G06, empty where it has none."""
-    found = GENERATION.match(package)
-    return found[1] if found else ""
+    match = GENERATION.match(package)
+    return match[1] if match else ""
 
 
 def usable(state: DriverState, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
     """Return those of the driver's versions that the running kernel has a build of, all where there is none."""
-    return [one for one in drivers if build(state, package, one)] or drivers
+    return [driver for driver in drivers if build(state, package, driver)] or drivers
 
 
 def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
@@ -226,17 +226,17 @@ class Suse(Family):
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose of the driver's versions one that the running kernel has a build of, where there is any."""
         kernel = state.software.names.modules.by_type[kind]
-        found = built(state, desired, kind, functools.partial(usable, state, kernel))
-        if found.version is None:
+        result = built(state, desired, kind, functools.partial(usable, state, kernel))
+        if result.version is None:
             if desired.source.repository is None and not state.history.refreshed:
                 raise NotOffered(
-                    f"the package sources have no {', '.join(found.unknown)}",
+                    f"the package sources have no {', '.join(result.unknown)}",
                     hint="let zypper refresh its repositories, then run again",
                 )
-            return found
-        chosen = found.targets[kernel] or ""
+            return result
+        chosen = result.targets[kernel] or ""
         if chosen != desired.version:
-            chosen = build(state, kernel, found.version) or chosen
+            chosen = build(state, kernel, result.version) or chosen
         if desired.kernel.load and state.machine.gpus and useless(state, kernel, chosen):
             able = [
                 one for one in state.loaded.modules.kernels if one not in state.loaded.modules.bare
@@ -248,7 +248,7 @@ class Suse(Family):
                 "build for them",
                 hint=f"{boot}wait for one, or set load to false",
             )
-        return found._replace(targets={**found.targets, kernel: chosen})
+        return result._replace(targets={**result.targets, kernel: chosen})
 
     def refuse_others(self, installed: t.Iterable[str]) -> None:
         older = sorted(filter(OLD_NAMES.fullmatch, installed))
@@ -305,8 +305,8 @@ class Suse(Family):
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         """Return the parts of other generations than that of the targets; their parts exclude each other."""
-        wanted = {generation(one) for one in targets} - {""}
-        return {one for one in names if wanted and generation(one) not in {"", *wanted}}
+        wanted = {generation(target) for target in targets} - {""}
+        return {name for name in names if wanted and generation(name) not in {"", *wanted}}
 
     def waits(self, state: DriverState, choice: Choice) -> str:
         kernels = _served(state)

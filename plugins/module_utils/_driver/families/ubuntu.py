@@ -162,7 +162,10 @@ def built_for(needs: t.Iterable[str], anchor: str) -> Version:
 def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
     """Return the driver's version of each version of a package, newest first, empty where it is not known."""
     needs, anchor = state.software.relations.get(package, {}), state.software.names.modules.anchor
-    return {one: built_for(needs.get(one, ()), anchor) for one in state.software.versions(package)}
+    return {
+        version: built_for(needs.get(version, ()), anchor)
+        for version in state.software.versions(package)
+    }
 
 
 def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
@@ -213,7 +216,7 @@ def _before(state: DriverState, kind: str) -> t.List[str]:
     kernels = [
         name[len(start) :] for name in state.history.record.packages if name.startswith(start)
     ]
-    older = [one for one in kernels if one[:1].isdigit() and order(one) < running]
+    older = [kernel for kernel in kernels if kernel[:1].isdigit() and order(kernel) < running]
     there = [one for one in older if state.software.installed(f"{start}{one}")]
     return [f"{start}{one}" for one in sorted(there, key=order)[-1:]]
 
@@ -223,11 +226,11 @@ def tracking(state: DriverState, kind: str) -> t.List[str]:
     start = of_kernel(state, kind, "")
     pattern = re.compile(re.escape(start) + TRACKED)
     there = (
-        one
-        for one in filter(pattern.fullmatch, state.software.packages)
-        if state.software.installed(one)
+        package
+        for package in filter(pattern.fullmatch, state.software.packages)
+        if state.software.installed(package)
     )
-    named = (f"{start}{one}" for one in state.flavours)
+    named = (f"{start}{flavour}" for flavour in state.flavours)
     return [*dict.fromkeys((*named, *there))] if start else []
 
 
@@ -236,18 +239,22 @@ def _tracking(
 ) -> t.Dict[str, str]:
     """Return the tracking packages at a version that needs what was chosen, and nothing else."""
     exact = {f"{name} (= {version})" for name, version in chosen.items()}
-    found = {}
+    result = {}
     for name in tracking(state, kind):
         needs = state.software.relations.get(name, {})
-        fitting = [one for one in state.software.versions(name) if exact & set(needs.get(one, ()))]
+        fitting = [
+            version
+            for version in state.software.versions(name)
+            if exact & set(needs.get(version, ()))
+        ]
         if (
             fitting
             and name not in state.history.refused
             and (follow or state.software.installed(name))
         ):
             installed = state.software.installed(name)
-            found[name] = installed if installed in fitting else fitting[0]
-    return found
+            result[name] = installed if installed in fitting else fitting[0]
+    return result
 
 
 def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
@@ -258,7 +265,7 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
     unknown = not_offered(state, names)
     if unknown and (unknown != (kernel,) or not boot):
         return awaited(state, desired, kind, kernel, unknown)
-    names = tuple(one for one in names if one != kernel)
+    names = tuple(name for name in names if name != kernel)
     matched, versions = common(state, desired, names, known.modules.anchor)
     fits = [one for one in versions if build(state, kernel, one) is not None]
     boot = "" if there in fits else boot
@@ -315,12 +322,12 @@ class Ubuntu(Family):
         """Return the packages that have the kernel modules of a branch, where one is to be chosen."""
         if wanted.version or any("nvidia" in one for one in offered.installed):
             return ()
-        found = (one for one in offered.names if SERVER.fullmatch(one) or BRANCH.fullmatch(one))
+        found = (name for name in offered.names if SERVER.fullmatch(name) or BRANCH.fullmatch(name))
         return tuple(sorted(found))
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
         """Return -server, or nothing where a desktop's packages were taken over."""
-        if any(mark(one).endswith("-server") for one in desired.components):
+        if any(mark(component).endswith("-server") for component in desired.components):
             return "-server"
         fresh = [one for one in installed if one not in record.packages] if desired.adopt else []
         for names in (record.before, fresh):
@@ -332,9 +339,13 @@ class Ubuntu(Family):
     def asked(self, state: DriverState) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
         names, kernels = state.software.names, (state.machine.kernel, *state.newer)
-        found = {of_kernel(state, kind, one) for kind in names.modules.prebuilt for one in kernels}
+        found = {
+            of_kernel(state, kind, kernel) for kind in names.modules.prebuilt for kernel in kernels
+        }
         found |= {one for kind in names.modules.prebuilt for one in tracking(state, kind)}
-        found |= {one for one in state.history.record.packages if one.startswith(PREBUILT)}
+        found |= {
+            package for package in state.history.record.packages if package.startswith(PREBUILT)
+        }
         return (
             {one for one in found if one and NO_BRANCH not in one}
             if names.modules.prebuilt
@@ -375,7 +386,7 @@ class Ubuntu(Family):
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         parts = {part(name) for name in targets}
-        return {one for one in names if part(one) in parts}
+        return {name for name in names if part(name) in parts}
 
     def alike(self, state: DriverState, kind: str, package: str) -> bool:
         start = of_kernel(state, kind, "")
@@ -390,7 +401,7 @@ class Ubuntu(Family):
         """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
         names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
         ours = {*filter(state.software.installed, (*state.history.record.packages, *taken))}
-        return [one for one in names if one.startswith(OBJECTS) and one in ours]
+        return [name for name in names if name.startswith(OBJECTS) and name in ours]
 
     def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
         if not choice.prebuilt:

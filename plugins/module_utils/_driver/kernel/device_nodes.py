@@ -208,10 +208,10 @@ def meant_of(capability: str) -> t.Tuple[str, t.Optional[Access]]:
 def way_back(nodes: t.Sequence[Differing]) -> str:
     """Return the next step for nodes that are not as meant, of which there is one at least."""
     alike: t.Dict[Access, t.List[str]] = {}
-    for one in nodes:
-        alike.setdefault(one.meant, []).append(one.path)
+    for node in nodes:
+        alike.setdefault(node.meant, []).append(node.path)
     words = " && ".join(_given(access, " ".join(paths)) for access, paths in alike.items())
-    return f"{words}, {SAY_SO}" if any(OF_OPTIONS.fullmatch(one.path) for one in nodes) else words
+    return f"{words}, {SAY_SO}" if any(OF_OPTIONS.fullmatch(node.path) for node in nodes) else words
 
 
 def _given(access: Access, paths: str) -> str:

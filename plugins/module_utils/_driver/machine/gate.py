@@ -98,7 +98,7 @@ class Gate:
 
 def blockers(state: DriverState) -> t.Tuple[str, ...]:
     """Return who has a GPU, in words: processes, then pods."""
-    return (*(f"process {one}" for one in state.loaded.users), *state.loaded.allocated)
+    return (*(f"process {user}" for user in state.loaded.users), *state.loaded.allocated)
 
 
 def refuse(state: DriverState, *, absent: bool, waited: t.Optional[int] = None) -> None:

@@ -22,13 +22,13 @@ def images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
     """Return the kernels with an initramfs that can be rebuilt, and when it was made."""
     if host.which("update-initramfs") is None and host.which("dracut") is None:
         return {}
-    found = {}
+    result = {}
     for kernel in kernels:
         times = [host.mtime(path.format(kernel)) for path in IMAGES]
-        made = [one for one in times if one is not None]
+        made = [time for time in times if time is not None]
         if made and host.exists(f"/boot/vmlinuz-{kernel}"):
-            found[kernel] = max(made)
-    return found
+            result[kernel] = max(made)
+    return result
 
 
 def mark(kernel: str, made: float) -> str:
@@ -46,7 +46,7 @@ def looked_into(host: Host, found: Modules, *, changes: bool) -> Modules:
     free = tuple(kernel for kernel in candidates if not _carries(host, kernel))
     return dataclasses.replace(
         found,
-        images=tuple(one for one in found.images if one not in free),
+        images=tuple(image for image in found.images if image not in free),
         stale=tuple(one for one in found.stale if one not in free),
         spared=free,
     )

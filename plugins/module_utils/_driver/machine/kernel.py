@@ -93,7 +93,7 @@ def modules(
         and initramfs.mark(kernel, made) not in spared
     )
     loaded = _loaded(host, options)
-    bootable = tuple(one for one in kernels if host.exists(f"/boot/vmlinuz-{one}"))
+    bootable = tuple(kernel for kernel in kernels if host.exists(f"/boot/vmlinuz-{kernel}"))
     known = {one: host.read(f"{KERNELS}/{one}/modules.dep") or "" for one in bootable}
     return Modules(
         own=None if foreign else text,
@@ -124,12 +124,12 @@ def modules(
 
 def _loaded(host: Host, options: Options) -> t.Dict[str, str]:
     """Return the options that the loaded modules show: nvidia's in /proc, those of the others in /sys."""
-    found = in_force.parse_params(host.read(PARAMS) or "")
+    result = in_force.parse_params(host.read(PARAMS) or "")
     for name, _value in options:
         text = host.read("/sys/module/{}/parameters/{}".format(*name.split(".", 1)))
-        if name not in found and text is not None:
-            found[name] = text.strip()
-    return found
+        if name not in result and text is not None:
+            result[name] = text.strip()
+    return result
 
 
 def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str, str]:
@@ -137,8 +137,8 @@ def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str
     unknown = {name for name, _value in options if name not in TABLE}
     found = dict.fromkeys(unknown.intersection(loaded), "")
     for module in sorted({name.partition(".")[0] for name in unknown.difference(found)}):
-        for one in driver_kernel.names(module, current=True):
-            done = host.run(["modinfo", one], check=False)
+        for name in driver_kernel.names(module, current=True):
+            done = host.run(["modinfo", name], check=False)
             found.update(in_force.parse_modinfo(module, done.out))
     return {name: version for name, version in found.items() if name in unknown}
 
@@ -240,7 +240,7 @@ def signing_key(host: Host) -> t.Optional[SigningKey]:
         return None
     names = (name for name in host.listdir(CONFIG_FOLDER) if name.endswith(".conf"))
     paths = [CONFIG, *(f"{CONFIG_FOLDER}/{name}" for name in names)]
-    configured = [one for path in paths for one in CONFIGURED.findall(host.read(path) or "")]
+    configured = [match for path in paths for match in CONFIGURED.findall(host.read(path) or "")]
     usual = [one for one in DEFAULT_KEYS if host.exists(one)] or DEFAULT_KEYS[-1:]
     path = configured[-1] if configured else usual[0]
     if not host.exists(path):

@@ -61,7 +61,7 @@ def differing(host: Host) -> t.Tuple[Differing, ...]:
         for path, access, one in found
         if one is not None and stat.S_ISCHR(one.mode)
     )
-    return tuple(one for one in nodes if one.has != one.meant)
+    return tuple(node for node in nodes if node.has != node.meant)
 
 
 def missing(host: Host) -> t.Tuple[str, ...]:
@@ -125,8 +125,10 @@ class Loading(Part):
         host = self._node.host
         # In the order in which the kernel lets go of them.
         driver, *users = MODULES
-        loaded = [*(one for one in users if host.exists(f"/sys/module/{one}")), driver]
-        switches = bridges(host) or any(one.kind == "nvswitch" for one in pci_devices(host))
+        loaded = [*(user for user in users if host.exists(f"/sys/module/{user}")), driver]
+        switches = bridges(host) or any(
+            pci_device.kind == "nvswitch" for pci_device in pci_devices(host)
+        )
         active = [
             unit
             for unit in ((FABRIC_SERVICE, SERVICE) if switches else (SERVICE,))

@@ -146,8 +146,8 @@ class PackageFacts(Part):
         known = {*ours, *record.others}
         others = {
             name
-            for name, one in state.software.packages.items()
-            if one.installed and name not in known and is_driver(name, one)
+            for name, package in state.software.packages.items()
+            if package.installed and name not in known and is_driver(name, package)
         }
         if ours and others:
             # Upgrades have brought modules of newer kernels since, as a dependency of ours.
@@ -198,7 +198,7 @@ class Packages(Part):
     def repair(self, _params: Params) -> None:
         """Finish what a killed transaction has left."""
         manager, record = self._node.manager, self._node.added.record
-        parts = {name for name, one in manager.packages().items() if is_driver(name, one)}
+        parts = {name for name, package in manager.packages().items() if is_driver(name, package)}
         with building(self._node.host):
             manager.finish(parts | record.packages | record.holds)
 
@@ -228,7 +228,7 @@ class Packages(Part):
         packages = manager.packages()
         done = self._simulate(change, packages, step.params.get("taken", ()))
         kernels = [one for one in done.new if re.fullmatch(self._node.family.traits.kernels, one)]
-        notes = tuple(f"{one} is installed along with the driver: {ALONG}" for one in kernels)
+        notes = tuple(f"{kernel} is installed along with the driver: {ALONG}" for kernel in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
         old = set(ours) - set(change.packages) - {*done.removed, *done.changed, *change.remove}
@@ -287,9 +287,9 @@ class Packages(Part):
         known, automatic = versions(record.earlier), record.automatic
         if not (known or record.packages):
             known = {
-                name: one.version
-                for name, one in packages.items()
-                if one.installed and ("nvidia" in name or is_driver(name, one))
+                name: package.version
+                for name, package in packages.items()
+                if package.installed and ("nvidia" in name or is_driver(name, package))
             }
             automatic |= self._node.manager.automatic() & known.keys() if known else frozenset()
         fresh = known.keys() & moved - record.exchanged

@@ -120,7 +120,10 @@ def known_repository(node: Node, repository: t.Optional[Repository]) -> Known:
 def nvidias(node: Node) -> t.Optional[Repository]:
     """Return NVIDIA's repository for the system, if there is one."""
     options = SPEC["argument_spec"]["repository"]["options"]
-    values = {**{name: one.get("default") for name, one in options.items()}, "preset": "nvidia"}
+    values = {
+        **{name: option.get("default") for name, option in options.items()},
+        "preset": "nvidia",
+    }
     try:
         return parse_repository(named(node.host, values, DRIVER_PRESETS), "repository")
     except InputError:
@@ -169,13 +172,15 @@ class Runfile(Part):
     def observe(self, runfile: t.Optional[File]) -> Installed:
         """Return what the installer has left, and what the next one, from a file, would lack."""
         host = self._node.host
-        found = Installed(self._version())
+        installed = Installed(self._version())
         if runfile is not None:
             missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
             missing += [] if host.which("make") else ["make"]
             there = not runfile.location.startswith("/") or host.exists(runfile.location)
-            found = Installed(found.version, bool(host.which("dkms")), tuple(missing), there)
-        return found
+            installed = Installed(
+                installed.version, bool(host.which("dkms")), tuple(missing), there
+            )
+        return installed
 
     def _version(self) -> Version:
         host = self._node.host

@@ -81,13 +81,13 @@ def unseen(
     options: Options, given: t.Mapping[str, str], loaded: t.Mapping[str, str]
 ) -> t.List[str]:
     """Say which options have changed since the load, of those whose difference the loaded modules do not show."""
-    wanted, found = dict(options), []
+    wanted, result = dict(options), []
     for name, value in given.items():
         if name in wanted and name not in loaded:
-            found.append(f"{called(name)} must be {wanted[name]}")
+            result.append(f"{called(name)} must be {wanted[name]}")
         elif name not in wanted and alike(loaded.get(name, value), value):
-            found.append(f"{called(name)} is still {value}, which nothing sets any more")
-    return found
+            result.append(f"{called(name)} is still {value}, which nothing sets any more")
+    return result
 
 
 def overruled(

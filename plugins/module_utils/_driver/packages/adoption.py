@@ -34,15 +34,15 @@ def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
     gone = state.software.nvidia_installer and not state.types
     version = state.software.runfile.version or "of unknown version"
     words += [f"the driver {version} from NVIDIA's installer"] if gone else []
-    found = []
+    result = []
     if words:
         params = {"packages": fresh, "runfile": version if gone else ""}
-        found.append(Step("adopt", f"take over {', '.join(words)}", params))
+        result.append(Step("adopt", f"take over {', '.join(words)}", params))
     if gone:
         text = f"uninstall the driver {version} that NVIDIA's installer has brought"
         fetch = next((one.params for one in install if one.action == "install"), None)
-        found.append(Step("uninstall", text, {"fetch": fetch}))
-    return found
+        result.append(Step("uninstall", text, {"fetch": fetch}))
+    return result
 
 
 def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.List[str]:
@@ -53,7 +53,7 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
     branch = mark(state.software.names.user_space[0]) if state.software.names.user_space else ""
     types = {OPEN in one for one in known if state.type_of(one)}
     swaps = types == {kind != "open"}
-    found = []
+    result = []
     for name in sorted(known):
         if state.type_of(name) or name.startswith("linux-"):
             continue
@@ -61,8 +61,8 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
         there = state.software.packages.get(one)
         asked = one in state.history.record.requested or (there is not None and not there.gone)
         if asked or state.software.installed(name):
-            found.append(one)
-    return found
+            result.append(one)
+    return result
 
 
 def _translated(name: str, branch: str, kind: str) -> str:

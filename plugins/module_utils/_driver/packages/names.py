@@ -216,13 +216,13 @@ def part(package: str) -> str:
 
 def mark(package: str) -> str:
     """Return the branch in a package's name, as 580-server, empty where there is none."""
-    found = MARK.search(package)
-    return found[1] if found else ""
+    match = MARK.search(package)
+    return match[1] if match else ""
 
 
 def order(kernel: str) -> t.List[int]:
     """Return what kernels are sorted by; their flavour does not count."""
-    return [int(one) for one in re.findall(r"\d+", FLAVOUR.sub("", kernel))]
+    return [int(match) for match in re.findall(r"\d+", FLAVOUR.sub("", kernel))]
 
 
 class Offer(t.NamedTuple):

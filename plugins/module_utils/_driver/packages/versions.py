@@ -110,7 +110,7 @@ def built(
 
 def not_offered(state: DriverState, names: t.Iterable[str]) -> t.Tuple[str, ...]:
     """Return the packages that no source has."""
-    return tuple(one for one in names if not state.software.versions(one))
+    return tuple(name for name in names if not state.software.versions(name))
 
 
 def awaited(
@@ -160,7 +160,7 @@ def assigned(
     dcgm = [one for one in names if one.startswith(components.DCGM)]
     if not all(map(state.software.installed, dcgm)):
         candidates = {name: state.software.candidate(name) for name in dcgm}
-        chosen.update({name: one for name, one in candidates.items() if one})
+        chosen.update({name: candidate for name, candidate in candidates.items() if candidate})
     taken = state.taken(desired.adopt)
     others = siblings(state, {*names, *taken})
     for name in (*others, *(counterparts(state, taken, kind) if taken else ())):
@@ -177,8 +177,8 @@ def siblings(state: DriverState, wanted: t.Collection[str]) -> t.List[str]:
     source = state.software.names.archive.sources.get("", "") if state.software.names.branch else ""
     return [
         name
-        for name, one in state.software.packages.items()
-        if source and one.installed and one.source == source
+        for name, package in state.software.packages.items()
+        if source and package.installed and package.source == source
         if name not in wanted
         and name not in state.history.record.packages
         and not state.type_of(name)
@@ -220,7 +220,9 @@ def _common(
     order = state.software.drivers(kernel)
     # Those that are not newer than apt would choose by itself come first: the user's preferences bound a branch, too.
     candidates = {Version.of(state.software.candidate(name)) for name in (kernel, *matched)}
-    first = max((order.index(one) for one in candidates if one in order), default=0)
+    first = max(
+        (order.index(candidate) for candidate in candidates if candidate in order), default=0
+    )
     newer = () if "." in wanted else order[:first]
     return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
 

@@ -34,14 +34,14 @@ def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:
     bulletins = found.get("bulletins", [])
     if not isinstance(bulletins, (list, tuple)):
         raise InputError.of(f"{key}.bulletins", bulletins, "a list of bulletins")
-    rows = [_bulletin(f"{key}.bulletins[{n}]", one) for n, one in enumerate(bulletins)]
+    rows = [_bulletin(f"{key}.bulletins[{n}]", bulletin) for n, bulletin in enumerate(bulletins)]
     return Table(
         day(f"{key}.as_of", found["as_of"]),
         {
-            _branch_name(f"{key}.branches", name): _branch(f"{key}.branches.{name}", one)
-            for name, one in branches.items()
+            _branch_name(f"{key}.branches", name): _branch(f"{key}.branches.{name}", branch)
+            for name, branch in branches.items()
         },
-        tuple(sorted(rows, key=lambda one: one.date)),
+        tuple(sorted(rows, key=lambda row: row.date)),
     )
 
 
@@ -71,8 +71,8 @@ def _bulletin(key: str, value: t.Any) -> Bulletin:
         day(f"{key}.date", row["date"]),
         _word(f"{key}.url", row.get("url", ""), "its address"),
         {
-            _branch_name(f"{key}.floors", name): _version(f"{key}.floors.{name}", str(name), one)
-            for name, one in floors.items()
+            _branch_name(f"{key}.floors", name): _version(f"{key}.floors.{name}", str(name), floor)
+            for name, floor in floors.items()
         },
     )
 
@@ -80,10 +80,10 @@ def _bulletin(key: str, value: t.Any) -> Bulletin:
 def _version(key: str, branch: str, value: t.Any) -> Version:
     if not isinstance(value, str) or not VERSION.fullmatch(value):
         raise InputError.of(key, value, f"a version in quotes, such as '{branch}.95.05'")
-    found = Version(value)
-    if found.branch != branch:
+    version = Version(value)
+    if version.branch != branch:
         raise InputError.of(key, value, f"a version of branch {branch}")
-    return found
+    return version
 
 
 def _branch_name(key: str, name: t.Any) -> str:

@@ -62,7 +62,7 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
     changed = {name for step in install for name in step.params["packages"]}
     # They bring new kernels and their headers.
     forms = ("linux-{}", "linux-image-{}", "linux-headers-{}") if desired.hold_kernel else ()
-    kernels = [form.format(one) for one in state.flavours for form in forms]
+    kernels = [form.format(flavour) for flavour in state.flavours for form in forms]
     kernels += kernel_packages(state.machine.kernel) if desired.hold_kernel else ()
     held = {*choice.targets, *filter(state.software.installed, kernels)} if desired.hold else ()
     taken = adoption.steps(state, install) if desired.adopt else []
@@ -97,7 +97,7 @@ def newer_headers(state: DriverState) -> t.List[str]:
     known = not state.software.names.headers.first
     packages = state.software.packages
     # One that is half configured is there: it waits for a driver that DKMS can build.
-    missing = (one for one in names if known and (one not in packages or packages[one].gone))
+    missing = (name for name in names if known and (name not in packages or packages[name].gone))
     return [one for one in missing if state.software.candidate(one)]
 
 
@@ -107,7 +107,7 @@ def _needs_repair(state: DriverState, choice: Choice, others: t.Sequence[Step]) 
     A package that is to have another version is not repaired but replaced: it may well be that its
     own version cannot be finished. Over what is others', apt carries a change out.
     """
-    broken = {name for name, one in state.software.packages.items() if one.broken}
+    broken = {name for name, package in state.software.packages.items() if package.broken}
     if any(state.software.packages[name].state is State.TWICE for name in broken):
         return True  # a package manager that installs another version leaves the twin there
     if others and state.software.interrupted:
@@ -205,7 +205,7 @@ def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
 def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
     """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
     components = state.software.names.archive.components
-    own = [one for one in state.software.sources if one.signed_by not in PLACE.apt_keys]
+    own = [source for source in state.software.sources if source.signed_by not in PLACE.apt_keys]
     return additions(own, state.machine.codename, components) if components else []
 
 

@@ -56,7 +56,7 @@ def booted(host: Host) -> Iommu:
 def _in_force(host: Host) -> str:
     if not host.listdir(GROUPS):
         return OFF
-    types = [host.read(f"{BUS}/{one.address}/iommu_group/type") for one in gpus(host)]
+    types = [host.read(f"{BUS}/{gpu.address}/iommu_group/type") for gpu in gpus(host)]
     known = {one.strip() for one in types if one}
     return UNKNOWN if not known else PT if known == {"identity"} else "on"
 
@@ -81,7 +81,7 @@ def guests(host: Host) -> t.Tuple[str, ...]:
 def _may_run_guests(host: Host) -> bool:
     """Tell whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
     users = [host.read(one) for one in KVM_USERS]
-    return any(one is not None and one.strip() != "0" for one in users) or (
+    return any(user is not None and user.strip() != "0" for user in users) or (
         users == [None, None] and host.exists("/dev/kvm")
     )
 
@@ -90,16 +90,16 @@ def values(host: Host, asked: Asked, kept: Values) -> t.Dict[str, str]:
     """Return the values of the kernel that are asked for or were set here, of those that there are."""
     names = [name for name in kept if kind(name) != ACS]
     names += [NUMA_FILE] if asked.numa else []
-    names += [pages_file(one) for one in asked.pages]
+    names += [pages_file(page) for page in asked.pages]
     if asked.governor:
-        names += [f"{POLICIES}/{one}/scaling_governor" for one in host.listdir(POLICIES)]
+        names += [f"{POLICIES}/{name}/scaling_governor" for name in host.listdir(POLICIES)]
     texts = {name: host.read(name) for name in names}
-    found = {name: text.strip() for name, text in texts.items() if text}
+    result = {name: text.strip() for name, text in texts.items() if text}
     if asked.acs or any(kind(name) == ACS for name in kept):
         for line in program(host, "acs_show").splitlines():
             address, _space, control = line.partition(" ")
-            found[address] = control
-    return found
+            result[address] = control
+    return result
 
 
 def facts(host: Host, asked: Asked) -> Facts:
@@ -145,8 +145,8 @@ def services(host: Host) -> t.Tuple[Service, ...]:
 def limits_of_others(host: Host) -> t.Dict[str, str]:
     """Return the texts of all files of limits but ours."""
     folder = posixpath.dirname(LIMITS)
-    names = [f"{folder}/{one}" for one in host.listdir(folder) if one.endswith(".conf")]
-    return existing(host, [f"{FOLDER}/limits.conf", *(one for one in names if one != LIMITS)])
+    names = [f"{folder}/{name}" for name in host.listdir(folder) if name.endswith(".conf")]
+    return existing(host, [f"{FOLDER}/limits.conf", *(name for name in names if name != LIMITS)])
 
 
 def logins_without_limits(host: Host) -> t.Tuple[str, ...]:

@@ -104,7 +104,7 @@ def _filled(name: str, kind: str, handle: t.Any) -> t.Any:
 def _recovery(handle: t.Any) -> t.Optional[int]:
     """Return what the driver asks for; a branch before 565 can ask for no more than two of it."""
     fields = pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY, RESET, DRAIN_AND_RESET])
-    asked, reset, drain = (None if one.nvmlReturn else int(one.value.uiVal) for one in fields)
+    asked, reset, drain = (None if field.nvmlReturn else int(field.value.uiVal) for field in fields)
     if asked is not None:
         return asked
     if reset:

@@ -52,7 +52,7 @@ def _gi_profile(handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
         slices=info.sliceCount,
         max_count=info.instanceCount,
         memory_mb=info.memorySizeMB,
-        placements=tuple((one.start, one.size) for one in placements),
+        placements=tuple((placement.start, placement.size) for placement in placements),
     )
 
 

@@ -57,9 +57,9 @@ def _fill(mask: t.Any, some: Profiles) -> None:
 
 
 def _current(handle: t.Any) -> t.Any:
-    found = asking("c_nvmlWorkloadPowerProfileCurrentProfiles_v1_t")()
-    asking("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles")(handle, ctypes.byref(found))
-    return found
+    result = asking("c_nvmlWorkloadPowerProfileCurrentProfiles_v1_t")()
+    asking("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles")(handle, ctypes.byref(result))
+    return result
 
 
 def _board(handle: t.Any) -> t.Dict[str, Profiles]:

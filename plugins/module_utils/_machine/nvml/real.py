@@ -98,10 +98,10 @@ class Nvml:
     def count(self) -> int:
         """Return how many GPUs there are, to begin a look at them."""
         self._handles.clear()  # a GPU that was taken away makes others' handles invalid
-        found = int(pynvml.nvmlDeviceGetCount())
-        if found > MOST_GPUS:
-            raise NvmlError(UNKNOWN_ERROR, f"counting GPUs: it says that there are {found}")
-        return found
+        result = int(pynvml.nvmlDeviceGetCount())
+        if result > MOST_GPUS:
+            raise NvmlError(UNKNOWN_ERROR, f"counting GPUs: it says that there are {result}")
+        return result
 
     def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
         """Return the GPUs that answer, and an error for each that does not."""
@@ -163,18 +163,18 @@ class Nvml:
 
         What they were read by, profiles and GPU instances, is in ``layouts``.
         """
-        found: t.List[MigDevice] = []
+        result: t.List[MigDevice] = []
         for _attempt in range(2):  # some are made or destroyed between one question and the next
-            found, unnamed = self._mig_devices(gpu) if gpu.mig_current else ([], [])
+            result, unnamed = self._mig_devices(gpu) if gpu.mig_current else ([], [])
             self.unnamed[gpu.uuid] = tuple(unnamed)
             if not unnamed:
                 break
-        return found
+        return result
 
     def _mig_devices(self, gpu: Gpu) -> t.Tuple[t.List[MigDevice], t.List[str]]:
         handle, found, unnamed = self.handle(gpu), [], []
-        profiles = {one.id: one for one in self.gi_profiles(gpu)}
-        instances = {one.id: one for one in self.gpu_instances(gpu)}
+        profiles = {gi_profile.id: gi_profile for gi_profile in self.gi_profiles(gpu)}
+        instances = {gpu_instance.id: gpu_instance for gpu_instance in self.gpu_instances(gpu)}
         self.layouts[gpu.uuid] = list(profiles.values()), list(instances.values())
         most = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_MIG_DEVICES)
         ask = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
@@ -211,11 +211,11 @@ class Nvml:
         """Return the profiles that a GPU offers."""
         if not gpu.mig_capable:
             return []
-        found = self._profiles.get(_model(gpu), [])
-        if not found:  # drivers of branch 535 and older tell them only while the mode is on
-            found = handles.gi_profiles(self.handle(gpu), gpu)
-            self._profiles[_model(gpu)] = found
-        return found
+        result = self._profiles.get(_model(gpu), [])
+        if not result:  # drivers of branch 535 and older tell them only while the mode is on
+            result = handles.gi_profiles(self.handle(gpu), gpu)
+            self._profiles[_model(gpu)] = result
+        return result
 
     @doing("listing GPU instances")
     def gpu_instances(self, gpu: Gpu) -> t.List[GpuInstance]:
@@ -256,8 +256,8 @@ class Nvml:
         """Return the processes on a GPU and its instances."""
         handle = self.handle(gpu)
         parts = (
-            pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, one.mig_index)
-            for one in self.mig_devices(gpu)
+            pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, mig_device.mig_index)
+            for mig_device in self.mig_devices(gpu)
         )
         return handles.processes(gpu, (handle, *parts))
 
@@ -280,13 +280,13 @@ class Nvml:
     def ci_placements(self, gpu: Gpu, gi_id: int) -> t.Dict[int, t.Tuple[int, ...]]:
         """Return where compute instances may begin in a GPU instance, by their slices."""
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
-        found: t.Dict[int, t.Tuple[int, ...]] = {}
+        result: t.Dict[int, t.Tuple[int, ...]] = {}
         for profile_id, slices in handles.ci_profiles(gi).items():
-            if slices not in found:
+            if slices not in result:
                 ask = pynvml.nvmlGpuInstanceGetComputeInstancePossiblePlacements
                 places = listed(ask, pynvml.c_nvmlComputeInstancePlacement_t, gi, profile_id)
-                found[slices] = tuple(one.start for one in places)
-        return found
+                result[slices] = tuple(place.start for place in places)
+        return result
 
     @doing("creating a compute instance")
     def create_compute_instance(self, gpu: Gpu, gi_id: int, slices: int, start: int) -> None:
@@ -306,9 +306,9 @@ class Nvml:
         """Destroy a GPU instance with its compute instances."""
         gi = pynvml.nvmlDeviceGetGpuInstanceById(self.handle(gpu), gi_id)
         profile_id = pynvml.nvmlGpuInstanceGetInfo(gi).profileId
-        for one in self._compute_instances(gpu, gi, profile_id):
+        for compute_instance in self._compute_instances(gpu, gi, profile_id):
             pynvml.nvmlComputeInstanceDestroy(
-                pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, one.id)
+                pynvml.nvmlGpuInstanceGetComputeInstanceById(gi, compute_instance.id)
             )
         pynvml.nvmlGpuInstanceDestroy(gi)
 

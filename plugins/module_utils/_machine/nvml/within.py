@@ -54,9 +54,9 @@ def begin(work: t.Callable[[], None]) -> None:
 
 def outcome(ask: t.Callable[[], T]) -> Future[T]:
     """Ask, and return what has the answer or raises the error, in whatever thread it is asked for its result."""
-    found: Future[T] = Future()
+    result: Future[T] = Future()
     try:
-        found.set_result(ask())
+        result.set_result(ask())
     except Exception as error:
-        found.set_exception(error)
-    return found
+        result.set_exception(error)
+    return result

@@ -136,10 +136,10 @@ class PackageManager(abc.ABC):
         """
         deadline = time.monotonic() + self._timeout
         while True:
-            found = self._packages()
-            whole = not self.interrupted() and not any(one.broken for one in found.values())
+            result = self._packages()
+            whole = not self.interrupted() and not any(one.broken for one in result.values())
             if whole or not _holder(self._host, "", self._locks()):
-                return found
+                return result
             if time.monotonic() >= deadline:
                 raise self._too_long("")
             time.sleep(RETRY_SECONDS)

@@ -155,10 +155,10 @@ class Apt(AptSources):
             self.check_sources({})
         if done.rc != 0:
             raise self._refused(done) or self._no_way(done, change)
-        found = apt.parse_simulation(done.out)
-        self._respect({*found.new} - change.packages.keys() if change.pins else ())
+        simulation = apt.parse_simulation(done.out)
+        self._respect({*simulation.new} - change.packages.keys() if change.pins else ())
         self._warn_of_pins(change)
-        return found
+        return simulation
 
     def _warn_of_pins(self, change: Change) -> None:
         """Warn of the user's preferences that an exact version overrules."""

@@ -73,7 +73,7 @@ class Dnf(Rpm):
     def excluded(self, names: t.Sequence[str]) -> t.FrozenSet[str]:
         """Return those of packages that the user's exclusions hide, whichever module stream they are of."""
         options = ((), (self._anyway,))
-        queries = ([*self._query, *self._everywhere, *one, *names] for one in options)
+        queries = ([*self._query, *self._everywhere, *option, *names] for option in options)
         answers = (self._dnf(query, check=False).out for query in queries)
         offered, present = (rpm.parse_repoquery(text, set(names)) for text in answers)
         return frozenset(present.keys() - offered.keys())
@@ -132,11 +132,11 @@ class Dnf(Rpm):
 
     def simulate(self, change: Change) -> Simulation:
         done = self._transaction(change, dry=True)
-        found = rpm.parse_dnf_transaction(done.out)
+        dnf_transaction = rpm.parse_dnf_transaction(done.out)
         # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
-        if any(not rpm.has(found, name) for name in self._lacking(change)):
+        if any(not rpm.has(dnf_transaction, name) for name in self._lacking(change)):
             raise self._no_way(done, change)
-        return found
+        return dnf_transaction
 
     def change(self, change: Change) -> None:
         done = self._transaction(change)
@@ -150,7 +150,9 @@ class Dnf(Rpm):
         if lacking or left:
             states = {"not installed": lacking, "still there": left}
             parts = [
-                f"{name}: {', '.join(dict.fromkeys(one))}" for name, one in states.items() if one
+                f"{name}: {', '.join(dict.fromkeys(state))}"
+                for name, state in states.items()
+                if state
             ]
             raise NodeError(
                 f"dnf could not carry out the transaction ({'; '.join(parts)})",
@@ -270,10 +272,10 @@ class Dnf5(Dnf):
         return self._dnf(["repoquery", "--queryformat=%{name}\\n", f"{prefix}*"]).out.split()
 
     def simulate(self, change: Change) -> Simulation:
-        found = super().simulate(change)
+        result = super().simulate(change)
         if self._ours(change):
-            self._check_excluded(found, change)
-        return found
+            self._check_excluded(result, change)
+        return result
 
     def _check_excluded(self, found: Simulation, change: Change) -> None:
         """Refuse what the user's exclusions forbid: where our locks are left out of account, so are they."""
@@ -290,7 +292,9 @@ class Dnf5(Dnf):
         return [ANYWAY] if self._locked() & change.holds else []
 
     def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
-        wanted = [f"{name}-{one}" if one else name for name, one in change.packages.items()]
+        wanted = [
+            f"{name}-{package}" if package else name for name, package in change.packages.items()
+        ]
         actions = ["--action=install", *wanted] if wanted else []
         actions += ["--action=remove", *change.remove] if change.remove else []
         options = ["-q", "--assumeno" if dry else "-y", KEEP, NO_WEAK, *self._ours(change)]

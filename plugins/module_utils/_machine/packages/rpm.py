@@ -63,8 +63,8 @@ class Rpm(PackageManager):
         # A killed upgrade leaves the older version there as well, a downgrade the newer one. Such packages
         # are marked; rpm has no journal for outsiders.
         found = rpm.doubles(self._all())
-        older = [exact(name, one) for name, versions in found for one in versions[:-1]]
-        newer = [exact(name, one) for name, versions in found for one in versions[1:]]
+        older = [exact(name, version) for name, versions in found for version in versions[:-1]]
+        newer = [exact(name, version) for name, versions in found for version in versions[1:]]
         if found:
             test = self._call(["rpm", "--erase", "--test", *older], check=False)
             self._call(["rpm", "--erase", *(older if test.rc == 0 else newer)])
@@ -79,7 +79,7 @@ class Rpm(PackageManager):
         self._call(["rpm", "--import", path])
 
     def distrust(self, keys: t.Sequence[str]) -> None:
-        self._call(["rpm", "--erase", *(f"gpg-pubkey-{one}" for one in keys)])
+        self._call(["rpm", "--erase", *(f"gpg-pubkey-{key}" for key in keys)])
 
     def providers(self, capabilities: t.Sequence[str]) -> t.FrozenSet[str]:
         """Return the installed packages that provide capabilities or have files, which are absolute paths."""

@@ -77,7 +77,7 @@ class Zypper(Rpm):
         known = self.policies(exact)
         full = {name: known[name].candidate if name in known else None for name in exact}
         parts = {name: name.partition("=") for name in exact}
-        rest = {name: one for name, one in change.packages.items() if name not in exact}
+        rest = {name: package for name, package in change.packages.items() if name not in exact}
         found = {parts[name][0]: one or parts[name][2] for name, one in full.items()}
         return change._replace(packages={**rest, **found})
 
@@ -189,9 +189,9 @@ class Zypper(Rpm):
             done = self._install(change, dry=True)
         self._warn(zypper.skipped(done.out))
         if done.rc in GOOD:
-            found = zypper.parse_summary(done.out)
-            if any(found) or not self._lacking(change):
-                return found
+            summary = zypper.parse_summary(done.out)
+            if any(summary) or not self._lacking(change):
+                return summary
         raise self._no_way(done._replace(out=zypper.messages(done.out)), change)
 
     def change(self, change: Change) -> None:
@@ -208,16 +208,16 @@ class Zypper(Rpm):
     def removal(self, names: t.Collection[str]) -> Removal:
         # Of kernels and their headers others may have installed further versions.
         several = {one for one in rpm.several(self._all()) if one.startswith("kernel-")}
-        found = super().removal(set(names) - several)
-        if found.packages:
+        result = super().removal(set(names) - several)
+        if result.packages:
             # Whoever has locked what was added by its name alone, it is taken for ours.
-            change = Change({}, found.packages, {}, frozenset(found.packages))
+            change = Change({}, result.packages, {}, frozenset(result.packages))
             with self._unlocked(change):
-                done = self._remove(found.packages, dry=True)
+                done = self._remove(result.packages, dry=True)
             if done.rc not in GOOD:
                 wrong = done._replace(out=zypper.messages(done.out))
                 raise self._no_way(wrong, change, "remove")
-        return found
+        return result
 
     @contextlib.contextmanager
     def _unlocked(self, change: Change) -> t.Iterator[None]:
@@ -254,7 +254,7 @@ class Zypper(Rpm):
             names = list(dict.fromkeys(one.pattern for one in locks))
             return names, f"remove the lock: {'; '.join(commands)}"
         stuck, hint = super()._stuck(words, change)
-        paths = [f"{REPOSITORIES}/{one}" for one in self._host.listdir(REPOSITORIES)]
+        paths = [f"{REPOSITORIES}/{name}" for name in self._host.listdir(REPOSITORIES)]
         texts = [self._host.read(path) or "" for path in paths if path.endswith(".repo")]
         off = zypper.disabled(texts)
         return stuck, f"{hint}; disabled repositories are: {', '.join(off)}" if off else hint

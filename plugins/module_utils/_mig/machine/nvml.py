@@ -44,7 +44,7 @@ def read(nvml: Nvml, gpu: Gpu) -> GpuState:
         instances,
         tuple(nvml.processes(gpu)),
         tuple(nvml.mig_devices(gpu)),
-        {one.id: nvml.ci_placements(gpu, one.id) for one in instances},
+        {instance.id: nvml.ci_placements(gpu, instance.id) for instance in instances},
     )
 
 
@@ -55,7 +55,7 @@ def set_aside(host: Host, gpus: t.Sequence[Gpu], broken: t.Sequence[NvmlError]) 
     is not known.
     """
     quarantined = QuarantineFile(host).read().gpus if broken else {}
-    there = {one.uuid for one in gpus}
+    there = {gpu.uuid for gpu in gpus}
     silent = {uuid: one.pci for uuid, one in quarantined.items() if uuid not in there}
     if not broken or len(broken) > len(silent):
         return frozenset()
@@ -144,7 +144,9 @@ class Changes:
 
     def _create(self, gpu: Gpu, name: str, start: int, cis: t.Sequence[int]) -> None:
         nvml = self._nvml
-        profile = next(one for one in nvml.gi_profiles(gpu) if one.name == name)
+        profile = next(
+            gi_profile for gi_profile in nvml.gi_profiles(gpu) if gi_profile.name == name
+        )
         gi = nvml.create_instance(gpu, profile, start)
         placements = spread(cis, nvml.ci_placements(gpu, gi))
         if placements is None:
@@ -189,7 +191,10 @@ class Changes:
         if not gpu.mig_current:
             self._set_mode(gpu, True)
             gpu = self._fresh(gpu)
-        have = {(one.profile_id, one.start): one for one in nvml.gpu_instances(gpu)}
+        have = {
+            (gpu_instance.profile_id, gpu_instance.start): gpu_instance
+            for gpu_instance in nvml.gpu_instances(gpu)
+        }
         goal = {(one.profile_id, one.start): one for one in before.instances}
         for place in have.keys() - goal.keys():
             nvml.destroy_instance(gpu, have[place].id)
@@ -221,7 +226,7 @@ Record = t.Mapping[str, Before]
 
 def places(state: GpuState) -> Places:
     """Return the instances of a GPU."""
-    found = sorted(state.instances, key=lambda one: one.start)
+    found = sorted(state.instances, key=lambda instance: instance.start)
     return Places(Place(*state.shape_of(one), one.start) for one in found)
 
 
@@ -232,7 +237,7 @@ def remembered(record: Record, state: GpuState, plan: GpuPlan) -> t.Dict[str, Be
     """
     now = places(state)
     made = {(one.profile, one.start) for one in now}
-    new = (one.params for one in plan.steps if one.action == "create_gi")
+    new = (step.params for step in plan.steps if step.action == "create_gi")
     made |= {(one["profile"], one["start"]) for one in new}
     first = record.get(state.gpu.uuid) or Before(state.gpu.mig_current, now)
     return {**record, state.gpu.uuid: first._replace(made=frozenset(made))}
@@ -256,15 +261,15 @@ def load_before(text: t.Optional[str], path: str) -> t.Dict[str, Before]:
     if text is None:
         return {}
     with readable(path, "remove the file; the layouts that the GPUs have then count as your own"):
-        found = {}
-        for uuid, one in json_data.loads(text).items():
+        result = {}
+        for uuid, load in json_data.loads(text).items():
             there = Places(
                 Place(str(profile), tuple(map(int, cis)), int(start))
-                for profile, cis, start in one["instances"]
+                for profile, cis, start in load["instances"]
             )
-            made = frozenset((str(profile), int(start)) for profile, start in one["made"])
-            found[str(uuid)] = Before(one["enabled"] is True, there, made)
-        return found
+            made = frozenset((str(profile), int(start)) for profile, start in load["made"])
+            result[str(uuid)] = Before(load["enabled"] is True, there, made)
+        return result
 
 
 def no_record(config: t.Optional[str], record: Record) -> t.List[str]:
@@ -287,7 +292,9 @@ class Back(t.NamedTuple):
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
         """Return what each GPU becomes that was changed, and that nobody else has changed since."""
-        ours = [one for one in states if one.gpu.uuid in self.record and not self._others(one)]
+        ours = [
+            state for state in states if state.gpu.uuid in self.record and not self._others(state)
+        ]
         return {one.gpu.uuid: self.target(one, ()) for one in ours}
 
     def target(self, state: GpuState, _gpus: t.Sequence[Gpu]) -> Target:
@@ -297,27 +304,33 @@ class Back(t.NamedTuple):
 
     def _others(self, state: GpuState) -> t.List[str]:
         before = self.record[state.gpu.uuid]
-        known = {(one.profile, one.start) for one in before.places} | before.made
-        found = [one for one in state.instances if (state.name_of(one), one.start) not in known]
+        known = {(place.profile, place.start) for place in before.places} | before.made
+        found = [
+            instance
+            for instance in state.instances
+            if (state.name_of(instance), instance.start) not in known
+        ]
         return [str(state.placed(one)) for one in found]
 
     def warnings(self, states: t.Sequence[GpuState]) -> t.List[str]:
         """Say which GPUs are left as they are though their layout was changed."""
-        found = []
-        there = {one.gpu.uuid: one for one in states}
+        result = []
+        there = {state.gpu.uuid: state for state in states}
         for uuid in self.record:
             if uuid not in there:
-                found.append(f"mig: {uuid}, whose layout was changed, is not on this node any more")
+                result.append(
+                    f"mig: {uuid}, whose layout was changed, is not on this node any more"
+                )
             elif self._others(there[uuid]):
-                found.append(
+                result.append(
                     f"mig: GPU {there[uuid].gpu.index} ({uuid}) is left as it is:"
                     f" {', '.join(self._others(there[uuid]))} is not of a layout that gpu.node.mig has made"
                 )
-        return found
+        return result
 
     def forget(self, plans: t.Sequence[GpuPlan], blocked: t.Sequence[Exception]) -> t.List[Step]:
         """Return what ends the way back, once no GPU waits for a reset or for those who use it."""
-        if not self.record or blocked or any(one.pending for one in plans):
+        if not self.record or blocked or any(plan.pending for plan in plans):
             return []
         return [Step("forget", "forget the layouts that were there before")]
 

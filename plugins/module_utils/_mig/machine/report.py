@@ -31,17 +31,21 @@ def report(
 
     What was kept, created and destroyed is read from the GPU, not from the plan, where it can be.
     """
-    was = {one.id: one for one in before.instances}
-    current = [_instance(now, one) for one in now.instances]
+    was = {instance.id: instance for instance in before.instances}
+    current = [_instance(now, instance) for instance in now.instances]
     created: t.List[t.Dict[str, t.Any]] = []
     destroyed: t.Sequence[int] = plan.destroyed if plan else ()
     if plan and planned_only:
         created = [one._asdict() for one in plan.created]
     elif plan:
-        devices = {one.uuid for one in before.devices}
+        devices = {device.uuid for device in before.devices}
         created = [one for one in current if one["uuids"] and not devices & set(one["uuids"])]
-        places = {(one.profile_id, one.start) for one in now.instances}
-        gone = [one.id for one in before.instances if (one.profile_id, one.start) not in places]
+        places = {(instance.profile_id, instance.start) for instance in now.instances}
+        gone = [
+            instance.id
+            for instance in before.instances
+            if (instance.profile_id, instance.start) not in places
+        ]
         destroyed = tuple(dict.fromkeys([*plan.destroyed, *gone]))
     return {
         "index": now.gpu.index,
@@ -51,7 +55,7 @@ def report(
         "mig_capable": now.gpu.mig_capable,
         "mig_enabled": now.gpu.mig_current,
         "mig_pending": now.gpu.mig_pending,
-        "before": [_instance(before, one) for one in before.instances],
+        "before": [_instance(before, instance) for instance in before.instances],
         "instances": current,
         "kept": [_instance(before, was[one]) for one in (plan.kept if plan else ()) if one in was],
         "created": created,

@@ -40,12 +40,12 @@ class GpuInfoCapability:
 
     def observe(self) -> Info:
         """Return everything; what cannot be read is said, never an error."""
-        devices = [dataclasses.asdict(one) for one in pci_devices(self._host)]
+        devices = [dataclasses.asdict(pci_device) for pci_device in pci_devices(self._host)]
         self.wait(self._params["cloud_init_timeout"])
         driver = loaded_driver(self._host)
         info: Info = {
             "pci_devices": devices,
-            "pci_gpus": [one for one in devices if one["kind"] == "gpu"],
+            "pci_gpus": [device for device in devices if device["kind"] == "gpu"],
             "driver": driver._asdict() if driver else None,
             "missing_gpus": list(self.recorded(_addresses(devices)).missing),
             **self._quarantine(),
@@ -114,20 +114,23 @@ class GpuInfoCapability:
 
 
 def _gpu(nvml: Nvml, gpu: Gpu) -> Info:
-    profiles = {one.id: one.name for one in nvml.gi_profiles(gpu)}
+    profiles = {gi_profile.id: gi_profile.name for gi_profile in nvml.gi_profiles(gpu)}
     return {
         **dataclasses.asdict(gpu),
         "compute_capability": ".".join(map(str, gpu.compute_capability)),
         "persistence_mode": persistent(nvml.handle(gpu)),
-        "processes": [dataclasses.asdict(one) for one in nvml.processes(gpu)],
-        "mig_profiles": [dataclasses.asdict(one) for one in nvml.gi_profiles(gpu)],
+        "processes": [dataclasses.asdict(process) for process in nvml.processes(gpu)],
+        "mig_profiles": [dataclasses.asdict(gi_profile) for gi_profile in nvml.gi_profiles(gpu)],
         "gpu_instances": [
-            {**dataclasses.asdict(one), "profile": profiles.get(one.profile_id, "")}
-            for one in nvml.gpu_instances(gpu)
+            {
+                **dataclasses.asdict(gpu_instance),
+                "profile": profiles.get(gpu_instance.profile_id, ""),
+            }
+            for gpu_instance in nvml.gpu_instances(gpu)
         ],
-        "mig_devices": [dataclasses.asdict(one) for one in nvml.mig_devices(gpu)],
+        "mig_devices": [dataclasses.asdict(mig_device) for mig_device in nvml.mig_devices(gpu)],
     }
 
 
 def _addresses(devices: t.Iterable[Info]) -> t.Tuple[str, ...]:
-    return tuple(one["address"] for one in devices if one["kind"] == "gpu")
+    return tuple(device["address"] for device in devices if device["kind"] == "gpu")

@@ -49,8 +49,8 @@ def wait(host: Host, timeout: float) -> str:
 
 
 def _at_work(host: Host, said: str) -> bool:
-    found = re.search(r"^status: (.+)$", said, re.MULTILINE)
-    state = found[1] if found else ""
+    match = re.search(r"^status: (.+)$", said, re.MULTILINE)
+    state = match[1] if match else ""
     if state in NOT_STARTED:
         return host.run(["systemctl", "is-system-running"], check=False).out.strip() in BOOTING
     return bool(RUNNING.fullmatch(state))

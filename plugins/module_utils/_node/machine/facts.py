@@ -48,7 +48,7 @@ def bridges(host: Host) -> t.List[str]:
 
     Those of Blackwell are not. An ordinary ConnectX-7 lacks the mark in its product data.
     """
-    found = []
+    result = []
     for address in host.listdir(BUS):
         device = f"{BUS}/{address}"
         ids = [(host.read(f"{device}/{name}") or "").strip() for name in ("vendor", "device")]
@@ -58,13 +58,13 @@ def bridges(host: Host) -> t.List[str]:
             data = host.read_bytes(f"{device}/vpd") or b""
         except NodeError:
             continue  # some firmware does not let it be read
-        found += [address] if b"SW_MNG" in data else []
-    return found
+        result += [address] if b"SW_MNG" in data else []
+    return result
 
 
 def gpus(host: Host) -> t.List[PciDevice]:
     """Return the GPUs on the bus."""
-    return [one for one in pci_devices(host) if one.kind == "gpu"]
+    return [pci_device for pci_device in pci_devices(host) if pci_device.kind == "gpu"]
 
 
 def machine(host: Host) -> str:

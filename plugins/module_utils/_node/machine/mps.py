@@ -44,7 +44,7 @@ def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
     pid, answer = step.params["pid"], ""
     env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
     deadline = time.monotonic() + SERVER_SECONDS
-    while any(one.pid == pid for one in nvml.processes(gpu)):
+    while any(process.pid == pid for process in nvml.processes(gpu)):
         if time.monotonic() > deadline:
             cause = answer or "it does not end, so clients came meanwhile"
             hint = "see gpu-plugin mps status, end its clients, and run again"

@@ -103,7 +103,7 @@ def is_gpu(one: Allocation) -> bool:
 
 def names(allocations: t.Iterable[Allocation]) -> t.Tuple[str, ...]:
     """Say who has a GPU, or a part of one, once for each device."""
-    return tuple(dict.fromkeys(str(one) for one in allocations if is_gpu(one)))
+    return tuple(dict.fromkeys(str(allocation) for allocation in allocations if is_gpu(allocation)))
 
 
 def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
@@ -119,8 +119,8 @@ def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
         return [Place(each.gpu.uuid, int(old[2]), int(old[3])) for each in whole]
     if named:
         wholes = [Place(each.gpu.uuid) for each in node if each.gpu.uuid == named[0]]
-        migs = (one for each in node for one in each.migs)
-        return wholes or [_mig(one) for one in migs if one.uuid == named[0]]
+        migs = (mig for each in node for mig in each.migs)
+        return wholes or [_mig(mig) for mig in migs if mig.uuid == named[0]]
     for pattern, read in OURS if one.resource.startswith(DRIVER) else PATTERNS:
         match = pattern.fullmatch(one.device)
         if match:
@@ -129,9 +129,11 @@ def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
         tail = one.device.lower()[-7:]
         return [Place(each.gpu.uuid) for each in node if each.gpu.pci_bus_id.lower()[-7:] == tail]
     parts = [
-        (each.gpu.uuid, gi) for each in node for gi in (None, *(one.id for one in each.instances))
+        (each.gpu.uuid, gi)
+        for each in node
+        for gi in (None, *(instance.id for instance in each.instances))
     ]
-    return [Place(*one) for one in parts]
+    return [Place(*part) for part in parts]
 
 
 def _indexed(match: t.Match[str], on: Devices) -> t.List[Place]:
@@ -139,7 +141,7 @@ def _indexed(match: t.Match[str], on: Devices) -> t.List[Place]:
         return []
     if match[2] is None:
         return [Place(on.gpu.uuid)]
-    return [_mig(one) for one in on.migs if one.mig_index == int(match[2])]
+    return [_mig(mig) for mig in on.migs if mig.mig_index == int(match[2])]
 
 
 def _by_node(match: t.Match[str], on: Devices) -> t.List[Place]:
@@ -158,7 +160,11 @@ def _by_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
     if match[2] is None:
         return [Place(on.gpu.uuid)]
     at = (int(match[2]), int(match[3]))
-    return [Place(on.gpu.uuid, one.id) for one in on.instances if (one.profile_id, one.start) == at]
+    return [
+        Place(on.gpu.uuid, instance.id)
+        for instance in on.instances
+        if (instance.profile_id, instance.start) == at
+    ]
 
 
 PATTERNS = ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra))
@@ -172,9 +178,9 @@ def _mig(one: MigDevice) -> Place:
 def holders(allocations: t.Iterable[Allocation], node: t.Sequence[Devices]) -> Holders:
     """Return who has something of each GPU, by its UUID; shares of one device count once."""
     found: t.Dict[str, t.Dict[Holder, None]] = {one.gpu.uuid: {} for one in node}
-    for one in allocations:
-        for place in places(one, node):
-            found[place.gpu][Holder(str(one), place.gi, place.ci)] = None
+    for allocation in allocations:
+        for place in places(allocation, node):
+            found[place.gpu][Holder(str(allocation), place.gi, place.ci)] = None
     return {uuid: tuple(those) for uuid, those in found.items()}
 
 
@@ -185,7 +191,7 @@ def parse(text: str) -> t.Tuple[Allocation, ...]:
         if found["version"] != VERSION:
             raise ValueError(f"version {found['version']}")
         names = [field.name for field in dataclasses.fields(Allocation)]
-        found = [[_text(one[name]) for name in names] for one in found["allocations"]]
+        found = [[_text(allocation[name]) for name in names] for allocation in found["allocations"]]
         return tuple(Allocation(*one) for one in found)
     except (ValueError, LookupError, TypeError) as error:
         raise NodeError("the answer of gpu-plugin pods can't be read", cause=repr(error)) from error
@@ -200,13 +206,13 @@ def checkpoint(text: str) -> t.Tuple[Allocation, ...]:
         return tuple(
             Allocation(
                 namespace="",
-                pod=_text(one["PodUID"]),
-                container=_text(one["ContainerName"]),
-                resource=_text(one["ResourceName"]),
+                pod=_text(entry["PodUID"]),
+                container=_text(entry["ContainerName"]),
+                resource=_text(entry["ResourceName"]),
                 device=device,
             )
-            for one in json_data.loads(text)["Data"]["PodDeviceEntries"] or ()
-            for device in _ids(one["DeviceIDs"])
+            for entry in json_data.loads(text)["Data"]["PodDeviceEntries"] or ()
+            for device in _ids(entry["DeviceIDs"])
         )
     except (ValueError, LookupError, TypeError) as error:
         raise NodeError("the kubelet's checkpoint can't be read", cause=repr(error)) from error
@@ -218,7 +224,7 @@ def claims(text: t.Optional[str], told: t.Iterable[Allocation] = ()) -> t.Tuple[
     NodeError: the checkpoint is damaged.
     """
     known = {(one.namespace, one.resource, one.device) for one in told}
-    pairs = ((held, one) for held in load(text).values() for one in held.devices)
+    pairs = ((held, device) for held in load(text).values() for device in held.devices)
     found = (Allocation(held.namespace, held.name, "", DRIVER, one.device) for held, one in pairs)
     return tuple(one for one in found if (one.namespace, one.resource, one.device) not in known)
 

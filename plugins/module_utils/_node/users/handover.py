@@ -23,7 +23,11 @@ def held(
 ) -> t.Tuple[str, ...]:
     """Return who has a device that another is to give out, in words, once for each."""
     return tuple(
-        dict.fromkeys(str(one) for one in allocations if is_gpu(one) and _leaves(one, node, wanted))
+        dict.fromkeys(
+            str(allocation)
+            for allocation in allocations
+            if is_gpu(allocation) and _leaves(allocation, node, wanted)
+        )
     )
 
 

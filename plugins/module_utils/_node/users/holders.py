@@ -51,16 +51,16 @@ DAEMON_SETS = (
 
 def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
     """Return how those are stopped that have GPUs, each way once, as commands where that is known."""
-    named = [one for one in users if one.unit and not (one.pod or one.container)]
+    named = [user for user in users if user.unit and not (user.pod or user.container)]
     named = [one for one in named if not _is_display(one) and one.unit not in ADVERTISERS]
     services = dict.fromkeys(PARENTS.get(one.unit, one.unit) for one in named)
     words = []
     if services:
         words.append(f"systemctl stop {' '.join(services)}, or name it in {VARIABLE}")
-    if any("dcgm" in one for one in services):
+    if any("dcgm" in service for service in services):
         words[-1] += ", or have gpu.node run DCGM with dcgm_state: present"
     words += [way for user in users for way in _otherwise(user)]
-    words += _of_pods([*(one.pod for one in users if one.pod), *pods])
+    words += _of_pods([*(user.pod for user in users if user.pod), *pods])
     return "; ".join(dict.fromkeys(words))
 
 

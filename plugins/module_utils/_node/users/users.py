@@ -79,7 +79,7 @@ def docker_name(config: t.Optional[str]) -> str:
 def podman_name(listed: t.Optional[str], container: str) -> str:
     """Return a container's name from the list that podman keeps, empty where it is not there."""
     try:
-        found = [one for one in json_data.loads(listed or "[]") if one["id"] == container]
+        found = [load for load in json_data.loads(listed or "[]") if load["id"] == container]
         return str(found[0]["names"][0]) if found else ""
     except json_data.MISREAD:
         return ""

@@ -68,7 +68,7 @@ class DcgmCapability(Software[Observed, Record]):
             sorted({*EVERY, *desired.exporters_package}),
             present=present,
             driver=_driver(host),
-            services={one: properties(host, one, *wanted) for one in units},
+            services={unit: properties(host, unit, *wanted) for unit in units},
             files=existing(host, (COUNTERS, UNIT_FILE)),
             digest=_digest(host.read_bytes(PROGRAM)),
             running=self._running(),
@@ -159,7 +159,7 @@ class DcgmCapability(Software[Observed, Record]):
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions, and where the exporter serves."""
         found = describe(state)
-        cores = (one for name, one in found["packages"].items() if name.endswith("-core"))
+        cores = (package for name, package in found["packages"].items() if name.endswith("-core"))
         core = next(cores, None)
         return {
             "dcgm_version": upstream(core) if core else None,

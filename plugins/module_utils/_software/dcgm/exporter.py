@@ -120,7 +120,7 @@ def digest_of(unit: str) -> str:
 
 def environment(exporter: Exporter) -> t.Dict[str, str]:
     """Return the variables that tell the exporter what to do."""
-    found = {
+    result = {
         "DCGM_EXPORTER_LISTEN": exporter.address,
         "DCGM_EXPORTER_COLLECTORS": exporter.collectors or COUNTERS,
         "DCGM_EXPORTER_INTERVAL": str(exporter.interval * 1000),
@@ -128,14 +128,14 @@ def environment(exporter: Exporter) -> t.Dict[str, str]:
     }
     if not exporter.kubernetes:
         # Of an engine that it is told of it takes the address for the host's name.
-        return {**found, "DCGM_EXPORTER_NO_HOSTNAME": "true"}
-    found["DCGM_EXPORTER_KUBERNETES"] = "true"
-    found["DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE"] = exporter.gpu_id_type
-    found["DCGM_POD_RESOURCES_KUBELET_SOCKET"] = SOCKET
-    found["KUBERNETES_VIRTUAL_GPUS"] = "true" if exporter.shared else "false"
+        return {**result, "DCGM_EXPORTER_NO_HOSTNAME": "true"}
+    result["DCGM_EXPORTER_KUBERNETES"] = "true"
+    result["DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE"] = exporter.gpu_id_type
+    result["DCGM_POD_RESOURCES_KUBELET_SOCKET"] = SOCKET
+    result["KUBERNETES_VIRTUAL_GPUS"] = "true" if exporter.shared else "false"
     if exporter.resources:
-        found["NVIDIA_RESOURCE_NAMES"] = ",".join(exporter.resources)
-    return found
+        result["NVIDIA_RESOURCE_NAMES"] = ",".join(exporter.resources)
+    return result
 
 
 def _unit(exporter: Exporter, more: t.Mapping[str, str]) -> str:

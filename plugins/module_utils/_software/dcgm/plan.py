@@ -60,9 +60,9 @@ class _Planner(Planner[Observed, Desired]):
         """Return the version for all of some packages: what is there, else the newest. InputError: not the wanted."""
         versions = common(names, self.observed.versions)
         have = [one for one in map(self.observed.installed, names) if one in versions]
-        for one in (*have, *versions):
-            if one and wanted in ("", one, upstream(one)):
-                return one
+        for version in (*have, *versions):
+            if version and wanted in ("", version, upstream(version)):
+                return version
         if not versions:
             return None
         expected = f"a version that the sources have for {', '.join(names)}: {', '.join(versions)}"
@@ -107,7 +107,7 @@ def describe(observed: Observed) -> Diff:
     return {
         "packages": observed.there(names),
         "service": observed.services.get(DCGM_UNIT, {}).get("ActiveState"),
-        "exporter": next((one[len(listen) :] for one in lines if one.startswith(listen)), None),
+        "exporter": next((line[len(listen) :] for line in lines if line.startswith(listen)), None),
         "program": f"{PROGRAM} {observed.digest}" if observed.digest else None,
     }
 

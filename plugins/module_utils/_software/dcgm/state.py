@@ -107,10 +107,10 @@ def _check_serving(values: t.Mapping[str, t.Any]) -> None:
     if values["interval"] < 1:
         expected = "a number of seconds, 1 at least"
         raise InputError.of("exporter.interval", values["interval"], expected)
-    for one in values["resources"]:
-        if not RESOURCE.fullmatch(one):
+    for resource in values["resources"]:
+        if not RESOURCE.fullmatch(resource):
             expected = "a resource, such as nvidia.com/gpu.shared"
-            raise InputError.of("exporter.resources", one, expected)
+            raise InputError.of("exporter.resources", resource, expected)
 
 
 @dataclasses.dataclass(frozen=True)

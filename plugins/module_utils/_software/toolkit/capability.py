@@ -112,10 +112,10 @@ class ToolkitCapability(Software[Observed, Record]):
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; NodeError also where packages could not be installed, or held afterwards."""
-        found = self._possible(self._previewed(self._planned(state)))
-        if any(step.action == "hold" for step in found.steps):
+        result = self._possible(self._previewed(self._planned(state)))
+        if any(step.action == "hold" for step in result.steps):
             self._manager.check_hold()
-        return found
+        return result
 
     def _planned(self, state: Observed) -> Plan:
         return toolkit.plan(state, self._desired, check_mode=self._check_mode)

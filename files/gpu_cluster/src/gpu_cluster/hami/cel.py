@@ -96,7 +96,7 @@ def _is_any(texts: Sequence[str]) -> str:
 def _asks(names: Iterable[str]) -> str:
     parts = (f"c.resources.{part}" for part in ("limits", "requests"))
     words = ", ".join(map(quoted, names))
-    found = " || ".join(f"(has({one}) && {one}.exists(k, k in [{words}]))" for one in parts)
+    found = " || ".join(f"(has({part}) && {part}.exists(k, k in [{words}]))" for part in parts)
     return f"{CONTAINERS}.exists(c, has(c.resources) && ({found}))"
 
 

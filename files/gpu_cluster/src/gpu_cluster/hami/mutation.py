@@ -220,11 +220,11 @@ def _warnings(
         yield f"{place.field} waits: {too_large}"
     if request.kind != SHARE or not annotations.takes(MPS) or MPS not in published.enforcements:
         return
-    for one in place.container.get("volumeMounts") or ():
-        if str(one.get("mountPath")).rstrip("/") == SHM:
+    for volume_mount in place.container.get("volumeMounts") or ():
+        if str(volume_mount.get("mountPath")).rstrip("/") == SHM:
             yield (
                 f"{place.field}.volumeMounts: under {MPS} {SHM} is the one of all shares of the GPU,"
-                f" in the place of the volume {str(one.get('name'))[:LONGEST_NAME]}"
+                f" in the place of the volume {str(volume_mount.get('name'))[:LONGEST_NAME]}"
             )
 
 
@@ -233,7 +233,7 @@ def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
 
     Init containers have ended before another starts, so that one which wants the same shares its claim.
     """
-    taken = {str(one.get("name")) for one in spec.get("resourceClaims") or ()}
+    taken = {str(resource_claim.get("name")) for resource_claim in spec.get("resourceClaims") or ()}
     tried: dict[str, int] = {}  # numbers that were tried, by container
     free: dict[str, str] = {}  # names of claims by template, for init containers that take turns
     names: dict[int, str] = {}

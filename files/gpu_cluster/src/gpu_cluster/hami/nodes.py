@@ -49,7 +49,7 @@ def parse(text: str, source: str) -> dict[str, Node]:
     rows = data.get("nodeconfig") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise invalid(f"{source}: nodeconfig", rows, "a list of mappings")
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for number, row in enumerate(rows):
         where = f"{source}: nodeconfig[{number}]"
         name = row.get("name")
@@ -59,8 +59,8 @@ def parse(text: str, source: str) -> dict[str, Node]:
             raise invalid(
                 f"{where}.{unknown[0]}", row[unknown[0]], f"one of the keys {', '.join(KEYS)}"
             )
-        found[name] = _node(row, f"nodeconfig[{number}]", source)
-    return found
+        nodes[name] = _node(row, f"nodeconfig[{number}]", source)
+    return nodes
 
 
 def _load_yaml(text: str) -> Any:

@@ -67,22 +67,24 @@ class Published:
 
     def numa_nodes(self, kind: str) -> list[int]:
         """Return the NUMA nodes on which such devices are, the eight that most are on."""
-        known = Counter(one.numa for one in self.devices if one.kind == kind and one.numa >= 0)
+        known = Counter(
+            device.numa for device in self.devices if device.kind == kind and device.numa >= 0
+        )
         return sorted(node for node, _count in known.most_common(MOST_SIZES))
 
     @cached_property
     def enforcements(self) -> frozenset[str]:
         """How shares are enforced."""
-        return frozenset(one.enforcement for one in self.devices if one.kind == SHARE)
+        return frozenset(device.enforcement for device in self.devices if device.kind == SHARE)
 
     @cached_property
     def _groups(self) -> dict[tuple[str, int, str], Counter[str]]:
         """How many each GPU has, by kind, memory and product: thousands of GPUs are a few of these."""
-        found: dict[tuple[str, int, str], Counter[str]] = {}
-        for one in self.devices:
-            group = found.setdefault((one.kind, one.memory, one.product), Counter())
-            group[one.gpu] += one.number
-        return found
+        groups: dict[tuple[str, int, str], Counter[str]] = {}
+        for device in self.devices:
+            group = groups.setdefault((device.kind, device.memory, device.product), Counter())
+            group[device.gpu] += device.number
+        return groups
 
 
 def _wants(product: str, annotations: Annotations) -> bool:
@@ -96,7 +98,7 @@ def _wants(product: str, annotations: Annotations) -> bool:
 def _number(gpus: Counter[str], annotations: Annotations) -> int:
     """Return how many devices are of GPUs that annotations allow."""
     wanted = set(annotations.use_uuids) & set(gpus) if annotations.use_uuids else set(gpus)
-    return sum(gpus[one] for one in wanted - set(annotations.avoid_uuids))
+    return sum(gpus[avoid_uuid] for avoid_uuid in wanted - set(annotations.avoid_uuids))
 
 
 def of(slices: Iterable[Mapping[str, Any]]) -> Published:
@@ -114,11 +116,11 @@ def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
     spec = slice_object.get("spec") or {}
     if spec.get("driver") != DRIVER:
         return
-    for one in spec.get("devices") or ():
-        attributes = one.get("attributes") or {}
+    for device in spec.get("devices") or ():
+        attributes = device.get("attributes") or {}
         kind = _text(attributes, "type")
         memory = _memory(
-            one.get("capacity") or {}, MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
+            device.get("capacity") or {}, MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
         )
         if kind in TYPES and memory:
             parent = f"{NVIDIA}/parentUUID" if kind == MIG else "uuid"

@@ -233,18 +233,18 @@ class _Reader:
 
     def notes(self) -> list[str]:
         """Return what was read and has no effect here, or another one than may be meant."""
-        found = []
+        result = []
         for key, value in self._values.items():
             at = f"{value.where}: {SECTION}"
             if key in ("deviceSplitCount", "deviceMemoryScaling") and value.data is not None:
-                found.append(f"{at}.{key} {NODE_SIDE}")
+                result.append(f"{at}.{key} {NODE_SIDE}")
             elif key in WITHOUT_EFFECT and _asks(value.data):
-                found.append(f"{at}.{key} has no effect: {WITHOUT_EFFECT[key]}")
+                result.append(f"{at}.{key} has no effect: {WITHOUT_EFFECT[key]}")
             elif key not in self._known:
                 near = difflib.get_close_matches(key, self._known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                found.append(f"{at}.{cut(key)} is not known and has no effect{hint}")
-        return found
+                result.append(f"{at}.{cut(key)} is not known and has no effect{hint}")
+        return result
 
 
 def _asks(value: Any) -> bool:

@@ -213,8 +213,8 @@ def _asked(
         raise problem
     kinds = ([] if problem else [request]) + ([replace(request, kind=MIG)] if mig else [])
     ways: list[_Way] = []
-    for one in kinds:
-        ways += _of_kind(one, annotations, published, percent_field, MOST_SIZES - len(ways))
+    for kind in kinds:
+        ways += _of_kind(kind, annotations, published, percent_field, MOST_SIZES - len(ways))
     if len(ways) > 1 and not ways[0].name:
         ways[0] = replace(ways[0], name=request.kind)
     return ways

@@ -134,8 +134,8 @@ class Connections:
         """
         idle = [one for one in self._open.values() if not one.asking]
         strangers = [one for one in idle if not one.known]
-        counted = Counter(one.address for one in strangers)
+        counted = Counter(stranger.address for stranger in strangers)
         most = max(counted, key=counted.__getitem__, default="")
-        for one in [*(one for one in strangers if one.address == most), *idle][:1]:
-            self._open.pop(id(one.protocol)).drop()
+        for stranger in [*(one for one in strangers if one.address == most), *idle][:1]:
+            self._open.pop(id(stranger.protocol)).drop()
         return bool(idle)

@@ -126,7 +126,9 @@ def allowed(uid: str, patch: Sequence[Json], warnings: Sequence[str]) -> dict[st
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(json.dumps(list(patch)).encode()).decode()
     if warnings:
-        response["warnings"] = [_plain(one, LONGEST_WARNING) for one in warnings[:MOST_WARNINGS]]
+        response["warnings"] = [
+            _plain(warning, LONGEST_WARNING) for warning in warnings[:MOST_WARNINGS]
+        ]
     return _answer(response)
 
 

@@ -87,7 +87,7 @@ class Slices:
             self._set({**self._devices, **_by_name({"items": [found]})})
         elif kind == watch.DELETED:
             gone = found["metadata"]["name"]
-            self._set({name: one for name, one in self._devices.items() if name != gone})
+            self._set({name: device for name, device in self._devices.items() if name != gone})
 
     def _set(self, found: dict[str, tuple[Device, ...]]) -> None:
         with self._lock:
@@ -99,4 +99,4 @@ def _version(part: Json) -> str:
 
 
 def _by_name(part: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
-    return {str(one["metadata"]["name"]): tuple(devices(one)) for one in part["items"] or ()}
+    return {str(item["metadata"]["name"]): tuple(devices(item)) for item in part["items"] or ()}

@@ -154,7 +154,9 @@ class Templates:
         """Yield the metadata of what has our label."""
         path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
         how = {"query": query, "accept": METADATA, "rights": RIGHTS}
-        return (one["metadata"] for one in items(self._access.ask, f"listing {path}", path, **how))
+        return (
+            item["metadata"] for item in items(self._access.ask, f"listing {path}", path, **how)
+        )
 
     def _used(self, namespace: str) -> set[str]:
         """Return the names that pods which have not ended refer to."""
@@ -205,5 +207,5 @@ def _ended(pod: Json) -> bool:
 
 
 def _named(pod: Json) -> Iterator[str]:
-    for one in (pod.get("spec") or {}).get("resourceClaims") or ():
-        yield str(one.get("resourceClaimTemplateName"))
+    for resource_claim in (pod.get("spec") or {}).get("resourceClaims") or ():
+        yield str(resource_claim.get("resourceClaimTemplateName"))

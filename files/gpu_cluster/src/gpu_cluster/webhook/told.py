@@ -86,11 +86,13 @@ class Told:
         hooks = configuration.get("webhooks") or ()
         if not hooks:
             raise NodeError(f"{self._configuration} has no webhook", hint="apply it again")
-        clients = understood("reading the webhooks", lambda: [one["clientConfig"] for one in hooks])
+        clients = understood(
+            "reading the webhooks", lambda: [hook["clientConfig"] for hook in hooks]
+        )
         patch: list[Json] = [
-            {"op": "replace", "path": f"/webhooks/{number}/clientConfig", "value": wanted(one)}
-            for number, one in enumerate(clients)
-            if wanted(one) != one
+            {"op": "replace", "path": f"/webhooks/{number}/clientConfig", "value": wanted(client)}
+            for number, client in enumerate(clients)
+            if wanted(client) != client
         ]
         if not patch:
             return
@@ -103,10 +105,10 @@ class Told:
         return f"/api/v1/namespaces/{self._namespace}/secrets/{name}"
 
     def _found(self, doing: str, path: str, rights: str, hint: str) -> Json:
-        found: Json | None = if_there(lambda: self._access.ask(doing, "GET", path, rights=rights))
-        if found is None:
+        result: Json | None = if_there(lambda: self._access.ask(doing, "GET", path, rights=rights))
+        if result is None:
             raise ApiError(doing, "it is not there", status=MISSING, hint=hint)
-        return found
+        return result
 
 
 def encoded(text: str) -> str:

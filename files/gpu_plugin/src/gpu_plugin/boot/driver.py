@@ -85,6 +85,7 @@ def _settle(services: Sequence[str], seconds: float) -> None:
 def _pending(services: Sequence[str]) -> list[str]:
     """Return those that systemd has a job for; none where there is no systemd."""
     jobs = {
-        one: properties(Quiet(), one, "Job", timeout=ASK_SECONDS).get("Job", "") for one in services
+        service: properties(Quiet(), service, "Job", timeout=ASK_SECONDS).get("Job", "")
+        for service in services
     }
     return [one for one, job in jobs.items() if job not in ("", "0")]

@@ -58,9 +58,9 @@ def _settings(config: Path, wait: float, going: StartTimeout) -> int:
         # What happens while this runs starts it no second time.
         for _round in range(ROUNDS):
             with contextlib.closing(Again(host, params, check_mode=False)) as capability:
-                found = _round_of(capability, host, rules, going)
-            if found is not None:
-                return found
+                result = _round_of(capability, host, rules, going)
+            if result is not None:
+                return result
     logs.warning("the GPUs keep changing; the next start or run sees to it")
     return 0
 
@@ -75,15 +75,15 @@ def _round_of(
         logs.warning(f"left alone, since it does not answer: {error}")
     due: dict[str, GpuState] = {}
     calm = []  # what they have used by now shows a reset sooner
-    for one in state.gpus:
-        what = state.marks[one.gpu.uuid].since(seen.get(one.gpu.uuid))
-        if what and one.aside:
-            logs.warning(f"left alone: {one.named} is {one.aside}")
+    for gpu in state.gpus:
+        what = state.marks[gpu.gpu.uuid].since(seen.get(gpu.gpu.uuid))
+        if what and gpu.aside:
+            logs.warning(f"left alone: {gpu.named} is {gpu.aside}")
         elif what:
-            logs.info(f"{one.named}: {what}")
-            due[one.gpu.uuid] = one
+            logs.info(f"{gpu.named}: {what}")
+            due[gpu.gpu.uuid] = gpu
         else:
-            calm.append(one.gpu.uuid)
+            calm.append(gpu.gpu.uuid)
     fit = [uuid for uuid, one in due.items() if _set(capability, one, rules, state, going)]
     kept = {uuid: mark for uuid, mark in seen.items() if uuid not in due}
     marks = {**kept, **{uuid: state.marks[uuid] for uuid in (*calm, *fit)}}

@@ -72,17 +72,17 @@ class CdiFile:
 
     def lacking(self) -> dict[str, str]:
         """Return by name the devices with which no container starts, and the file that is gone."""
-        found = {}
+        result = {}
         for needed in self._needed:
             everybodys = self._gone(needed[""])
             for name, own in needed.items():
                 if name and (gone := everybodys or self._gone(own)):
-                    found[name] = gone
-        return found
+                    result[name] = gone
+        return result
 
     def _gone(self, paths: Iterable[str]) -> str:
         """Return a file that is not there, empty where all are; one in a folder that is out of sight may be."""
-        places = ((one, self._root / one.lstrip("/")) for one in sorted(paths))
+        places = ((path, self._root / path.lstrip("/")) for path in sorted(paths))
         gone = (one for one, at in places if not at.exists() and at.parent.is_dir())
         return next(gone, "")
 
@@ -129,7 +129,10 @@ class CdiAdded:
         """Return by name the nodes and mounts of each device of a class that is there."""
         root = config.dev_root
         if kind == CHANNELS:
-            places = ((one, f"{IMEX_FOLDER}/channel{one}") for one in config.imex_channels)
+            places = (
+                (imex_channel, f"{IMEX_FOLDER}/channel{imex_channel}")
+                for imex_channel in config.imex_channels
+            )
             return {one: {"nodes": at} for one, path in places if (at := self._found(path, root))}
         nodes = tuple(one for path in NODES[kind] for one in self._found(path, root))
         mounts = tuple(one for path in FILES.get(kind, ()) for one in self._found(path))
@@ -186,7 +189,11 @@ class HostFiles:
         channels = config.imex_channels
         return HostState(
             tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
-            tuple(one for one in channels if os.path.exists(f"{root}{IMEX_FOLDER}/channel{one}")),
+            tuple(
+                channel
+                for channel in channels
+                if os.path.exists(f"{root}{IMEX_FOLDER}/channel{channel}")
+            ),
             self._gpus.names,
             self._added.names,
             self._gpus.lacking() if config.asks_cdi else {},
@@ -195,14 +202,14 @@ class HostFiles:
 
 def node_sources(root: Path) -> list[Source]:
     """Return the files that may describe the node's GPUs, none of our own among them. OSError."""
-    found: list[Source] = []
+    sources: list[Source] = []
     for number, folder in enumerate(root / one for one in cdi.FOLDERS):
         for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
             if os.path.splitext(name)[1] not in (".json", ".yaml") or name.startswith(cdi.OWN):
                 continue
             if stamp := _stamp(folder / name):
-                found.append((number, folder / name, stamp))
-    return found
+                sources.append((number, folder / name, stamp))
+    return sources
 
 
 def node_specifications(sources: list[Source]) -> list[dict[str, Any]]:

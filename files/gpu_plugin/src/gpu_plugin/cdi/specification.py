@@ -53,9 +53,9 @@ def merge(
         {
             **spec,
             "devices": [
-                one
-                for one in spec["devices"]
-                if source[one["name"]] == number and one["name"] not in nobodys
+                device
+                for device in spec["devices"]
+                if source[device["name"]] == number and device["name"] not in nobodys
             ],
         }
         for number, (_folder, spec) in enumerate(specs)
@@ -75,7 +75,7 @@ def derive(
     """
     own: dict[str, Any] = {**without_pipes(spec), "kind": KIND}
     if program or disabled:
-        own["devices"] = [_rehooked(one, program, disabled) for one in own["devices"]]
+        own["devices"] = [_rehooked(device, program, disabled) for device in own["devices"]]
         own = _rehooked(own, program, disabled)
     return own
 
@@ -139,7 +139,7 @@ def added(
 
 def names(specs: Iterable[dict[str, Any]]) -> frozenset[str]:
     """Return the names of all devices of specifications."""
-    return frozenset(one["name"] for spec in specs for one in spec["devices"])
+    return frozenset(device["name"] for spec in specs for device in spec["devices"])
 
 
 def needed(spec: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -147,10 +147,10 @@ def needed(spec: Mapping[str, Any]) -> dict[str, set[str]]:
 
     Under an empty name are those of all devices. Sockets come and go with their services, so they are not needed.
     """
-    found = {"": _files(spec)}
-    for one in spec["devices"]:
-        found[str(one["name"])] = _files(one)  # only those of GPUs are known to be text
-    return found
+    result = {"": _files(spec)}
+    for device in spec["devices"]:
+        result[str(device["name"])] = _files(device)  # only those of GPUs are known to be text
+    return result
 
 
 def _files(part: Mapping[str, Any]) -> set[str]:
@@ -181,17 +181,17 @@ def read(text: str) -> dict[str, Any]:
             cause = cut(str(getattr(error, "problem", None) or error))
             raise NodeError("not a CDI specification", cause=cause) from error
     devices = spec.get("devices") if isinstance(spec, dict) else None
-    if not isinstance(devices, list) or not all(isinstance(one, dict) for one in devices):
+    if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         raise NodeError("not a CDI specification", cause="it has no list of devices")
-    found: dict[str, Any] = spec
-    if found.get("kind") == SOURCE_KIND:
-        _check(found)
-    return found
+    result: dict[str, Any] = spec
+    if result.get("kind") == SOURCE_KIND:
+        _check(result)
+    return result
 
 
 def _check(spec: Mapping[str, Any]) -> None:
     """Refuse what makes container runtimes of any age refuse a whole specification. NodeError."""
-    given = [one.get("name") for one in spec["devices"]]
+    given = [device.get("name") for device in spec["devices"]]
     if not isinstance(spec.get("cdiVersion"), str):
         raise NodeError("not a CDI specification", cause="it has no cdiVersion")
     if not given:

@@ -179,9 +179,9 @@ def version(access: Access) -> Version | None:
         return parse(str(said["gitVersion"]))
 
     try:
-        found: Version | None = access.ask("asking for the version", "GET", "/version", look=look)
+        result: Version | None = access.ask("asking for the version", "GET", "/version", look=look)
     except api.ApiError as error:
         if error.status != api.FORBIDDEN:
             raise
         return None
-    return found
+    return result

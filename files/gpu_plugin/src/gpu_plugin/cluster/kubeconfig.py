@@ -54,8 +54,8 @@ def find(given: str) -> str:
         return given
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return ""
-    if found := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
-        return found
+    if result := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
+        return result
     raise ApiError(
         "looking for a kubeconfig",
         f"none of {', '.join(KUBECONFIGS)} is there",
@@ -104,8 +104,8 @@ def _certified(path: str) -> str:
         user = one.get("user")
         for pem in _certificates(user if isinstance(user, dict) else {}, os.path.dirname(path)):
             der = base64.b64decode(b"".join(pem.split()))
-            if found := KUBELET.search(der):
-                return found[2][: found[1][0] - PREFIX].decode()
+            if match := KUBELET.search(der):
+                return match[2][: match[1][0] - PREFIX].decode()
     raise ValueError
 
 
@@ -141,7 +141,7 @@ def look(path: str) -> tuple[str, ...]:
 def check(text: str, path: str) -> list[str]:
     """Return the programs that a kubeconfig has run for its tokens. NodeError: it is none."""
     users = _data(text, path).get("users") or []
-    return [program for one in users for program in _programs(one.get("user"))]
+    return [program for user in users for program in _programs(user.get("user"))]
 
 
 def _data(text: str, path: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def health(
     views = {view.gpu.minor: view for view in judged.gpus}
     uuids = {one.device: one.instance.uuid for one in held if one.instance}
     every = dict.fromkeys(
-        [*((pool, one) for one in names), *((one.pool, one.device) for one in held)]
+        [*((pool, name) for name in names), *((one.pool, one.device) for one in held)]
     )
     return tuple(_one(of, name, views, uuids.get(name, ""), judged.absent) for of, name in every)
 

@@ -201,16 +201,16 @@ class Publisher:
 
     def _as_sent(self, there: Sequence[Json]) -> list[Json]:
         """Return slices as they were sent, where the server keeps no more of them than it does."""
-        found = []
+        result = []
         for one in there:
             sent, stored = self._kept.get(one["metadata"]["name"], ({}, {}))
-            found.append({**one, "spec": sent} if sent and plain(one["spec"]) == stored else one)
-        return found
+            result.append({**one, "spec": sent} if sent and plain(one["spec"]) == stored else one)
+        return result
 
     def _done(self, wanted: Sequence[Json], specs: Sequence[Json]) -> None:
         name = wanted[0]["pool"]["name"] if wanted else ""
-        pools = (one["pool"] for one in specs if one)
-        generations = (one.get("generation", 0) for one in pools if one["name"] == name)
+        pools = (spec["pool"] for spec in specs if spec)
+        generations = (pool.get("generation", 0) for pool in pools if pool["name"] == name)
         devices = sum(len(one.get("devices", ())) for one in wanted)
         before = self.standing
         problem = self._api.unsafe()

@@ -53,20 +53,20 @@ def _device(one: Device) -> dict[str, Any]:
 
 def gpus(indices: Mapping[str, int], held: Iterable[PreparedClaim]) -> dict[str, dict[str, int]]:
     """Return by UUID what of each GPU claims have: how many of them, shares, and their memory and cores."""
-    found = {
+    result = {
         uuid: {"index": index, "claims": 0, "shares": 0, MEMORY: 0, CORES: 0}
         for uuid, index in indices.items()
     }
     for claim in held:
-        for uuid in {one.gpu for one in claim.devices} & found.keys():
-            found[uuid]["claims"] += 1
-        for one in claim.devices:
-            if one.gpu in found and is_share(one):
-                gpu = found[one.gpu]
+        for uuid in {device.gpu for device in claim.devices} & result.keys():
+            result[uuid]["claims"] += 1
+        for device in claim.devices:
+            if device.gpu in result and is_share(device):
+                gpu = result[device.gpu]
                 gpu["shares"] += 1
-                gpu[MEMORY] += one.consumed.get(MEMORY, 0)
-                gpu[CORES] += one.consumed.get(CORES, 0)
-    return found
+                gpu[MEMORY] += device.consumed.get(MEMORY, 0)
+                gpu[CORES] += device.consumed.get(CORES, 0)
+    return result
 
 
 def unhealthy(
@@ -123,7 +123,7 @@ class Families(Collector):
         failed = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
         if state:
             for name in STATES:
-                count = sum(one["state"] == name for one in state["claims"])
+                count = sum(claim["state"] == name for claim in state["claims"])
                 by_state.add_metric([name], count)
             registered.add_metric([], state["registered"])
             for names in _devices(state):

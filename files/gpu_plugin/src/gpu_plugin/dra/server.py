@@ -78,7 +78,7 @@ class Calls:
         self, call: str, claims: Sequence[Claim], seconds: float, work: Callable[[Claim], T]
     ) -> Answers[T]:
         deadline = time.monotonic() + seconds
-        begun = {one.uid: self._begin(call, one, work) for one in claims}
+        begun = {claim.uid: self._begin(call, claim, work) for claim in claims}
         answers: Answers[T] = {}
         for uid, found in begun.items():
             answers[uid] = _answer(found, deadline)
@@ -88,8 +88,8 @@ class Calls:
         """Return the work on a claim: that which is under way, or else one that begins."""
         key = (call, claim.uid)
         with self._lock:
-            if found := self._under_way.get(key):
-                return found
+            if result := self._under_way.get(key):
+                return result
             future: Future[T] = Future()
             if len(self._under_way) >= MOST:
                 future.set_exception(
@@ -249,7 +249,7 @@ def _unary(call: Callable[..., Any], request: Any) -> grpc.RpcMethodHandler[Any,
 
 
 def _claims(request: Any) -> list[Claim]:
-    return [Claim(one.namespace, one.name, one.uid) for one in request.claims]
+    return [Claim(claim.namespace, claim.name, claim.uid) for claim in request.claims]
 
 
 def _seconds(context: grpc.ServicerContext) -> float:

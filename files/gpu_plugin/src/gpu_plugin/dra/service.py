@@ -193,7 +193,7 @@ class Service(Process):
                 self._publish.run()
             self._follow_node()
             self._look_for_forgotten()
-        if any(one.lost() for one in self._folders):
+        if any(folder.lost() for folder in self._folders):
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self.stopping = True
         self._tell()
@@ -219,14 +219,14 @@ class Service(Process):
 
     def _rename_pool(self) -> None:
         """Leave the pool of an earlier release once no claim has a device of it, which would be free in another."""
-        held = {one.pool for claim in self._held() for one in claim.devices}
+        held = {device.pool for claim in self._held() for device in claim.devices}
         if held != {self._paths.node}:
             self._pool = names.pool_name(self._paths.node)
 
     def _ours(self) -> list[Gpu]:
         dra = self._configuration.config.dra
         gpus = (view.gpu for view in self._gpus.inventory.gpus)
-        return [one for one in gpus if owner(one, dra) == names.DRA]
+        return [gpu for gpu in gpus if owner(gpu, dra) == names.DRA]
 
     def _look_for_forgotten(self) -> None:
         if time.monotonic() - self._looked >= LOOK and self._looking.start(self._forgotten.run):
@@ -257,8 +257,8 @@ class Service(Process):
     def _tell(self) -> None:
         """Report to the status file, the metrics, the kubelet and systemd."""
         held = self._checkpoint.claims
-        devices = [one for claim in held.values() for one in claim.devices]
-        published = [one["name"] for part in self._slices for one in part.get("devices", ())]
+        devices = [device for claim in held.values() for device in claim.devices]
+        published = [device["name"] for part in self._slices for device in part.get("devices", ())]
         self._health.put(health(self._pool, published, devices, self._preparer.snapshot.inventory))
         state = self._state()
         self.report(state, state["problem"] or state["state"])

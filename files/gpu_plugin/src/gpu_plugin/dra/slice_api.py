@@ -129,10 +129,10 @@ class SliceApi:
         return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
 
     def _written(self, doing: str, method: str, path: str, body: Json, **more: Any) -> Json:
-        found: Json = self._ask(
+        result: Json = self._ask(
             doing, method, path, body, look=lambda one: {**one, "spec": dict(one["spec"])}, **more
         )
-        return found
+        return result
 
     def _ask(
         self, doing: str, method: str, path: str, body: Json | None = None, **more: Any

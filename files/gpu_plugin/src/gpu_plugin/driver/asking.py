@@ -213,7 +213,11 @@ class Connections:
         )
         known = Topology(
             {pair: level for pair, level in self._levels.items() if level is not None},
-            {uuid: one for (uuid, mode), one in self._links.items() if on.get(uuid, mode) == mode},
+            {
+                uuid: link
+                for (uuid, mode), link in self._links.items()
+                if on.get(uuid, mode) == mode
+            },
             {**self.topology.addresses, **{gpu.uuid: gpu.pci_bus_id for gpu in gpus}},
         )
         if known != self.topology:

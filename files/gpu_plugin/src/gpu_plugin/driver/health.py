@@ -159,9 +159,9 @@ class Health:
     def faults(self) -> Faults:
         """Return the faults that make something unhealthy, as they were judged last."""
         return {
-            place: self._problem(place, one)
-            for place, one in self._faults.items()
-            if one.over_since is None
+            place: self._problem(place, fault)
+            for place, fault in self._faults.items()
+            if fault.over_since is None
         }
 
     def _problem(self, place: Place, fault: _Fault) -> Problem:
@@ -233,7 +233,9 @@ class Health:
         ValueError: this is no such memory; nothing is taken over.
         """
         try:
-            faults = dict(_recalled(one, self._clock(), self._wall()) for one in memory["faults"])
+            faults = dict(
+                _recalled(fault, self._clock(), self._wall()) for fault in memory["faults"]
+            )
             away = set(map(str, memory["away"]))
             # Versions before this one kept no more than which GPUs asked, and not how often there were XIDs.
             before = memory["asked"]
@@ -339,7 +341,9 @@ class Health:
             self._was_reset(uuid, "the driver asks for nothing any more")
 
     def _was_reset(self, uuid: str, shown_by: str) -> None:
-        if any(place[0] == uuid and one.quiet_since is None for place, one in self._faults.items()):
+        if any(
+            place[0] == uuid and fault.quiet_since is None for place, fault in self._faults.items()
+        ):
             self.told(uuid, shown_by)
         self._resets.forget(uuid)
         self._often.pop(uuid, None)
@@ -347,8 +351,8 @@ class Health:
 
     def _keep_signs(self, inventory: Inventory) -> None:
         """Keep what would show a reset of the GPUs that wait for one."""
-        waiting = {place[0] for place, one in self._faults.items() if one.quiet_since is None}
-        self._resets.keep(waiting, [one for one in inventory.gpus if one.gpu.uuid in waiting])
+        waiting = {place[0] for place, fault in self._faults.items() if fault.quiet_since is None}
+        self._resets.keep(waiting, [gpu for gpu in inventory.gpus if gpu.gpu.uuid in waiting])
 
     def _cured(self, which: Callable[[Place, _Fault], bool]) -> None:
         for place, fault in self._faults.items():

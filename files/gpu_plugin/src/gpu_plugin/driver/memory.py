@@ -88,9 +88,9 @@ class Resets:
     def keep(self, waiting: Container[str], views: Iterable[GpuView]) -> None:
         """Keep the readings of the GPUs that wait for a reset, by UUID, as far as they can be read; and no others."""
         self._kept = {uuid: one for uuid, one in self._kept.items() if uuid in waiting}
-        for one in views:
-            if one.problem is None:
-                self._keep(one)
+        for view in views:
+            if view.problem is None:
+                self._keep(view)
 
     def _keep(self, view: GpuView) -> None:
         before, now = self._kept.get(view.gpu.uuid), _readings(view)
@@ -131,7 +131,7 @@ def _readings(view: GpuView) -> _Readings:
 
 def _recalled(data: Mapping[str, Any]) -> _Readings:
     energy = None if data["energy"] is None else int(data["energy"])
-    entries = tuple(None if one is None else int(one) for one in data["entries"])
+    entries = tuple(None if entry is None else int(entry) for entry in data["entries"])
     return _Readings(energy, bool(data["pending"]), entries)
 
 
@@ -213,7 +213,7 @@ class HealthFile:
         """Return what was written last of this boot. StateUnusable: no file can be used."""
         usable: list[tuple[int, dict[str, Any]]] = []
         unusable: list[StateUnusable] = []
-        for path in (one.path for one in self._files):
+        for path in (file.path for file in self._files):
             try:
                 written, data = _written_at(path), read(path, (VERSION,))
                 if data is not None and "boot" not in data:

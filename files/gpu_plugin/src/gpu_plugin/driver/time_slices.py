@@ -115,7 +115,7 @@ class TimeSlices:
         """
         status, answer = self._ask(gpus, name)
         if status and status not in NOT_SAID and len(gpus) > 1:
-            return "; ".join(filter(None, (self._put([one], name, before) for one in gpus)))
+            return "; ".join(filter(None, (self._put([gpu], name, before) for gpu in gpus)))
         if not status:
             logs.info("time slice", gpus=gpus, slice=name)
             self._note(gpus, dict.fromkeys(gpus, name))

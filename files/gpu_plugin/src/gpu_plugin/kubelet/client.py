@@ -69,24 +69,24 @@ class PodResources:
         Args:
             claimed: The UUIDs of what claims have of the DRA driver gpu.node, by the names of the devices.
         """
-        found: dict[str, list[Holder]] = {}
-        for one in self.allocations():
-            uuid = claimed.get(one.device) if one.resource == DRIVER else None
-            holder = Holder(one.namespace, one.pod, one.container)
-            found.setdefault(uuid or one.device, []).append(holder)
-        return found
+        result: dict[str, list[Holder]] = {}
+        for allocation in self.allocations():
+            uuid = claimed.get(allocation.device) if allocation.resource == DRIVER else None
+            holder = Holder(allocation.namespace, allocation.pod, allocation.container)
+            result.setdefault(uuid or allocation.device, []).append(holder)
+        return result
 
     def allocatable(self) -> dict[str, int]:
         """Return how many devices of each resource the kubelet can allocate."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         request = self._messages.AllocatableResourcesRequest()
         answer = self._answer(
             self._methods.GET_ALLOCATABLE, request, self._messages.AllocatableResourcesResponse
         )
         for devices in answer.devices:
             name = devices.resource_name
-            found[name] = found.get(name, 0) + len(devices.device_ids)
-        return found
+            result[name] = result.get(name, 0) + len(devices.device_ids)
+        return result
 
     def _answer(self, method: str, request: Any, answer: type[T]) -> T:
         try:
@@ -105,7 +105,7 @@ def sockets(kubelet: Path) -> list[Path]:
 
 def answering(places: Iterable[Path]) -> Path | None:
     """Return the first socket that is there, None where no kubelet has run."""
-    return next((one for one in places if one.exists()), None)
+    return next((place for place in places if place.exists()), None)
 
 
 def allocations(places: Iterable[Path]) -> Sequence[Allocation]:
@@ -120,10 +120,10 @@ def _devices(container: Any) -> Iterator[tuple[str, str]]:
         for device in devices.device_ids:
             yield devices.resource_name, device
     for claim in container.dynamic_resources:
-        for one in claim.claim_resources:
-            if one.device_name:
-                yield one.driver_name, one.device_name
-            for cdi in () if one.device_name else one.cdi_devices:
+        for claim_resource in claim.claim_resources:
+            if claim_resource.device_name:
+                yield claim_resource.driver_name, claim_resource.device_name
+            for cdi in () if claim_resource.device_name else claim_resource.cdi_devices:
                 kind, _mark, name = cdi.name.partition("=")
                 yield kind, name
 
@@ -136,8 +136,8 @@ def _ask(socket: Path, method: str, request: Any, answer: type[T]) -> T:
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,  # type: ignore[attr-defined]
         )
-        found: T = call(request, timeout=3.0)
-        return found
+        result: T = call(request, timeout=3.0)
+        return result
 
 
 def _details(error: grpc.RpcError) -> str:

@@ -65,7 +65,7 @@ class Handover:
 
         Where GPUs move, so does what the kubelet has forgotten of its containers.
         """
-        if all(owner(one.gpu, dra) != DRA for one in inventory.gpus):
+        if all(owner(gpu.gpu, dra) != DRA for gpu in inventory.gpus):
             return ()
         try:
             pods = allocations(self._sockets)
@@ -120,15 +120,15 @@ def taken(
 ) -> Iterator[tuple[Gpu, str]]:
     """Yield the GPUs that another than their owner has given away, and to whom: a pod, or a claim."""
     owners = {view.gpu.uuid: (view.gpu, owner(view.gpu, dra)) for view in inventory.gpus}
-    node = [Devices(one.gpu, one.layout.instances, one.mig) for one in inventory.gpus]
+    node = [Devices(gpu.gpu, gpu.layout.instances, gpu.mig) for gpu in inventory.gpus]
     for pod in pods:
         for uuid in sorted({place.gpu for place in places(pod, node)} if not _by_dra(pod) else ()):
             if owners[uuid][1] == DRA:
                 yield owners[uuid][0], str(pod)
     for claim in claims:
-        for one in claim.devices:
-            if one.gpu in owners and owners[one.gpu][1] == DEVICE_PLUGIN:
-                yield owners[one.gpu][0], f"{claim} with {one.device}"
+        for device in claim.devices:
+            if device.gpu in owners and owners[device.gpu][1] == DEVICE_PLUGIN:
+                yield owners[device.gpu][0], f"{claim} with {device.device}"
 
 
 def _by_dra(one: Allocation) -> bool:
@@ -137,4 +137,4 @@ def _by_dra(one: Allocation) -> bool:
 
 def moved(inventory: Inventory, before: Dra, after: Dra) -> bool:
     """Tell whether a GPU goes from one owner to the other."""
-    return any(owner(one.gpu, before) != owner(one.gpu, after) for one in inventory.gpus)
+    return any(owner(gpu.gpu, before) != owner(gpu.gpu, after) for gpu in inventory.gpus)

@@ -130,7 +130,7 @@ class HolderWatch:
 
     def advertised(self, advertised: Advertised, inventory: Inventory) -> None:
         """Take note of what is advertised from now on. It is kept before it is published."""
-        gpus = [one.gpu.uuid for one in inventory.gpus]
+        gpus = [gpu.gpu.uuid for gpu in inventory.gpus]
         now = Answer((), advertised.forms, frozenset([*gpus, *inventory.mig_uuids]))
         if now != self._now:
             self._now, self._settles = now, self._clock() + SETTLED
@@ -232,7 +232,7 @@ class Vanished:
 
     def look(self, answer: Answer | None, inventory: Inventory) -> None:
         """Look through an answer of the kubelet; a driver or a GPU that was never read proves nothing gone."""
-        unread = any(one.problem and not one.mig and one.gpu.mig_current for one in inventory.gpus)
+        unread = any(gpu.problem and not gpu.mig and gpu.gpu.mig_current for gpu in inventory.gpus)
         if answer is None or answer is self._looked_at:
             return
         if inventory.absent or inventory.strangers or unread:

@@ -93,7 +93,7 @@ class Manager:
 
     def problem(self) -> str | None:
         """Return why a resource can't be registered, None where nothing is known to stand in the way."""
-        return next((one.error for one in self._plugins.values() if one.error), None)
+        return next((plugin.error for plugin in self._plugins.values() if plugin.error), None)
 
     def stop(self) -> None:
         """Stop all plugins and remove their sockets."""

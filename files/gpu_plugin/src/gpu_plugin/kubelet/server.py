@@ -194,12 +194,12 @@ class ResourceServer:
         now = self._published.snapshot
         devices = now.resources.get(self.resource, NO_DEVICES)
         with self._observed("GetPreferredAllocation", context):
-            for one in request.container_requests:
+            for container_request in request.container_requests:
                 chosen = prefer(
                     devices,
-                    one.available_deviceIDs,
-                    one.must_include_deviceIDs,
-                    one.allocation_size,
+                    container_request.available_deviceIDs,
+                    container_request.must_include_deviceIDs,
+                    container_request.allocation_size,
                     now.config.allocation_policy,
                     now.topology,
                 )
@@ -213,9 +213,9 @@ class ResourceServer:
         now = self._published.snapshot
         devices = now.resources.get(self.resource, NO_DEVICES)
         with self._observed("Allocate", context):
-            for one in request.container_requests:
+            for container_request in request.container_requests:
                 token = str(uuid.uuid4())
-                given = grant(devices, one.devices_ids, now.config, now.host, token)
+                given = grant(devices, container_request.devices_ids, now.config, now.host, token)
                 answer.container_responses.append(_response(given))
             self._observer.count(ALLOCATIONS, self.resource)
         return answer
@@ -246,8 +246,10 @@ def _response(given: Grant) -> api_pb2.ContainerAllocateResponse:
     return api_pb2.ContainerAllocateResponse(
         envs=given.envs,
         mounts=[
-            api_pb2.Mount(container_path=one.inside, host_path=one.outside, read_only=one.read_only)
-            for one in given.mounts
+            api_pb2.Mount(
+                container_path=mount.inside, host_path=mount.outside, read_only=mount.read_only
+            )
+            for mount in given.mounts
         ],
         devices=[
             api_pb2.DeviceSpec(container_path=inside, host_path=outside, permissions="rw")

@@ -114,27 +114,27 @@ class Facts:
 
 def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     """Return all labels; ``started`` is the time stamp's, in seconds, where there is to be one."""
-    found = {} if started is None else {f"{VENDOR}/gfd.timestamp": str(started)}
-    found |= _vgpu(facts)
+    result = {} if started is None else {f"{VENDOR}/gfd.timestamp": str(started)}
+    result |= _vgpu(facts)
     views = _views(facts.inventory)
     if not views:
-        return found
+        return result
     advertised = decide(facts.inventory, {}, config)
     by_uuid = {each.device.uuid: _replication(each) for each in advertised.offered}
-    found |= _allocation(config)
-    found |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
-    found[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
-    found |= _gpus(facts, by_uuid, config.mig_strategy)
+    result |= _allocation(config)
+    result |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
+    result[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
+    result |= _gpus(facts, by_uuid, config.mig_strategy)
     if config.mig_strategy != "none":
-        found[f"{VENDOR}/mig.strategy"] = config.mig_strategy
+        result[f"{VENDOR}/mig.strategy"] = config.mig_strategy
     if config.mig_strategy == "single":
         ours = [view for view in views if owner(view.gpu, config.dra) == DEVICE_PLUGIN]
-        found |= _single(facts, ours, by_uuid, advertised)
+        result |= _single(facts, ours, by_uuid, advertised)
     elif config.mig_strategy == "mixed":
         for profile in sorted({mig.profile for view in views for mig in view.mig}):
             pairs = [pair for pair in _pairs(views) if pair[1].profile == profile]
-            found |= _under(resource_name(profile), ".", _mig(facts, pairs, by_uuid))
-    return found
+            result |= _under(resource_name(profile), ".", _mig(facts, pairs, by_uuid))
+    return result
 
 
 def _allocation(config: Config) -> Labels:
@@ -217,15 +217,15 @@ def _versions(facts: Facts) -> Labels:
 def _node(facts: Facts, views: list[GpuView]) -> Labels:
     classes = {facts.classes.get(view.gpu.uuid, 0) >> 8 for view in views}
     mig = any(view.gpu.mig_capable for view in views)
-    found = {
+    result = {
         "gpu.machine": value(facts.machine) or "unknown",
         "gpu.mode": CLASSES.get(classes.pop(), "unknown") if len(classes) == 1 else "unknown",
         "mig.capable": _word(mig),
     }
     cliques = set(filter(None, facts.cliques.values()))
     if len(cliques) == 1:
-        found["gpu.clique"] = value(cliques.pop())
-    return found
+        result["gpu.clique"] = value(cliques.pop())
+    return result
 
 
 def _gpus(facts: Facts, by_uuid: Mapping[str, Replication], strategy: str) -> Labels:
@@ -269,7 +269,7 @@ def _mig(
         return {}
     shared = _together((mig.uuid for _view, mig in pairs), by_uuid)
     view, mig = pairs[0]
-    found = _base(view.gpu.name, len(pairs), shared, f"MIG-{mig.profile.replace('+', '.')}")
+    result = _base(view.gpu.name, len(pairs), shared, f"MIG-{mig.profile.replace('+', '.')}")
     if one := facts.attributes.get(mig.uuid):
         numbers = {
             "memory": one.memory_mib,
@@ -282,8 +282,8 @@ def _mig(
             "engines.jpeg": one.jpegs,
             "engines.ofa": one.ofas,
         }
-        found |= {name: str(number) for name, number in numbers.items()}
-    return found
+        result |= {name: str(number) for name, number in numbers.items()}
+    return result
 
 
 def _base(model: str, count: int, shared: Replication, kind: str) -> Labels:

@@ -144,9 +144,9 @@ class NodeFeature:
 
 def _owners(pod: Mapping[str, Any]) -> Owners:
     meta = pod["metadata"]
-    for one in meta.get("ownerReferences") or []:
-        if one["kind"] == "DaemonSet":
-            named = {key: one[key] for key in ("apiVersion", "kind", "name", "uid")}
+    for owner_reference in meta.get("ownerReferences") or []:
+        if owner_reference["kind"] == "DaemonSet":
+            named = {key: owner_reference[key] for key in ("apiVersion", "kind", "name", "uid")}
             itself = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
             return [{**named, "controller": True}, itself]
     return []

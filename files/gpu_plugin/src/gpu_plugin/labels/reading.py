@@ -54,8 +54,8 @@ def read(host_root: Path, config: Config) -> Facts:
     preload(config.driver_roots)
     with open_nvml() as nvml:
         found = inventory(nvml)
-        gpus = [one.gpu for one in found.gpus]
-        migs = [mig for one in found.gpus for mig in one.migs]
+        gpus = [gpu.gpu for gpu in found.gpus]
+        migs = [mig for gpu in found.gpus for mig in gpu.migs]
         attributes = {mig.uuid: _or_none(readings.attributes, mig) for mig in migs}
         cliques = {gpu.uuid: _or_none(readings.clique, gpu) for gpu in gpus}
         cuda = nvml.cuda_version()
@@ -64,14 +64,14 @@ def read(host_root: Path, config: Config) -> Facts:
     return Facts(
         Inventory(
             found.driver_version,
-            tuple(GpuView(one.gpu, one.migs, problem=_problem(one.error)) for one in found.gpus),
+            tuple(GpuView(gpu.gpu, gpu.migs, problem=_problem(gpu.error)) for gpu in found.gpus),
         ),
         cuda,
         _content(host_root / config.gfd.machine_type_file.lstrip("/"))
         .decode(errors="replace")
         .strip(),
         {uuid: _class(_content(folder / "class")) for uuid, folder in folders.items()},
-        {uuid: one for uuid, one in attributes.items() if one},
+        {uuid: attribute for uuid, attribute in attributes.items() if attribute},
         cliques,
         {uuid: vgpu(space) for uuid, space in spaces.items() if readable(space)},
     )

@@ -133,17 +133,17 @@ class Control:
         answer = self.ask(protocol.poll(server))
         if protocol.gone(answer):
             return ()
-        found, kept = protocol.polled(answer, bounds)
+        result, kept = protocol.polled(answer, bounds)
         if bounds and not kept:
             logs.warning(
                 "a client changed the limits of its MPS server, setting them again",
                 device=self._names.device,
                 server=server,
-                clients=clients.described(found),
+                clients=clients.described(result),
             )
             for setting in protocol.settings(bounds, server):
                 self.ask(setting.set)
-        return found
+        return result
 
     def _ask(self, command: str, seconds: float) -> str:
         deadline, said = time.monotonic() + seconds, ""

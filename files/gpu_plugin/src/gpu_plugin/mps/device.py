@@ -198,7 +198,7 @@ def prepare(names: Names, settings: Settings, options: Options, rollback: Rollba
         if settings.multi_user:
             control.require_multi_user(options.control)
         if names.device == gpu.uuid:
-            if others := [one.pid for one in nvml.processes(gpu)]:
+            if others := [process.pid for process in nvml.processes(gpu)]:
                 problem = "processes without MPS are on the GPU, clients wait until they have ended"
                 logs.warning(problem, gpu=gpu.uuid, pids=others)
             rollback.make_exclusive()
@@ -216,7 +216,7 @@ def _find(nvml: Nvml, device: str) -> tuple[Gpu, int, tuple[int, int]]:
             )
         if device == gpu.uuid:
             return gpu, gpu.memory_total, (1, 1)
-        for one in nvml.mig_devices(gpu):
-            if device == one.uuid:
-                return gpu, one.memory_total, one.slices
+        for mig_device in nvml.mig_devices(gpu):
+            if device == mig_device.uuid:
+                return gpu, mig_device.memory_total, mig_device.slices
     raise NvmlError(NOT_FOUND, f"looking for {device}")

@@ -103,15 +103,15 @@ class Manager(Process):
     def round(self) -> None:
         """Look after all devices, and end where there is none any more."""
         self._look()
-        if not all(one.given_up for one in self._supervisors.values()):
+        if not all(supervisor.given_up for supervisor in self._supervisors.values()):
             self._idle_since = time.monotonic()
         elif self._ending or time.monotonic() - self._idle_since >= self._linger:
             self.stopping = True
 
     def close(self) -> None:
         """Leave what there is to the next manager."""
-        for one in self._supervisors.values():
-            one.leave()
+        for supervisor in self._supervisors.values():
+            supervisor.leave()
         if not self._supervisors:
             self.status.remove()
 
@@ -127,7 +127,7 @@ class Manager(Process):
         roots = {
             *known.values(),
             str(folder),
-            *(one.root for one in self._folder.settings.values()),
+            *(setting.root for setting in self._folder.settings.values()),
         }
         for root in roots:
             for device in state.left(Path(root)):
@@ -146,13 +146,15 @@ class Manager(Process):
         one.start()
 
     def _look(self) -> None:
-        for device in [device for device, one in self._supervisors.items() if one.done]:
+        for device in [
+            device for device, supervisor in self._supervisors.items() if supervisor.done
+        ]:
             del self._supervisors[device]
-        for one in self._supervisors.values():
-            one.look()
+        for supervisor in self._supervisors.values():
+            supervisor.look()
         if self._ending:
-            for one in self._supervisors.values():
-                one.end()
+            for supervisor in self._supervisors.values():
+                supervisor.end()
         else:
             self._folder.look()
             self._follow_settings()
@@ -160,29 +162,35 @@ class Manager(Process):
         self._tell()
 
     def _follow_settings(self) -> None:
-        for device, one in self._supervisors.items():
+        for device, supervisor in self._supervisors.items():
             wanted = self._folder.settings.get(device)
             version = self._folder.versions.get(device)
-            if wanted and wanted.root != one.names.root:
+            if wanted and wanted.root != supervisor.names.root:
                 wanted = None  # it ends here, and begins there then
-            if self._versions[device] != version or (wanted is None) != (one.wanted is None):
+            if self._versions[device] != version or (wanted is None) != (supervisor.wanted is None):
                 self._versions[device] = version
-                one.want(wanted)
+                supervisor.want(wanted)
         for device in self._folder.settings.keys() - self._supervisors.keys():
             wanted = self._folder.settings[device]
             self._supervise(Names(device, wanted.root), wanted)
 
     def _look_at_modes(self) -> None:
         # A MIG device has no compute mode, and each look opens the driver.
-        found = [one for one in self._supervisors.values() if one.names.device.startswith("GPU-")]
+        found = [
+            supervisor
+            for supervisor in self._supervisors.values()
+            if supervisor.names.device.startswith("GPU-")
+        ]
         late = time.monotonic() - self._moded >= self._options.modes
         due = bool(found) and (late or any(one.mode_due for one in found))
         if due and self._modes.start(lambda: _keep_modes(found)):
             self._moded = time.monotonic()
 
     def _tell(self) -> None:
-        found = [one.ready for one in self._supervisors.values()]
-        devices = {device: one.names.root for device, one in self._supervisors.items()}
+        found = [supervisor.ready for supervisor in self._supervisors.values()]
+        devices = {
+            device: supervisor.names.root for device, supervisor in self._supervisors.items()
+        }
         release = os.environ.get("GPU_NODE_RELEASE", "")
         text = f"{sum(found)} of {len(found)} devices are ready"
         self.report({"devices": devices, "release": release}, text)
@@ -190,12 +198,12 @@ class Manager(Process):
 
 def _keep_modes(supervisors: Sequence[Supervisor]) -> None:
     """Have processes without MPS kept out of GPUs, also where somebody else let them in."""
-    for one in supervisors:
-        one.mode_due = False
+    for supervisor in supervisors:
+        supervisor.mode_due = False
     try:
         with open_nvml():
-            for one in supervisors:
-                one.keep_mode()
+            for supervisor in supervisors:
+                supervisor.keep_mode()
     except NodeError as error:
-        for one in supervisors:
-            one.mode_problem = str(error)
+        for supervisor in supervisors:
+            supervisor.mode_problem = str(error)

@@ -73,13 +73,13 @@ def poll(server: int) -> str:
 
 def check(setting: Setting, answer: str) -> str:
     """Return what was read back. LimitNotTaken: it is not what was asked for."""
-    found = answer.strip()
-    if not _confirms(setting, found):
+    result = answer.strip()
+    if not _confirms(setting, result):
         raise LimitNotTaken(
             f"{setting.name} was not taken",
-            cause=f"{setting.asked} was asked for, {cut(found) or 'nothing'} was read back",
+            cause=f"{setting.asked} was asked for, {cut(result) or 'nothing'} was read back",
         )
-    return found
+    return result
 
 
 def _confirms(setting: Setting, found: str) -> bool:
@@ -124,7 +124,7 @@ def lost(output: str, problem: str) -> ControlError:
 
 def refusal(answer: str) -> str:
     """Return the program's complaint; it ends with status 0 even then."""
-    return cut(next((one for one in answer.splitlines() if one.startswith(REFUSALS)), ""))
+    return cut(next((line for line in answer.splitlines() if line.startswith(REFUSALS)), ""))
 
 
 def polled(output: str, bounds: Bounds | None) -> tuple[tuple[int, ...], bool]:
@@ -144,7 +144,7 @@ def polled(output: str, bounds: Bounds | None) -> tuple[tuple[int, ...], bool]:
 def pids(answer: str) -> tuple[int, ...]:
     """Return the process ids in an answer."""
     lines = answer.split()
-    if not all(PID.fullmatch(one) for one in lines):
+    if not all(PID.fullmatch(line) for line in lines):
         raise ControlError("no process ids in the answer", cause=shown(answer.strip()))
     return tuple(map(int, lines))
 

@@ -59,8 +59,8 @@ class Reconciler:
 
     def want(self, offers: Mapping[str, Offer], root: str, held: Collection[str] = ()) -> None:
         """Share these devices and no others; what is ``held`` stays as it is, shared or not."""
-        kept = {device: one for device, one in self._offers.items() if device in held}
-        asked = {device: self._decided(one) for device, one in offers.items()}
+        kept = {device: offer for device, offer in self._offers.items() if device in held}
+        asked = {device: self._decided(offer) for device, offer in offers.items()}
         self._offers, self._root, self._begun = {**asked, **kept}, root, True
         self._leaving = (self._files.devices(root) | self._leaving) - {*self._offers, *held}
         self.tick()
@@ -119,14 +119,16 @@ class Reconciler:
 
     def problems(self) -> dict[str, str]:
         """Return by device why it must not be given to anybody."""
-        return {device: one.problem for device, one in self._verdicts.items() if one.problem}
+        return {
+            device: verdict.problem for device, verdict in self._verdicts.items() if verdict.problem
+        }
 
     def describe(self) -> dict[str, dict[str, Any]]:
         """Return for the status how it is with each device."""
         return {
-            device: {"problem": one.problem or None, "waits_for_clients": one.busy}
-            for device, one in self._verdicts.items()
-            if device in self._offers or one.problem
+            device: {"problem": verdict.problem or None, "waits_for_clients": verdict.busy}
+            for device, verdict in self._verdicts.items()
+            if device in self._offers or verdict.problem
         }
 
     def own_shm(self, device: str) -> bool:
@@ -136,13 +138,13 @@ class Reconciler:
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
         """Return why other offers can't be had, empty where they can."""
-        offers = {device: self._decided(one) for device, one in offers.items()}
-        if any(one.settings.multi_user for one in offers.values()):
+        offers = {device: self._decided(offer) for device, offer in offers.items()}
+        if any(offer.settings.multi_user for offer in offers.values()):
             try:
                 control.require_multi_user()
             except NodeError as error:
                 return str(error)
-        for root in {one.names.root for one in offers.values()}:
+        for root in {offer.names.root for offer in offers.values()}:
             if why := folders.refusal(root):
                 return why
         return self._clients_against(offers)

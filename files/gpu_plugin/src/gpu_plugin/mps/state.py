@@ -163,7 +163,7 @@ def named(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
     def who(server: dict[str, Any]) -> dict[str, Any]:
         return {**server, "who": [asdict(look(pid)) for pid in server["clients"]]}
 
-    return [{**one, "servers": list(map(who, one["servers"]))} for one in states]
+    return [{**state, "servers": list(map(who, state["servers"]))} for state in states]
 
 
 def describe(states: list[dict[str, Any]]) -> str:
@@ -196,8 +196,8 @@ def _whole(limits: Mapping[str, Any], servers: list[Any]) -> bool:
     if not isinstance(asked, dict) or not all(isinstance(one, Number) for one in asked.values()):
         return False
     return (not asked or {"memory_mib", "threads"} <= asked.keys()) and all(
-        isinstance(one, dict) and _pids([one.get("pid")]) and _pids(one.get("clients"))
-        for one in servers
+        isinstance(server, dict) and _pids([server.get("pid")]) and _pids(server.get("clients"))
+        for server in servers
     )
 
 

@@ -34,7 +34,7 @@ def describe(dra: Json) -> str:
     lines.append(f"{known}{why}{slices}, enforcement {dra['enforcement']}")
     gpus = sorted(dra["gpus"].items(), key=lambda pair: pair[1]["index"])
     lines += [_gpu(uuid, one, dra["enforcement_problems"].get(uuid)) for uuid, one in gpus]
-    return "\n".join([*lines, *(_claim(one) for one in dra["claims"])])
+    return "\n".join([*lines, *(_claim(claim) for claim in dra["claims"])])
 
 
 def _gpu(uuid: str, one: Json, problem: str | None) -> str:

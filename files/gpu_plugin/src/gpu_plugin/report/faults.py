@@ -109,8 +109,8 @@ def _remembered(status_file: Path) -> list[dict[str, Any]]:
             str(error), hint=f"remove {path}: the device plugin can't use it, and starts over"
         ) from error
     rows = []
-    for place, one in health.faults().items():
-        row = Unhealthy.of(place, named.get(place[0], ""), Kind.FAULT, one)
+    for place, fault in health.faults().items():
+        row = Unhealthy.of(place, named.get(place[0], ""), Kind.FAULT, fault)
         rows.append({"state": "Unhealthy", **asdict(row)})
     return [*rows, *_healthy(named, {row["gpu"] for row in rows})]
 

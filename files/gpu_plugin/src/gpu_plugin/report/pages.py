@@ -78,9 +78,9 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             devices.add_metric([name, "healthy"], healthy)
             devices.add_metric([name, "unhealthy"], count(resource) - healthy)
             registered.add_metric([name], resource["registered"])
-        for one in state["devices"][:MOST_SERIES]:
-            labels = [one["uuid"], one["index"], one["reason"]]
-            health.add_metric(labels, not one["reason"])
+        for device in state["devices"][:MOST_SERIES]:
+            labels = [device["uuid"], device["index"], device["reason"]]
+            health.add_metric(labels, not device["reason"])
         for uuid, index in zip(state["gpu_uuids"], state["gpu_indices"], strict=True):
             slow.add_metric([uuid], uuid in state["slow"])
             verdict = state["verdicts"].get(uuid)
@@ -88,8 +88,10 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             actions.add_metric([uuid, index], number)
         for uuid, index in _with_gone(state):
             quarantined.add_metric([uuid, index], _is_set_aside(state, uuid))
-        for one in state["settings"][:MOST_SERIES]:
-            drifted.add_metric([one["uuid"], one["index"], one["setting"]], one["drifted"])
+        for setting in state["settings"][:MOST_SERIES]:
+            drifted.add_metric(
+                [setting["uuid"], setting["index"], setting["setting"]], setting["drifted"]
+            )
         vanished.add_metric([], len({one["device"] for one in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
@@ -118,14 +120,14 @@ def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     clients = _gauge("mps_clients", "Clients of a device's MPS servers.", "device")
     name, help_ = PREFIX + "mps_restarts", "Restarts of a device's MPS control daemon."
     restarts = CounterMetricFamily(name, help_, labels=("device",))
-    for one in daemons:
-        device = [one["device"]]
+    for daemon in daemons:
+        device = [daemon["device"]]
         for name in MPS_STATES:
-            state.add_metric([*device, name], name == one["state"])
-        replicas.add_metric(device, one["replicas"])
-        servers.add_metric(device, len(one["servers"]))
-        clients.add_metric(device, one["clients"])
-        restarts.add_metric(device, one["restarts"])
+            state.add_metric([*device, name], name == daemon["state"])
+        replicas.add_metric(device, daemon["replicas"])
+        servers.add_metric(device, len(daemon["servers"]))
+        clients.add_metric(device, daemon["clients"])
+        restarts.add_metric(device, daemon["restarts"])
     yield from (state, replicas, servers, clients, restarts)
 
 

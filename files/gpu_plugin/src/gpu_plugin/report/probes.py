@@ -27,7 +27,9 @@ def readiness(state: Mapping[str, Any], age: float) -> str:
         return "starting"
     if state["problem"]:
         return str(state["problem"])
-    if missing := [name for name, one in state["resources"].items() if not one["registered"]]:
+    if missing := [
+        name for name, resource in state["resources"].items() if not resource["registered"]
+    ]:
         return f"not registered with the kubelet: {', '.join(missing)}"
     return ""
 

@@ -72,9 +72,9 @@ def state(
             for those in advertised.resources.values()
             for (uuid, index), reason in those.reasons.items()
         ],
-        "settings": [asdict(one) for one in gpus.settings],
+        "settings": [asdict(setting) for setting in gpus.settings],
         "slow": sorted(inventory.slow),
-        "unreadable": [str(one) for one in inventory.strangers],
+        "unreadable": [str(stranger) for stranger in inventory.strangers],
         "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
         "gpu_indices": [str(view.gpu.index) for view in inventory.gpus],
         "mig_uuids": inventory.mig_uuids,

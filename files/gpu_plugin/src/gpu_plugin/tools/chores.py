@@ -77,7 +77,7 @@ class Tries:
 
 def errors(chores: Iterable[Chore[..., Any]]) -> dict[str, str | None]:
     """Return by name why chores failed the last time, None for those that did not."""
-    return {one.name: one.error for one in chores if one.ran}
+    return {chore.name: chore.error for chore in chores if chore.ran}
 
 
 class Worker:

@@ -86,9 +86,9 @@ class Process(ABC):
 
     def asked(self) -> bool:
         """Return whether a reload was asked for since the last call."""
-        found = signal.SIGHUP in self.signals
+        result = signal.SIGHUP in self.signals
         self.signals.discard(signal.SIGHUP)
-        return found
+        return result
 
     def reloading(self) -> bool:
         """Return whether a reload was asked for, of which systemd is told until the round is over."""

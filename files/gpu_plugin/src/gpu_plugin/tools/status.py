@@ -90,14 +90,15 @@ def describe(state: dict[str, Any]) -> str:
     if slow := state.get("slow"):
         lines.append(f"the driver is slow, so these are as they were: {', '.join(slow)}")
     lines += [
-        f"GPU {one['index']} ({uuid}): {one['reason']}. Verdict: {one['verdict']}, {one['next_step']}"
-        for uuid, one in state.get("verdicts", {}).items()
+        f"GPU {verdict['index']} ({uuid}): {verdict['reason']}. Verdict: {verdict['verdict']}, {verdict['next_step']}"
+        for uuid, verdict in state.get("verdicts", {}).items()
     ]
     lines += quarantined(state)
     lines += [
-        f"GPU {one['index']} ({one['uuid']}): {one['setting']} is {one['now']}, and declared is {one['declared']}"
-        for one in state.get("settings", ())
-        if one["drifted"]
+        f"GPU {setting['index']} ({setting['uuid']}): {setting['setting']} is {setting['now']}, and declared is "
+        f"{setting['declared']}"
+        for setting in state.get("settings", ())
+        if setting["drifted"]
     ]
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [

@@ -107,14 +107,14 @@ def runs(module: str, values: Values) -> bool:
 
 def options(module: str, values: Values) -> Params:
     """Return a module's options as its role gives them; variables that are not there have its defaults."""
-    found = _given(module, values)
-    if isinstance(found.get("repository"), str):
-        found["repository"] = {"preset": found["repository"]}
+    result = _given(module, values)
+    if isinstance(result.get("repository"), str):
+        result["repository"] = {"preset": result["repository"]}
     if module == "container_runtime" and EARLIER_HANDLER_PATH in values:
-        found["handler_path"] = values[EARLIER_HANDLER_PATH]
+        result["handler_path"] = values[EARLIER_HANDLER_PATH]
     if module == "device_plugin":
-        found.update(digest="preflight", **_composed(found, values))
-    return found
+        result.update(digest="preflight", **_composed(result, values))
+    return result
 
 
 def _composed(found: Params, values: Values) -> Params:
@@ -138,7 +138,7 @@ def configurations(options: Params) -> t.Dict[str, Params]:
 
 
 def _given(module: str, values: Values) -> Params:
-    found: Params = {}
+    result: Params = {}
     omitted = OMITTED.get(module, ())
     for name, variable in VARIABLES[module].items():
         value = values.get(variable)
@@ -146,10 +146,10 @@ def _given(module: str, values: Values) -> Params:
             continue
         whole, _dot, part = name.partition(".")
         if part:
-            found.setdefault(whole, {})[part] = value
+            result.setdefault(whole, {})[part] = value
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def check(host: Host, module: str, values: Values) -> t.Tuple[t.List[Problem], Params]:
@@ -157,7 +157,7 @@ def check(host: Host, module: str, values: Values) -> t.Tuple[t.List[Problem], P
     spec, make = MODULES[module]
     result = ArgumentSpecValidator(spec["argument_spec"]).validate(options(module, values))
     if result.error_messages:
-        return [_in_variables(module, one) for one in result.error_messages], {}
+        return [_in_variables(module, error_message) for error_message in result.error_messages], {}
     params = result.validated_parameters
     try:
         make(host, params)

@@ -50,37 +50,37 @@ Params = t.Mapping[str, t.Dict[str, t.Any]]
 def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Problem]:
     """Return what the node lacks for modules with these options. What is installed already needs nothing more."""
     old = too_old(os_release(host))
-    found: t.List[Problem] = [needs.too_old(old)] if old else []
+    problems: t.List[Problem] = [needs.too_old(old)] if old else []
     manages, starts = _is(params, "container_runtime"), _is(params, "device_plugin", "started")
     if manages:
-        found += _runtimes(host, params["container_runtime"])
-        found += _read_only(host, room, params["container_runtime"])
+        problems += _runtimes(host, params["container_runtime"])
+        problems += _read_only(host, room, params["container_runtime"])
     if starts:
         if dra.wanted(values):
-            found += dra.of_kubelet(values, printed_version(host))
-            found += dra.of_runtime(values, runtime_version(host), managed=manages)
-            found += _library(host, params["device_plugin"])
+            problems += dra.of_kubelet(values, printed_version(host))
+            problems += dra.of_runtime(values, runtime_version(host), managed=manages)
+            problems += _library(host, params["device_plugin"])
         pod = pod_of(host)
-        found += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
-        found += _unreached(host, values, params["device_plugin"], manages=manages)
+        problems += [Problem.of(beside.refusal(pod, pod=False))] if pod else _plugins(host, room)
+        problems += _unreached(host, values, params["device_plugin"], manages=manages)
         if params["device_plugin"]["allocation"] != DRA:
-            found += map(
+            problems += map(
                 Problem.of, refuse_strategies(host, configurations(params["device_plugin"]))
             )
-    found += _driver_roots(host, params)
+    problems += _driver_roots(host, params)
     source = params["nvidia_driver"]["source"] if _is(params, "nvidia_driver") else ""
     from_packages = source not in ("", "preinstalled")
     if from_packages and host.exists(needs.PROGRAM):
-        found.append(needs.driver(source))
+        problems.append(needs.driver(source))
     fresh = _makes_environment(host, params)
     if fresh:
-        found += _python(host, values)
+        problems += _python(host, values)
     installs = from_packages and not (loaded_driver(host) or library_versions(host))
     if installs or fresh:
-        found += _sources(host)
+        problems += _sources(host)
         wanted = _needs(host, room, installs, fresh, params)
-        found += needs.lacking(wanted, {one.folder: room.space(one.folder) for one in wanted})
-    return found
+        problems += needs.lacking(wanted, {one.folder: room.space(one.folder) for one in wanted})
+    return problems
 
 
 def _is(params: Params, module: str, state: str = "present") -> bool:
@@ -131,7 +131,10 @@ def _unreached(
     brings = mode != CDI or values.get("container_toolkit_state") == "present"
     if brings or options["allocation"] == DRA:
         return []
-    found = {name: by_handler_alone(one) for name, one in configurations(options).items()}
+    found = {
+        name: by_handler_alone(configuration)
+        for name, configuration in configurations(options).items()
+    }
     wrong = {name: chosen for name, chosen in found.items() if chosen}
     lacking = nvidia.without(host, leaving=manages) if wrong else ()
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
@@ -203,15 +206,17 @@ def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[
     """Refuse a runtime whose configuration has to be changed and can't be. What has all that it needs is not."""
     try:
         kinds = [one.kind for one in choose(host, params["name"])]
-        paths = [params["config_path"] or one.config_path for one in kinds]
-        if not any(room.space(posixpath.dirname(one)).read_only for one in paths if one):
+        paths = [params["config_path"] or kind.config_path for kind in kinds]
+        if not any(room.space(posixpath.dirname(path)).read_only for path in paths if path):
             return []
         states = RuntimeCapability(host, params).observe().states
     except NodeError as error:
         return [Problem.of(error)._replace(variable="")]
-    folders = dict.fromkeys(posixpath.dirname(file.path) for one in states for file in one.files)
-    wanted = [Need(one, 0, "the container runtime's configuration") for one in folders]
-    return needs.lacking(wanted, {one: room.space(one) for one in folders})
+    folders = dict.fromkeys(
+        posixpath.dirname(file.path) for state in states for file in state.files
+    )
+    wanted = [Need(folder, 0, "the container runtime's configuration") for folder in folders]
+    return needs.lacking(wanted, {folder: room.space(folder) for folder in folders})
 
 
 def _python(host: Host, values: Values) -> t.List[Problem]:
@@ -231,8 +236,8 @@ def _sources(host: Host) -> t.List[Problem]:
     """Refuse package managers without any source. Whether those that there are answer is not asked."""
     there = [name for name, program in MANAGERS.items() if host.which(program)]
     places = [place for name in there for place in needs.SOURCES[name]]
-    for one in places:
-        if host.listdir(one) or (one.endswith(".list") and (host.read(one) or "").strip()):
+    for place in places:
+        if host.listdir(place) or (place.endswith(".list") and (host.read(place) or "").strip()):
             return []
     return [needs.no_sources(there[0])] if there else []
 
@@ -247,8 +252,8 @@ def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) 
     if installs:
         wanted.append(Need("/usr", needs.DRIVER, "the driver"))
         wanted.append(Need("/var", needs.PACKAGES, "its packages"))
-        names = (one for one in host.listdir("/boot") if one.startswith("init"))
-        images = needs.initramfs([room.size(f"/boot/{one}") for one in names])
+        names = (name for name in host.listdir("/boot") if name.startswith("init"))
+        images = needs.initramfs([room.size(f"/boot/{name}") for name in names])
         wanted += [Need("/boot", images, "a new initramfs")] if images else []
     if "cdi" in params:
         wanted.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))

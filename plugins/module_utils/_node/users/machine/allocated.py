@@ -64,7 +64,7 @@ def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Alloc
     ended = set()
     for name in {(one.namespace, one.pod) for one in given}:  # kubelets before 1.34 name ended pods
         logs = pods.folders_of(*name, folders)
-        started = booted is not None and any(_logged(host, one, booted) for one in logs)
+        started = booted is not None and any(_logged(host, log, booted) for log in logs)
         if pods.ended(map(pods.uid_in, logs), running, started=started):
             ended.add(name)
     return tuple(one for one in given if (one.namespace, one.pod) not in ended)
@@ -138,6 +138,6 @@ def running_pods(host: Host) -> t.FrozenSet[str]:
 def _logged(host: Host, folder: str, since: float) -> bool:
     """Tell whether a container of a pod wrote a log since then."""
     root = f"{pods.LOGS}/{folder}"
-    places = (f"{root}/{one}" for one in host.listdir(root))
+    places = (f"{root}/{name}" for name in host.listdir(root))
     logs = (f"{place}/{name}" for place in places for name in host.listdir(place))
     return any((host.mtime(path) or 0.0) > since for path in logs)

@@ -68,7 +68,7 @@ class Services:
 
     def users(self) -> t.Tuple[User, ...]:
         """Return the processes that have a GPU open and that nobody stops for a change."""
-        return tuple(one for one in gpu_users(self._host) if not self.stops(one))
+        return tuple(gpu_user for gpu_user in gpu_users(self._host) if not self.stops(gpu_user))
 
     # --- plan ---
 
@@ -160,7 +160,7 @@ def around(found: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan
 
     ``left`` is what was stopped before, by this run or one that was interrupted.
     """
-    steps, taking = list(found.steps), [IDLE_GPU in one.needs for one in found.steps]
+    steps, taking = list(found.steps), [IDLE_GPU in step.needs for step in found.steps]
     stops = list(running) if any(taking) else []
     if stops:
         words = f"stop {', '.join(stops)}, to be started again"

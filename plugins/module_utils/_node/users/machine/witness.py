@@ -77,7 +77,9 @@ class Nodes(t.NamedTuple):
 
 def gpu_minors(devices: t.Iterable[Device]) -> t.Set[int]:
     """Return the minors of the GPUs among devices."""
-    return {one.minor for one in devices if one.major == MAJOR and one.minor <= LAST_MINOR}
+    return {
+        device.minor for device in devices if device.major == MAJOR and device.minor <= LAST_MINOR
+    }
 
 
 class Answers(t.NamedTuple):
@@ -193,7 +195,7 @@ def _containers(host: Host) -> t.List[Container]:
             container = container_of(pods.paths(cgroup, init))
             where = uid, container.id if container else ""
             processes.setdefault(where, []).append((began.value, int(pid)))
-    return [Container(*where, tuple(sorted(found))) for where, found in processes.items()]
+    return [Container(*where, tuple(sorted(process))) for where, process in processes.items()]
 
 
 def _began(host: Host, pid: int) -> Knowledge[int]:

@@ -97,7 +97,7 @@ def serving(made_by: Pair, names: Sequence[str], now: float) -> Pair:
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (_usage(signs=False), True),
         (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.SubjectAlternativeName([_name(one) for one in names]), False),
+        (x509.SubjectAlternativeName([_name(name) for name in names]), False),
     ]
     key = ec.generate_private_key(ec.SECP256R1())
     return _signed(names[0], key, signer, signer_key, now, SERVING_DAYS, extensions)

@@ -45,7 +45,7 @@ class Managed:
         hooks = configuration.get("webhooks") or ()
         bundles = understood(
             "reading the CA bundle",
-            lambda: [decoded(one["clientConfig"].get("caBundle")) for one in hooks],
+            lambda: [decoded(hook["clientConfig"].get("caBundle")) for hook in hooks],
         )
         before = _kept(secret)
         kept = renewed(before, self._names, bundles, now)
@@ -108,7 +108,7 @@ def _noted(kept: Kept, newest: Facts, configured: Sequence[str], now: float) -> 
 
 def _with_pair(kept: Kept, newest: Facts, names: Sequence[str], now: float) -> Kept:
     current = served(kept)
-    known = [one.own_id for one in issue.facts(kept.bundle) if one.until > now]
+    known = [fact.own_id for fact in issue.facts(kept.bundle) if fact.until > now]
     trusted = current is not None and current.until > now and current.issuer_id in known
     if trusted and current is not None:
         may_sign = kept.published == newest.fingerprint and now - kept.since >= KNOWN
@@ -128,6 +128,6 @@ def _without_old(kept: Kept, newest: Facts, now: float) -> Kept:
         and current.issuer_id == newest.own_id
         and now - (current.since + issue.SKEW.total_seconds()) >= FORGET
     )
-    old = [one for one in issue.facts(kept.bundle)[1:] if one.until > now and not settled]
+    old = [fact for fact in issue.facts(kept.bundle)[1:] if fact.until > now and not settled]
     bundle = newest.pem + "".join(one.pem for one in old)
     return kept if bundle == kept.bundle else replace(kept, bundle=bundle)

@@ -83,16 +83,16 @@ class Cgroup(Enforcement):
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Limit pods to what their shares of each GPU come to, and read it back. NodeError."""
-        for uuid in dict.fromkeys(one.gpu_uuid for one in shares):
+        for uuid in dict.fromkeys(share.gpu_uuid for share in shares):
             if why := self._kernel_problem() or self._driver.now(uuid):
                 raise NodeError(f"pods can't be limited on {uuid}", cause=why)
         with self._lock:
             before = dict(self._live), self._pods
-            self._live.update({(one.claim, one.share_id): one for one in shares})
+            self._live.update({(share.claim, share.share_id): share for share in shares})
             self._follow()
             places = self._places(shares)
             try:
-                self._apply(places, {_first(one.claim, self._pods_of(one)) for one in shares})
+                self._apply(places, {_first(share.claim, self._pods_of(share)) for share in shares})
             except BaseException:
                 self._live, self._pods = before
                 self._undo(places)
@@ -103,9 +103,9 @@ class Cgroup(Enforcement):
         """Limit pods to what they have left. A cgroup that is gone took its limits along."""
         with self._lock:
             places = self._places(shares)
-            for one in shares:
-                self._live.pop((one.claim, one.share_id), None)
-                self._pods.pop(one.claim, None)
+            for share in shares:
+                self._live.pop((share.claim, share.share_id), None)
+                self._pods.pop(share.claim, None)
             self._apply(places)
 
     def restore(self, live: Sequence[Share]) -> None:
@@ -151,7 +151,7 @@ class Cgroup(Enforcement):
         return self._pods.get(share.claim, share.pods)
 
     def _places(self, shares: Iterable[Share]) -> list[Place]:
-        return [(pod, one.gpu_uuid) for one in shares for pod in self._pods_of(one)]
+        return [(pod, share.gpu_uuid) for share in shares for pod in self._pods_of(share)]
 
     def _apply(self, places: Iterable[Place], required: Collection[str] = ()) -> None:
         """Have the limits that shares come to, each tried. The driver is asked where there is any cgroup.
@@ -269,7 +269,7 @@ def read_only(cgroups: Path) -> bool:
 
 def find(cgroups: Path, uid: str) -> Path | None:
     """Return a pod's cgroup, None where it has none any more. InputError: it is no UID."""
-    found = (cgroups / one for one in candidates(uid))
+    found = (cgroups / candidate for candidate in candidates(uid))
     return next((one for one in found if one.is_dir()), None)
 
 
@@ -291,8 +291,8 @@ def enable(cgroups: Path, group: Path) -> None:
     """
     if not (cgroups / CAPACITY).exists():
         return
-    for one in reversed([*group.relative_to(cgroups).parents]):
-        above = cgroups / one
+    for parent in reversed([*group.relative_to(cgroups).parents]):
+        above = cgroups / parent
         below = above / group.relative_to(above).parts[0]
         if not (below / MOST).exists():
             with failing(f"the controller dmem can't be switched on in {above}"):

@@ -104,9 +104,9 @@ def environment(shares: Sequence[Share], *, scaled: bool) -> dict[str, str]:
 
     NodeError: the shares are not one of each GPU, or not alike, so that the numbers would matter.
     """
-    if len({one.gpu_uuid for one in shares}) != len(shares):
+    if len({share.gpu_uuid for share in shares}) != len(shares):
         raise _refused(shares, "are of one GPU", "it limits GPUs, each once")
-    if len({(one.memory, one.cores, one.priority) for one in shares}) != 1:
+    if len({(share.memory, share.cores, share.priority) for share in shares}) != 1:
         raise _refused(shares, "differ", "it numbers GPUs as CUDA does, and the limits with them")
     one = shares[0]
     if one.memory < MIB:

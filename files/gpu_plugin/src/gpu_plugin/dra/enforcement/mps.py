@@ -104,7 +104,7 @@ class Mps(Enforcement):
         That is waited for, as whoever gets the GPU next may have several processes.
         """
         with self._lock:
-            held = {self._claims.pop(one.claim, "") for one in shares} - {""}
+            held = {self._claims.pop(share.claim, "") for share in shares} - {""}
             if held:
                 self._want()
         for uuid in sorted(held):
@@ -170,7 +170,7 @@ class Mps(Enforcement):
     def _want(self) -> None:
         """Have a daemon for each GPU that has shares, and no other of ours."""
         held = set(self._claims.values())
-        self._offers = {uuid: one for uuid, one in self._offers.items() if uuid in held}
+        self._offers = {uuid: offer for uuid, offer in self._offers.items() if uuid in held}
         # What keeps a daemon of ours as it is, while its GPU could not be looked at.
         kept = {
             uuid: self._offer_of(own, uuid, 1)

@@ -39,7 +39,7 @@ def only(shares: Sequence[Share]) -> Share:
     """Return the share of a claim. NodeError: it has several, which MPS can't give to one container."""
     if len(shares) == 1:
         return shares[0]
-    gpus = len({one.gpu_uuid for one in shares})
+    gpus = len({share.gpu_uuid for share in shares})
     where = f"of {gpus} GPUs" if gpus > 1 else "of one GPU"
     raise NodeError(
         f"{len(shares)} shares {where} can't be given to one claim under mps",
@@ -63,8 +63,8 @@ def edits(share: Share, offer: Offer) -> Edits:
     if share.priority:
         env[PRIORITY] = str(share.priority)
     mounts = (
-        Mount(one.outside, one.inside, READ_ONLY if one.read_only else READ_WRITE)
-        for one in part.mounts
+        Mount(mount.outside, mount.inside, READ_ONLY if mount.read_only else READ_WRITE)
+        for mount in part.mounts
     )
     return Edits(env, tuple(mounts))
 

@@ -30,24 +30,24 @@ class Queries:
     def last(self, uuid: str, unknown: str) -> str:
         """Return what was said last, ``unknown`` where nothing was; nobody waits for the driver here."""
         with self._lock:
-            asked, found = self._known.get(uuid, (float("-inf"), unknown))
+            asked, result = self._known.get(uuid, (float("-inf"), unknown))
             if self._clock() - asked >= self._fresh:
                 self._due.add(uuid)
         if self._due:
             self._worker.start(self._ask_all)
-        return found
+        return result
 
     def now(self, uuid: str) -> str:
         """Return what is said now, or was a moment ago. The driver is waited for."""
         with self._lock:
-            asked, found = self._known.get(uuid, (float("-inf"), ""))
+            asked, result = self._known.get(uuid, (float("-inf"), ""))
         if self._clock() - asked < self._fresh:
-            return found
-        found = self._ask(uuid)
+            return result
+        result = self._ask(uuid)
         with self._lock:
-            self._known[uuid] = (self._clock(), found)
+            self._known[uuid] = (self._clock(), result)
             self._due.discard(uuid)
-        return found
+        return result
 
     def _ask_all(self) -> None:
         with self._lock:

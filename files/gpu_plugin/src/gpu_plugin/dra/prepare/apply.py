@@ -92,7 +92,7 @@ class Checkpoint:
 
     def shares(self, enforcement: str) -> list[Share]:
         """Return the shares that are prepared with an enforcement, or are about to be."""
-        held = (one for one in self.claims.values() if one.state != form.UNPREPARING)
+        held = (claim for claim in self.claims.values() if claim.state != form.UNPREPARING)
         return [each for one in held if one.enforcement == enforcement for each in plan.shares(one)]
 
     def begin(self) -> None:
@@ -109,7 +109,7 @@ class Checkpoint:
     def drop(self, uid: str) -> None:
         """Forget a claim. NodeError: it is still there."""
         with self._lock:
-            self._write({key: one for key, one in self._entries.items() if key != uid})
+            self._write({key: entry for key, entry in self._entries.items() if key != uid})
             self._claims.pop(uid, None)
 
     def _write(self, entries: dict[str, str]) -> None:
@@ -194,7 +194,7 @@ class Preparer:
                     self._done(held)
             if held is None:
                 raise NodeError(f"there is no record of claim {namespace}/{name}")
-            return tuple(_given(held, one) for one in held.devices)
+            return tuple(_given(held, device) for device in held.devices)
 
     def _note(self, claim: Claim, now: Snapshot) -> PreparedClaim:
         """Write down what is about to be prepared, if there is room for it."""
@@ -237,7 +237,9 @@ class Preparer:
         shares = plan.shares(held)
         edits = self._enforcements.of(held.enforcement).prepare(shares) if shares else Edits()
         nodes = {
-            one.instance.uuid: self._instances.nodes(one) for one in held.devices if one.instance
+            device.instance.uuid: self._instances.nodes(device)
+            for device in held.devices
+            if device.instance
         }
         node = self._files.node(config)
         spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
@@ -245,13 +247,13 @@ class Preparer:
 
     def _done(self, held: PreparedClaim) -> None:
         self._checkpoint.put(replace(held, state=form.PREPARED))
-        devices = [one.device for one in held.devices]
+        devices = [device.device for device in held.devices]
         logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
 
     def _intact(self, held: PreparedClaim) -> bool:
         """Tell whether all that a claim was given is there, as it is not after a boot."""
         return self._files.there(held.uid) and all(
-            self._instances.stands(one) for one in held.devices if one.instance
+            self._instances.stands(device) for device in held.devices if device.instance
         )
 
     # --- unprepare ---
@@ -293,7 +295,7 @@ class Preparer:
             self._checkpoint.begin()
         claims = self._checkpoint.claims.values()
         self._files.sweep([path for path in self._files.left() if self._has_ended(path)])
-        names = {one.enforcement for one in claims if one.enforcement}
+        names = {claim.enforcement for claim in claims if claim.enforcement}
         for name in sorted({*names, self.snapshot.config.dra.enforcement}):
             self._enforcements.of(name)  # which takes up what is live
 

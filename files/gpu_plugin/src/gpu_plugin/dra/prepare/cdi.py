@@ -60,19 +60,19 @@ def specification(
     ``node`` are the node's own, ``nodes`` those of MIG devices by UUID, which the node's need not have yet.
     ``edits`` are for shares.
     """
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     sources: list[Spec] = []
-    for one in devices:
-        uuid = one.instance.uuid if one.instance else one.gpu
+    for device in devices:
+        uuid = device.instance.uuid if device.instance else device.gpu
         source, own = _described(uuid, node, nodes.get(uuid, ()))
-        if is_share(one):
+        if is_share(device):
             own = _with(own, edits)
-        found[device_name(uid, one)] = own
+        specs[device_name(uid, device)] = own
         sources += [source] if source not in sources else []
     spec: Spec = {
         "cdiVersion": "",
         "kind": CDI_KIND,
-        "devices": [{"name": name, "containerEdits": own} for name, own in found.items()],
+        "devices": [{"name": name, "containerEdits": own} for name, own in specs.items()],
     }
     if common := _joined([one.get("containerEdits", {}) for one in sources]):
         spec["containerEdits"] = common
@@ -86,9 +86,9 @@ def specification(
 def _described(uuid: str, node: Sequence[Spec], nodes: Nodes) -> tuple[Spec, Spec]:
     """Return the specification that has a device, and the device's edits."""
     for spec in node:
-        for one in spec["devices"]:
-            if one["name"] == uuid:
-                return spec, one["containerEdits"]
+        for device in spec["devices"]:
+            if device["name"] == uuid:
+                return spec, device["containerEdits"]
     if nodes and node:
         return node[0], {"deviceNodes": [_node(*one) for one in nodes]}
     cause = "no CDI specification of the node describes it"
@@ -104,12 +104,12 @@ def _with(own: Spec, edits: Edits) -> Spec:
     """Return a device's edits with those of the enforcement."""
     mounts = [
         {
-            "hostPath": one.host_path,
-            "containerPath": one.container_path,
-            "options": list(one.options),
-            **({"type": one.type} if one.type else {}),
+            "hostPath": mount.host_path,
+            "containerPath": mount.container_path,
+            "options": list(mount.options),
+            **({"type": mount.type} if mount.type else {}),
         }
-        for one in edits.mounts
+        for mount in edits.mounts
     ]
     env = [f"{name}={value}" for name, value in edits.env.items()]
     return _joined([own, {"env": env, "mounts": mounts}])
@@ -117,14 +117,14 @@ def _with(own: Spec, edits: Edits) -> Spec:
 
 def _joined(parts: Sequence[Spec]) -> Spec:
     """Return edits together, the same thing once."""
-    found: Spec = {}
-    for key, value in ((key, value) for one in parts for key, value in one.items()):
+    spec: Spec = {}
+    for key, value in ((key, value) for part in parts for key, value in part.items()):
         if not isinstance(value, list):
-            found[key] = value
+            spec[key] = value
         elif value:
-            there = found.setdefault(key, [])
+            there = spec.setdefault(key, [])
             there.extend(one for one in value if one not in there)
-    return found
+    return spec
 
 
 def made() -> Spec | None:
@@ -156,7 +156,7 @@ class ClaimFiles:
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
         if seen != self._seen:
             specs = node_files.node_specifications(sources)
-            self._specs = [cdi.derive(one, program, disabled) for one in specs]
+            self._specs = [cdi.derive(spec, program, disabled) for spec in specs]
             self._seen = seen
         return self._specs or [cdi.derive(one, program, disabled) for one in [self._made()] if one]
 

@@ -100,13 +100,13 @@ class ClaimApi:
         doing = f"reading the claim {namespace}/{name}"
         path = PATH.format(quote(namespace, safe=""), quote(name, safe=""))
         try:
-            found: T = self._access.ask(doing, "GET", path, rights=RIGHTS, look=look)
+            result: T = self._access.ask(doing, "GET", path, rights=RIGHTS, look=look)
         except ApiError as error:
             if error.status == MISSING:
                 cause = "there is no such claim any more"
                 raise ApiError(doing, cause, status=MISSING) from error
             raise
-        return found
+        return result
 
 
 def _is(found: Json, held: PreparedClaim) -> bool:
@@ -115,7 +115,7 @@ def _is(found: Json, held: PreparedClaim) -> bool:
 
 def _differs(found: Json, held: PreparedClaim) -> bool:
     there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
-    return there != {(one.pool, one.device, one.share_id) for one in held.devices}
+    return there != {(device.pool, device.device, device.share_id) for device in held.devices}
 
 
 def parse(found: Json, uid: str, node: str) -> Claim:
@@ -138,7 +138,7 @@ def parse(found: Json, uid: str, node: str) -> Claim:
     config = devices.get("config") or ()
     results = tuple(_result(one, config, node, where) for one in ours)
     users = status.get("reservedFor") or ()
-    pods = {str(one["uid"]): str(one["name"]) for one in users if one["resource"] == "pods"}
+    pods = {str(user["uid"]): str(user["name"]) for user in users if user["resource"] == "pods"}
     return Claim(
         uid, str(meta["namespace"]), str(meta["name"]), results, (*pods,), (*pods.values(),)
     )
@@ -150,7 +150,7 @@ def _devices(found: Json) -> Json:
 
 
 def _ours(found: Json) -> list[Json]:
-    return [one for one in _devices(found).get("results") or () if one["driver"] == DRIVER]
+    return [result for result in _devices(found).get("results") or () if result["driver"] == DRIVER]
 
 
 def _result(one: Json, config: Any, node: str, where: str) -> Result:

@@ -54,7 +54,7 @@ class Instances:
         """Return what differs after each boot and each load of the driver, which no instance outlives."""
         boot = bounded.peek(Path("/proc/sys/kernel/random/boot_id")).strip()
         paths = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return "/".join([boot, *(_inode(self._root / one) for one in paths)])
+        return "/".join([boot, *(_inode(self._root / path) for path in paths)])
 
     def make(self, device: Device, note: Note) -> Instance:
         """Return the instance of a device, which is made where it is not there.
@@ -102,7 +102,7 @@ class Instances:
         with open_nvml() as nvml:
             gpu = _find(nvml, device)
             migs = nvml.mig_devices(gpu) if gpu.mig_current else []
-            return any((one.uuid, one.gi_id) == (instance.uuid, instance.gi) for one in migs)
+            return any((mig.uuid, mig.gi_id) == (instance.uuid, instance.gi) for mig in migs)
 
     def nodes(self, device: Device) -> Nodes:
         """Return the device nodes of an instance that is there. NodeError: the driver does not list them."""
@@ -142,10 +142,10 @@ class Made:
         """Return them, given all claims as they are now."""
         now = time.monotonic()
         self._seen |= {
-            (one.gpu, one.instance.profile_id, one.instance.start): now
+            (device.gpu, device.instance.profile_id, device.instance.start): now
             for held in claims
-            for one in held.devices
-            if one.instance and one.instance.made
+            for device in held.devices
+            if device.instance and device.instance.made
         }
         self._seen = {one: at for one, at in self._seen.items() if now - at <= GRACE}
         return frozenset(self._seen)
@@ -160,17 +160,17 @@ def _instance(device: Device) -> Instance:
 def _found(nvml: Nvml, device: Device) -> Gpu | None:
     """Return the GPU of a device, None where it was taken away. NvmlError: it may be one that does not answer."""
     gpus, broken = nvml.gpus()
-    found = next((one for one in gpus if one.uuid == device.gpu), None)
-    if found is None and broken:
+    result = next((gpu for gpu in gpus if gpu.uuid == device.gpu), None)
+    if result is None and broken:
         raise broken[0]
-    return found
+    return result
 
 
 def _find(nvml: Nvml, device: Device) -> Gpu:
-    found = _found(nvml, device)
-    if found is None:
+    result = _found(nvml, device)
+    if result is None:
         raise NodeError(f"GPU {device.gpu} is not there any more")
-    return found
+    return result
 
 
 def _destroy(nvml: Nvml, gpu: Gpu, device: Device) -> None:
@@ -178,10 +178,12 @@ def _destroy(nvml: Nvml, gpu: Gpu, device: Device) -> None:
     there = _at(nvml, gpu, instance)
     if there is None or (instance.gi is not None and there.id != instance.gi):
         return
-    uuids = [one.uuid for one in nvml.mig_devices(gpu) if one.gi_id == there.id]
+    uuids = [
+        mig_device.uuid for mig_device in nvml.mig_devices(gpu) if mig_device.gi_id == there.id
+    ]
     if instance.uuid and uuids and instance.uuid not in uuids:
         return
-    users = [str(one) for one in nvml.processes(gpu) if one.gi_id == there.id]
+    users = [str(process) for process in nvml.processes(gpu) if process.gi_id == there.id]
     if users:
         raise NodeError(f"{device.device} is still in use", cause=", ".join(users[:5]), hint=AGAIN)
     nvml.destroy_instance(gpu, there.id)
@@ -189,9 +191,11 @@ def _destroy(nvml: Nvml, gpu: Gpu, device: Device) -> None:
 
 def _profile(nvml: Nvml, gpu: Gpu, device: Device) -> GiProfile:
     wanted = _instance(device)
-    for one in nvml.gi_profiles(gpu):
-        if one.id == wanted.profile_id and wanted.start in [at for at, _size in one.placements]:
-            return one
+    for gi_profile in nvml.gi_profiles(gpu):
+        if gi_profile.id == wanted.profile_id and wanted.start in [
+            at for at, _size in gi_profile.placements
+        ]:
+            return gi_profile
     cause = (
         f"GPU {gpu.index} has no profile {wanted.profile_id} that can begin at slice {wanted.start}"
     )
@@ -200,7 +204,11 @@ def _profile(nvml: Nvml, gpu: Gpu, device: Device) -> GiProfile:
 
 def _at(nvml: Nvml, gpu: Gpu, wanted: Instance) -> GpuInstance | None:
     place = (wanted.profile_id, wanted.start)
-    found = (one for one in nvml.gpu_instances(gpu) if (one.profile_id, one.start) == place)
+    found = (
+        gpu_instance
+        for gpu_instance in nvml.gpu_instances(gpu)
+        if (gpu_instance.profile_id, gpu_instance.start) == place
+    )
     return next(found, None)
 
 
@@ -210,10 +218,10 @@ def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
     except NvmlError as error:
         if error.code != INSUFFICIENT_RESOURCES:
             raise
-        names = {one.id: one.name for one in nvml.gi_profiles(gpu)}
+        names = {gi_profile.id: gi_profile.name for gi_profile in nvml.gi_profiles(gpu)}
         there = [
-            f"{names.get(one.profile_id)} at {one.start}:{one.size}"
-            for one in nvml.gpu_instances(gpu)
+            f"{names.get(gpu_instance.profile_id)} at {gpu_instance.start}:{gpu_instance.size}"
+            for gpu_instance in nvml.gpu_instances(gpu)
         ]
         raise NodeError(
             f"{profile.name} can't be made at slice {start} of GPU {gpu.index}",
@@ -224,7 +232,7 @@ def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
 
 def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> None:
     """See that one compute instance takes all of the GPU instance. NodeError: somebody divided it."""
-    found = next(one for one in nvml.gpu_instances(gpu) if one.id == gi)
+    found = next(gpu_instance for gpu_instance in nvml.gpu_instances(gpu) if gpu_instance.id == gi)
     if not found.cis and made:
         nvml.create_compute_instance(gpu, gi, parse(profile.name).g, 0)
     elif [one.slices for one in found.cis] != [parse(profile.name).g]:
@@ -236,14 +244,16 @@ def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> N
 
 
 def _device(nvml: Nvml, gpu: Gpu, gi: int | None, device: Device) -> MigDevice:
-    found = next((one for one in nvml.mig_devices(gpu) if one.gi_id == gi), None)
-    if found is None:
+    result = next(
+        (mig_device for mig_device in nvml.mig_devices(gpu) if mig_device.gi_id == gi), None
+    )
+    if result is None:
         raise NodeError(
             f"{device.device} is not there",
             cause="the driver lists no MIG device for it",
             hint=AGAIN,
         )
-    return found
+    return result
 
 
 def _inode(path: Path) -> str:
@@ -256,4 +266,4 @@ def _inode(path: Path) -> str:
 def _major(devices: str) -> int:
     """Return the major of capabilities in the text of /proc/devices, 0 where it has none."""
     pairs = (line.split() for line in devices.splitlines())
-    return next((int(one[0]) for one in pairs if len(one) == 2 and one[1] == CAPS_MAJOR), 0)
+    return next((int(pair[0]) for pair in pairs if len(pair) == 2 and pair[1] == CAPS_MAJOR), 0)

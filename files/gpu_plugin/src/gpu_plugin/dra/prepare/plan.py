@@ -41,7 +41,7 @@ EVERYTHING: Final = Limits(1 << 62, 1 << 30)  # of a GPU that the driver no long
 
 def limits(gpus: Iterable[Gpu], dra: Dra) -> dict[str, Limits]:
     """Return what the shares of each GPU that the driver has may come to, as it is published; by UUID."""
-    ours = (one for one in gpus if owner(one, dra) == DRA)
+    ours = (gpu for gpu in gpus if owner(gpu, dra) == DRA)
     return {one.uuid: Limits(share_memory(one, dra), dra.split_count) for one in ours}
 
 
@@ -50,7 +50,7 @@ def resolve(claim: Claim, inventory: Inventory, limits: Mapping[str, Limits]) ->
     if inventory.absent:
         raise NodeError(f"the driver does not answer: {inventory.absent}", hint=AGAIN)
     views = {view.gpu.minor: view for view in inventory.gpus}
-    return tuple(_resolved(one, views, limits) for one in claim.results)
+    return tuple(_resolved(result, views, limits) for result in claim.results)
 
 
 def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Limits]) -> Device:
@@ -131,10 +131,10 @@ def check_published(dra: Dra, claims: Iterable[PreparedClaim]) -> None:
     """
     unpublished = {GPU: True, SHARE: False}.get(dra.publish)
     users = (
-        f"{held} with {one.device}"
+        f"{held} with {device.device}"
         for held in claims
-        for one in held.devices
-        if one.instance is None and not one.admin and is_share(one) is unpublished
+        for device in held.devices
+        if device.instance is None and not device.admin and is_share(device) is unpublished
     )
     if user := next(users, ""):
         raise ConfigError(
@@ -160,9 +160,9 @@ def _excludes(one: Device, other: Device) -> bool:
 
 def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
     sums = {
-        MEMORY: (sum(one.consumed.get(MEMORY, 0) for one in shares), most.memory),
-        CORES: (sum(one.consumed.get(CORES, 0) for one in shares), most.cores),
-        SHARES: (sum(one.consumed.get(SHARES, 1) for one in shares), most.shares),
+        MEMORY: (sum(share.consumed.get(MEMORY, 0) for share in shares), most.memory),
+        CORES: (sum(share.consumed.get(CORES, 0) for share in shares), most.cores),
+        SHARES: (sum(share.consumed.get(SHARES, 1) for share in shares), most.shares),
     }
     for name, (found, limit) in sums.items():
         if found > limit:
@@ -180,16 +180,16 @@ def shares(held: PreparedClaim) -> tuple[Share, ...]:
     return tuple(
         Share(
             held.uid,
-            one.gpu,
-            one.minor,
-            one.consumed[MEMORY],
-            one.consumed.get(CORES, 0) if one.parameters.get("coreLimit", True) else 0,
-            one.share_id,
-            _priority(one),
+            device.gpu,
+            device.minor,
+            device.consumed[MEMORY],
+            device.consumed.get(CORES, 0) if device.parameters.get("coreLimit", True) else 0,
+            device.share_id,
+            _priority(device),
             held.pods,
         )
-        for one in held.devices
-        if is_share(one)
+        for device in held.devices
+        if is_share(device)
     )
 
 

@@ -30,7 +30,7 @@ def condition(state: Mapping[str, Any] | None, faults: Faults | None) -> Json:
         return _of("Unknown", "NotReported", "the device plugin does not say how the GPUs are")
     if not faults:
         return _of("True", "GPUsHealthy", "all GPUs are healthy")
-    named = [f"{one.device}: {one.text}" for _place, one in sorted(faults.items())]
+    named = [f"{fault.device}: {fault.text}" for _place, fault in sorted(faults.items())]
     more = [f"and {len(named) - MOST} more"] if len(named) > MOST else []
     return _of("False", "GPUsUnhealthy", "; ".join([*named[:MOST], *more])[:4000])
 

@@ -77,10 +77,12 @@ def _one(told: object) -> bool:
     if not isinstance(told, dict) or not isinstance(told.get("events"), dict):
         return False
     texts = all(isinstance(told.get(key), str) for key in ("text", "device"))
-    events = [one for one in told["events"].values() if isinstance(one, dict)]
+    events = [event for event in told["events"].values() if isinstance(event, dict)]
     whole = all(
-        isinstance(one.get("name"), str) and is_whole(one.get("count")) and _number(one.get("at"))
-        for one in events
+        isinstance(event.get("name"), str)
+        and is_whole(event.get("count"))
+        and _number(event.get("at"))
+        for event in events
     )
     return texts and whole and _number(told.get("at")) and len(events) == len(told["events"])
 

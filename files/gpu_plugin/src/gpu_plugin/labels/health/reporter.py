@@ -126,7 +126,7 @@ class Reporter:
             if error.status != MISSING:
                 raise
             before = self._told[notice.place]
-            left = {key: one for key, one in before["events"].items() if key != notice.reason}
+            left = {key: event for key, event in before["events"].items() if key != notice.reason}
             self._told = {**self._told, notice.place: {**before, "events": left}}
             return False
         return True
