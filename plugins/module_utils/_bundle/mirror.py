@@ -12,7 +12,7 @@ from .._device_plugin import python
 from .._driver.branches import Version
 from .._driver.known_families import FAMILIES
 from .._driver.packages.components import cuda, dcgm
-from .._driver.packages.names import Offer, Wanted
+from .._driver.packages.names import Offer, Requirements
 from .._runtime.containerd import CONTAINERD
 from .._runtime.state import CRIO, DOCKER, PODMAN
 from .._software.toolkit.plan import ALL as TOOLKIT
@@ -68,7 +68,7 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
     packages: t.Dict[str, None] = {}
     family = FAMILIES[distribution.family]()
     for kind in TYPES:
-        wanted = Wanted(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
+        wanted = Requirements(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
         names = family.names(Offer(), wanted)
         headers = [names.headers.package_for(KERNEL)] if names.headers.form else []
         packages.update(dict.fromkeys([*names.relevant, *names.needs, *headers]))

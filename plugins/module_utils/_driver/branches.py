@@ -59,8 +59,8 @@ class Version(str):
         self = super().__new__(cls, text)
         match = re.match(r"\d+", text.split(":", 1)[-1])
         self.branch = match[0] if match else ""
-        found = re.match(r"[0-9.]*", text)
-        self.numbers = tuple(int(one) for one in (found[0] if found else "").split(".") if one)
+        digits = re.match(r"[0-9.]*", text)
+        self.numbers = tuple(int(part) for part in (digits[0] if digits else "").split(".") if part)
         return self
 
     @classmethod
@@ -68,9 +68,9 @@ class Version(str):
         """Return the driver's version in a package's, empty where there is none."""
         return cls(upstream(package or ""))
 
-    def fits(self, wanted: str) -> bool:
+    def fits(self, prefix: str) -> bool:
         """Tell whether it is the one asked for, or of the branch; all are where nothing is asked for."""
-        return not wanted or f"{self}.".startswith(f"{wanted}.")
+        return not prefix or f"{self}.".startswith(f"{prefix}.")
 
 
 NO_VERSION = Version()
@@ -87,7 +87,7 @@ def describe_range(architecture: str) -> str:
 
 def newest_branch_for(gpus: Gpus) -> Version:
     """Return the branch after which some GPU is left without a driver, empty where there is none."""
-    branches = [LAST[one] for _address, one in gpus if one in LAST]
+    branches = [LAST[architecture] for _address, architecture in gpus if architecture in LAST]
     return Version(str(min(branches))) if branches else NO_VERSION
 
 
@@ -95,9 +95,9 @@ def unsupported_gpus(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
     """Return the GPUs, given as (address, architecture), that a version or branch does not run."""
     number = int(version.branch or 0)
     return [
-        (address, one)
-        for address, one in gpus
-        if number and not FIRST.get(one, 0) <= number <= LAST.get(one, number)
+        (address, architecture)
+        for address, architecture in gpus
+        if number and not FIRST.get(architecture, 0) <= number <= LAST.get(architecture, number)
     ]
 
 
@@ -105,17 +105,17 @@ def best_versions(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
     """Return those of the versions, in their order, that run most of the GPUs; none where they run no GPU."""
     counts = {version: len(gpus) - len(unsupported_gpus(version, gpus)) for version in versions}
     most = max(counts.values(), default=0)
-    return [one for one, count in counts.items() if count == most and (count or not gpus)]
+    return [version for version, count in counts.items() if count == most and (count or not gpus)]
 
 
 def unsupported_error(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
     """Return the error where none of the versions runs a GPU of the node."""
     address, architecture = unsupported_gpus(versions[0], gpus)[0]
-    wanted = LAST.get(architecture) or FIRST.get(architecture)
+    branch = LAST.get(architecture) or FIRST.get(architecture)
     return NoSupport(
         f"the driver {', '.join(versions)} does not run the {architecture} GPU {address}",
         cause=describe_range(architecture),
-        hint=f"ask for such a branch, as with version {wanted}, from a source that has it",
+        hint=f"ask for such a branch, as with version {branch}, from a source that has it",
     )
 
 
@@ -127,22 +127,22 @@ def gpu_warnings(version: t.Optional[Version], gpus: Gpus) -> t.List[str]:
     ]
 
 
-def module_type(wanted: str, gpus: Gpus, there: t.AbstractSet[str] = frozenset()) -> str:
+def module_type(option: str, gpus: Gpus, installed_types: t.AbstractSet[str] = frozenset()) -> str:
     """Return open or proprietary for GPUs given as (address, architecture).
 
-    Where they run with both, it is the type that is ``there``, if one alone is.
+    Where they run with both, it is the type that is ``installed_types``, if one alone is.
     """
     for address, architecture in gpus:
         only = ONLY.get(architecture)
-        wanted = only if only and wanted == "auto" else wanted
-        if only and wanted != only:
+        option = only if only and option == "auto" else option
+        if only and option != only:
             raise NodeError(
-                f"the {wanted} kernel modules do not run on the {architecture} GPU {address}",
+                f"the {option} kernel modules do not run on the {architecture} GPU {address}",
                 cause=f"{architecture} GPUs run with the {only} ones only",
                 hint=f"set kernel_modules to {only}, or take one of the GPUs out",
             )
-    installed = next(iter(there)) if len(there) == 1 else "open"
-    return installed if wanted == "auto" else wanted
+    installed = next(iter(installed_types)) if len(installed_types) == 1 else "open"
+    return installed if option == "auto" else option
 
 
 class Branch(t.NamedTuple):
@@ -195,13 +195,13 @@ def security_status(version: Version, table: Table) -> t.Dict[str, t.Any]:
 
     ``unlisted`` are the bulletins since the branch's last floor, or its first release, that have none for it.
     """
-    found = security_floor(version.branch, table)
+    bulletin = security_floor(version.branch, table)
     return {
-        "floor": found.floors[version.branch] if found else None,
-        "bulletin": found.id if found else None,
-        "date": str(found.date) if found else None,
-        "url": found.url if found else None,
-        "below": is_vulnerable(version, table) if found else None,
+        "floor": bulletin.floors[version.branch] if bulletin else None,
+        "bulletin": bulletin.id if bulletin else None,
+        "date": str(bulletin.date) if bulletin else None,
+        "url": bulletin.url if bulletin else None,
+        "below": is_vulnerable(version, table) if bulletin else None,
         "unlisted": [
             uncovered_bulletin.id
             for uncovered_bulletin in uncovered_bulletins(version.branch, table)
@@ -209,16 +209,16 @@ def security_status(version: Version, table: Table) -> t.Dict[str, t.Any]:
     }
 
 
-def security_floor(of: str, table: Table) -> t.Optional[Bulletin]:
+def security_floor(branch: str, table: Table) -> t.Optional[Bulletin]:
     """Return the bulletin with the highest floor of a branch, the first of equals, None where no one has any."""
-    listing = [bulletin for bulletin in table.bulletins if of in bulletin.floors]
-    return max(listing, key=lambda one: one.floors[of].numbers, default=None)
+    listing = [bulletin for bulletin in table.bulletins if branch in bulletin.floors]
+    return max(listing, key=lambda listed: listed.floors[branch].numbers, default=None)
 
 
 def is_vulnerable(version: Version, table: Table) -> bool:
     """Tell whether a version is below the floor of its branch."""
-    found = security_floor(version.branch, table)
-    return found is not None and version.numbers < found.floors[version.branch].numbers
+    bulletin = security_floor(version.branch, table)
+    return bulletin is not None and version.numbers < bulletin.floors[version.branch].numbers
 
 
 def uncovered_bulletins(of: str, table: Table) -> t.List[Bulletin]:
@@ -233,13 +233,13 @@ def uncovered_bulletins(of: str, table: Table) -> t.List[Bulletin]:
 def longest_supported_branch(table: Table, today: datetime.date, gpus: Gpus) -> Version:
     """Return the branch to move to: of those that run all GPUs the one that is supported longest, empty for none."""
     rows = ((row, Version(name)) for name, row in table.branches.items())
-    found = [
+    candidates = [
         (row.end_of_support, branch)
         for row, branch in rows
         if row.end_of_support and row.end_of_support >= today and not row.ended
         if row.kind != "new feature" and not unsupported_gpus(branch, gpus)
     ]
-    return max(found)[1] if found else NO_VERSION
+    return max(candidates)[1] if candidates else NO_VERSION
 
 
 def table_age(table: Table, today: datetime.date) -> t.Dict[str, t.Any]:
@@ -263,19 +263,19 @@ def version_warnings(
     """
     if table is None or not version:
         return []
-    found = security_floor(version.branch, table)
+    bulletin = security_floor(version.branch, table)
     row = table.branches.get(version.branch, UNKNOWN)
-    words = []
-    if found is not None and is_vulnerable(version, table):
-        least = found.floors[version.branch]
-        words.append(
+    messages = []
+    if bulletin is not None and is_vulnerable(version, table):
+        least = bulletin.floors[version.branch]
+        messages.append(
             f"the driver {version} is below {least}, the first of its branch without the vulnerabilities of NVIDIA's "
-            f"security bulletin {found.id} of {found.date} ({found.url}). Next step: "
+            f"security bulletin {bulletin.id} of {bulletin.date} ({bulletin.url}). Next step: "
             f"{_update_advice(least, newest, offered)}"
         )
     if row.ended or (row.end_of_support is not None and today > row.end_of_support):
-        words.append(_end_of_support_warning(version, row, table, today, gpus))
-    return words
+        messages.append(_end_of_support_warning(version, row, table, today, gpus))
+    return messages
 
 
 def _update_advice(least: Version, newest: Version, offered: Version) -> str:

@@ -282,15 +282,15 @@ class DriverCapability:
         refused = self._gate.refuse(whole, busy)
         return refused or self._gate.about(self._feasible.plan(busy, self._desired), busy, notes)
 
-    def _whole(self, found: Plan, state: DriverState) -> Plan:
+    def _whole(self, known: Plan, state: DriverState) -> Plan:
         """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
-        if not found.more or self._check_mode or state.loaded.driver is None:
-            return found
+        if not known.more or self._check_mode or state.loaded.driver is None:
+            return known
         try:
             idle = state.with_loaded(users=())
             return plan(self._node.family, idle, self._desired, check_mode=True)
         except NodeError:
-            return found  # it is known once the lists are there
+            return known  # it is known once the lists are there
 
     def apply(self, step: Step) -> None:
         """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""
@@ -348,7 +348,7 @@ class DriverCapability:
             **releases(self._node.family, state, self._desired, plan.after["packages"]),
             "loaded_version": state.loaded.driver.version if state.loaded.driver else None,
             "loaded_module_type": state.loaded.driver.module_type if state.loaded.driver else None,
-            "dkms": [one.describe() for one in state.loaded.dkms],
+            "dkms": [build.describe() for build in state.loaded.dkms],
             "node": facts(state),
             "packages": state.software.there(sorted(known)),
         }

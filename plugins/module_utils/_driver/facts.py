@@ -211,7 +211,9 @@ class History:
     def outage(self) -> str:
         """Return which repositories do not answer, and why, for people; empty if all do."""
         reasons = self.unanswered.items()
-        return "; ".join(f"the repository {name} does not answer: {one}" for name, one in reasons)
+        return "; ".join(
+            f"the repository {name} does not answer: {reason}" for name, reason in reasons
+        )
 
     def explain(self, missing: t.Iterable[str]) -> t.Tuple[str, str]:
         """Return why packages are not offered, as far as it is known, and the next step."""
@@ -258,7 +260,7 @@ class DriverState:
         return [match[1] for match in matches if match]
 
     @property
-    def others(self) -> t.Dict[str, str]:
+    def foreign_packages(self) -> t.Dict[str, str]:
         """Versions of the installed packages of the driver that no run has added, by name.
 
         Empty if all of the user space is ours: what there is besides has come with upgrades of it. Only apt's packages
@@ -274,7 +276,7 @@ class DriverState:
 
     def taken(self, adopt: bool) -> t.FrozenSet[str]:
         """Return the packages that were adopted, or are to be. They may give way to other packages of the driver."""
-        return frozenset((*self.history.record.before, *(self.others if adopt else ())))
+        return frozenset((*self.history.record.before, *(self.foreign_packages if adopt else ())))
 
     def type_of(self, package: str) -> str:
         """Return the type of the kernel modules in a package, or an empty string if it has none."""

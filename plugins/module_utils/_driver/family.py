@@ -12,7 +12,7 @@ from .branches import NO_VERSION, Version
 from .desired import Desired
 from .facts import DriverState
 from .kernel.modules import SigningKey, refuse_key
-from .packages.names import Names, Offer, Wanted
+from .packages.names import Names, Offer, Requirements
 from .packages.versions import Choice, built, otherwise
 from .record import Record
 from .traits import Traits
@@ -25,15 +25,15 @@ class Family(t.Protocol):
 
     # --- names: which packages there are, and what has to be asked of the sources before ---
 
-    def names(self, offered: Offer, wanted: Wanted) -> Names:
+    def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return the packages that fit what is wanted."""
         raise NotImplementedError
 
-    def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
+    def prefixes(self, requirements: Requirements) -> t.Tuple[str, ...]:
         """Return the prefixes of the package names that decide which packages there are."""
         return ()
 
-    def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
+    def candidates(self, offered: Offer, requirements: Requirements) -> t.Tuple[str, ...]:
         """Return the packages whose policies decide, by the names that are offered and what is installed."""
         return ()
 
@@ -61,7 +61,7 @@ class Family(t.Protocol):
         """Return the newest version that is offered of a branch, which is the version that is desired."""
         return self.choose(state, desired, kind).version or NO_VERSION
 
-    def unusable(self, state: DriverState, steps: t.Iterable[Step], words: str) -> t.List[str]:
+    def unusable(self, state: DriverState, steps: t.Iterable[Step], refusal: str) -> t.List[str]:
         """Return the kernel modules to be installed that a refusal of the package manager is about."""
         return []
 
@@ -148,7 +148,7 @@ class Family(t.Protocol):
 class Unsupported(Family):
     """A distribution whose packages are not known."""
 
-    def names(self, offered: Offer, wanted: Wanted) -> Names:
+    def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return no packages."""
         return Names()
 

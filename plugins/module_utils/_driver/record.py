@@ -48,11 +48,11 @@ class Record(Written):
         return versions(self.adopted)
 
     @property
-    def others(self) -> t.Dict[str, str]:
+    def foreign_packages(self) -> t.Dict[str, str]:
         """Return the versions of the driver's packages of others, as ``absent`` gives them back."""
         return {**self.before, **versions(self.earlier)}
 
 
-def versions(found: t.Iterable[str]) -> t.Dict[str, str]:
+def versions(texts: t.Iterable[str]) -> t.Dict[str, str]:
     """Return versions by their packages, each given as "name version"."""
-    return {name: version for name, _space, version in (one.partition(" ") for one in found)}
+    return {name: version for name, _space, version in (text.partition(" ") for text in texts)}

@@ -38,7 +38,7 @@ def plan(state: DriverState, *, check_mode: bool) -> Plan:
         steps += _steps(state, packages)
     names = software.names
     left = {name: package for name, package in before["packages"].items() if name not in packages}
-    back = {name: one for name, one in restored.items() if name in names.relevant}
+    back = {name: version for name, version in restored.items() if name in names.relevant}
     held = [name for name in before["held"] if name not in record.holds]
     after = {**before, "packages": {**left, **back}, "held": held}
     if record.repository:
@@ -88,8 +88,8 @@ def mismatched_libraries(state: DriverState) -> t.Tuple[str, ...]:
     libraries, driver = state.loaded.libraries, state.loaded.driver
     if driver is None or not libraries or driver.version in libraries:
         return ()
-    others = ", ".join(libraries)
-    return (f"version {driver.version} of the driver is loaded, the libraries are of {others}",)
+    versions = ", ".join(libraries)
+    return (f"version {driver.version} of the driver is loaded, the libraries are of {versions}",)
 
 
 def _steps(state: DriverState, packages: t.Sequence[str]) -> t.List[Step]:

@@ -33,12 +33,15 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.facts import (
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
 from ansible_collections.gpu.node.plugins.module_utils._driver.family import UNSUPPORTED, Family
 from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
-from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Offer,
+    Requirements,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
 BY_TITLE = {one.title: FAMILIES[one.family]() for one in SUPPORTED}
-DEBIAN = debian.DEBIAN.names(Offer(), Wanted())
+DEBIAN = debian.DEBIAN.names(Offer(), Requirements())
 COMPONENTS, PERSISTENCED = DEBIAN.archive.components, DEBIAN.persistenced
 KERNEL, USER_SPACE = DEBIAN.modules.by_type, DEBIAN.user_space
 RELEVANT, MATCHED = DEBIAN.relevant, DEBIAN.matched

@@ -18,7 +18,7 @@ from ..packages.names import (
     ModulePackages,
     Names,
     Offer,
-    Wanted,
+    Requirements,
     fabric,
 )
 from ..traits import Traits
@@ -66,10 +66,10 @@ class Debian(Family):
         archive="Debian's component non-free",
     )
 
-    def names(self, offered: Offer, wanted: Wanted) -> Names:
+    def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return the packages; only the fabric manager's name depends on what is offered."""
-        origin = REPOSITORY if wanted.repository else DISTRIBUTION
-        return Names(**COMMON, **origin, **fabric(offered, wanted))
+        origin = REPOSITORY if requirements.repository else DISTRIBUTION
+        return Names(**COMMON, **origin, **fabric(offered, requirements))
 
 
 DEBIAN = Debian()

@@ -25,7 +25,7 @@ from ..desired import Desired
 from ..facts import DriverState, Streams
 from ..family import Family
 from ..kernel.modules import SigningKey
-from ..packages.names import Headers, ModulePackages, Names, Offer, Wanted, fabric
+from ..packages.names import Headers, ModulePackages, Names, Offer, Requirements, fabric
 from ..packages.versions import Choice
 from ..traits import Traits
 
@@ -35,7 +35,12 @@ DKMS = {"open": "kmod-nvidia-open-dkms", "proprietary": "kmod-nvidia-latest-dkms
 LOCKING = "python3-dnf-plugin-versionlock"
 OWN = ("fedora", "amzn")  # they have dkms themselves
 # dnf's plugin, dkms and who brings it: EPEL in the repositories of the distributions, Oracle's copy of it.
-NEEDS = (LOCKING, "dkms", "epel-release", *(f"oracle-epel-release-el{one}" for one in (8, 9, 10)))
+NEEDS = (
+    LOCKING,
+    "dkms",
+    "epel-release",
+    *(f"oracle-epel-release-el{release}" for release in (8, 9, 10)),
+)
 PARTS = {"video": ("nvidia-driver-cuda-libs",), "graphics": ("nvidia-driver-libs",)}
 AMAZONS_FIRST = "6.1"  # the packages of its later kernels have their number in their names
 PREFIX = "kmod-*nvidia"
@@ -69,24 +74,31 @@ def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version,
     start = f"kmod-{variant}-nvidia-" if variant else "kmod-nvidia-"
     start += "open-" if kind == "open" else ""
     form = re.compile(rf"{re.escape(start)}(\d+(?:\.\d+)+)-{re.escape(short)}")
-    found = {Version(match[1]): match[0] for match in map(form.fullmatch, names) if match}
-    order = sorted(found, key=lambda one: one.numbers, reverse=True)
-    return {version: found[version] for version in order}
+    packages = {Version(match[1]): match[0] for match in map(form.fullmatch, names) if match}
+    order = sorted(packages, key=lambda version: version.numbers, reverse=True)
+    return {version: packages[version] for version in order}
 
 
-def precompiled(offered: Offer, wanted: Wanted, kind: str) -> t.Tuple[str, ...]:
+def precompiled(offered: Offer, requirements: Requirements, kind: str) -> t.Tuple[str, ...]:
     """Return the package for the running kernel, and those of its version for others that can be booted.
 
     None fits: empty. What is installed stays unless the newest is wanted.
     """
     names = {*offered.names, *offered.installed}
-    found = of_kernel(names, wanted.kernel, kind)
-    version = wanted.version.split(":")[-1].split("-")[0]
-    fitting = [one for one in found if one.fits(version)]
-    able = branches.best_versions(fitting, wanted.gpus)
-    there = [] if wanted.newest else [one for one in able if found[one] in offered.installed]
+    ready = of_kernel(names, requirements.kernel, kind)
+    version = requirements.version.split(":")[-1].split("-")[0]
+    fitting = [candidate for candidate in ready if candidate.fits(version)]
+    able = branches.best_versions(fitting, requirements.gpus)
+    there = (
+        []
+        if requirements.newest
+        else [candidate for candidate in able if ready[candidate] in offered.installed]
+    )
     chosen = next(iter((*there, *able)), NO_VERSION)
-    kernels = (wanted.kernel, *(kernel for kernel in wanted.kernels if kernel != wanted.kernel))
+    kernels = (
+        requirements.kernel,
+        *(kernel for kernel in requirements.kernels if kernel != requirements.kernel),
+    )
     packages = (of_kernel(names, kernel, kind).get(chosen, "") for kernel in kernels)
     return tuple(package for package in packages if package)
 
@@ -95,10 +107,10 @@ def instead(names: Names, asked: str) -> str:
     """Return what else there is to do where modules from DKMS are refused."""
     if asked == "never" or not names.modules.precompiled:
         return ""
-    found = next(filter(is_precompiled, names.modules.by_type.values()), "")
-    if found:
-        kind = "open" if "-open-" in found else "proprietary"
-        return f", or set kernel_modules to {kind}, whose modules {found} are signed already"
+    package = next(filter(is_precompiled, names.modules.by_type.values()), "")
+    if package:
+        kind = "open" if "-open-" in package else "proprietary"
+        return f", or set kernel_modules to {kind}, whose modules {package} are signed already"
     kernels = ", ".join(_kernels(names.modules.precompiled))
     return f", or boot a kernel that has modules which are signed already: {kernels}"
 
@@ -112,12 +124,12 @@ def with_stream(
 ) -> t.Dict[str, Policy]:
     """Return what the sources have once a stream is enabled: of what any stream has, only its packages."""
     modular = {name for rows in streams.offered.values() for name, _machine, _version in rows}
-    found: t.Dict[str, t.Set[str]] = {}
+    modular_versions: t.Dict[str, t.Set[str]] = {}
     for name, of, version in streams.offered.get(stream, ()):
         if of in ("noarch", machine):
-            found.setdefault(name, set()).add(version)
-    others = {name: policy for name, policy in policies.items() if name not in modular}
-    return {**others, **ordered(found)}
+            modular_versions.setdefault(name, set()).add(version)
+    loose = {name: policy for name, policy in policies.items() if name not in modular}
+    return {**loose, **ordered(modular_versions)}
 
 
 def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]:
@@ -148,7 +160,9 @@ def _fitting(streams: Streams, version: Version, kind: str) -> t.List[str]:
         name
         for name, rows in streams.offered.items()
         if stream_fits(name, version, kind)
-        and any(Version.of(one).fits(number) for _name, _machine, one in rows)
+        and any(
+            Version.of(package_version).fits(number) for _name, _machine, package_version in rows
+        )
     ]
 
 
@@ -158,10 +172,10 @@ def choose_stream(streams: Streams, version: Version, kind: str) -> str:
     if streams.enabled in fitting:
         return ""
     exact = f"{version.branch}{ENDINGS[kind]}"
-    preferred = [one for one in (exact, ROLLING[kind]) if one in fitting]
+    preferred = [name for name in (exact, ROLLING[kind]) if name in fitting]
     if preferred:
         return preferred[0]
-    return max(fitting, key=lambda one: int(Version(one).branch), default="")
+    return max(fitting, key=lambda name: int(Version(name).branch), default="")
 
 
 def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
@@ -171,9 +185,9 @@ def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
     """
     stream = choose_stream(streams, version, kind)
     if stream:
-        words = f", in place of {streams.enabled}" if streams.enabled else ""
+        replaced = f", in place of {streams.enabled}" if streams.enabled else ""
         params = {"stream": stream, "before": streams.enabled}
-        return [Step("stream", f"enable the module stream {MODULE}:{stream}{words}", params)]
+        return [Step("stream", f"enable the module stream {MODULE}:{stream}{replaced}", params)]
     if streams.offered and not _fitting(streams, version, kind):
         raise UnknownVersion.of(
             "version",
@@ -211,15 +225,15 @@ class Rhel(Family):
         purge="dnf remove",
     )
 
-    def names(self, offered: Offer, wanted: Wanted) -> Names:
+    def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return the packages; the fabric manager's name and precompiled kernel modules depend on what is offered."""
-        devel, tie = headers(wanted.kernel)
-        trusted = {"open": True, "proprietary": wanted.trusted}
-        usable = [kind for kind in DKMS if trusted[kind] or not wanted.signs]
-        kinds = usable if wanted.precompiled else []
-        ready = {kind: precompiled(offered, wanted, kind) for kind in kinds}
+        devel, tie = headers(requirements.kernel)
+        trusted = {"open": True, "proprietary": requirements.trusted}
+        usable = [kind for kind in DKMS if trusted[kind] or not requirements.signs]
+        kinds = usable if requirements.precompiled else []
+        ready = {kind: precompiled(offered, requirements, kind) for kind in kinds}
         kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
-        built = kernel[wanted.module_type] in DKMS.values()
+        built = kernel[requirements.module_type] in DKMS.values()
         return Names(
             title="RHEL family",
             modules=ModulePackages(
@@ -227,7 +241,7 @@ class Rhel(Family):
                 signed=frozenset(
                     name for kind, names in ready.items() for name in names if trusted[kind]
                 ),
-                beside=tuple(ready.get(wanted.module_type, ())[1:]),
+                beside=tuple(ready.get(requirements.module_type, ())[1:]),
                 precompiled=tuple(filter(is_precompiled, sorted(offered.names))),
             ),
             # rpm runs the script that builds wherever the transaction puts it.
@@ -236,11 +250,11 @@ class Rhel(Family):
             persistenced="nvidia-persistenced",
             needs=NEEDS,
             parts=PARTS,
-            **fabric(offered, wanted, "nvidia-fabric-manager"),
+            **fabric(offered, requirements, "nvidia-fabric-manager"),
         )
 
-    def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
-        return (PREFIX,) if wanted.precompiled else ()
+    def prefixes(self, requirements: Requirements) -> t.Tuple[str, ...]:
+        return (PREFIX,) if requirements.precompiled else ()
 
     def wants_precompiled(
         self, asked: str, installed: t.Iterable[str], key: t.Optional[SigningKey]
@@ -273,7 +287,11 @@ class Rhel(Family):
             return super().choose(state, desired, kind).version or NO_VERSION
         ready = of_kernel(names.modules.precompiled, state.machine.kernel, kind)
         there = state.software.drivers(names.user_space[0])
-        fitting = (one for one in ready if one in there and one.fits(desired.version))
+        fitting = (
+            candidate
+            for candidate in ready
+            if candidate in there and candidate.fits(desired.version)
+        )
         return next(fitting, NO_VERSION)
 
     def streams(self, state: DriverState, desired: Desired) -> t.List[Step]:
@@ -285,12 +303,12 @@ class Rhel(Family):
         new = choice.version is not None and not state.software.installed(choice.kernel)
         there = state.software.installed("dkms") or state.software.candidate("dkms")
         epel = [_epel(state, desired)] if new and choice.dkms and not there else []
-        found = [*epel, *([LOCKING] if state.history.lacks_locking else [])]
-        if not found:
+        missing = [*epel, *([LOCKING] if state.history.lacks_locking else [])]
+        if not missing:
             return []
         # What EPEL has is not known before.
-        params = {"packages": dict.fromkeys(found), "remove": (), "pins": {}, "opens": bool(epel)}
-        return [Step("install", f"install {' and '.join(found)}, which the driver needs", params)]
+        params = {"packages": dict.fromkeys(missing), "remove": (), "pins": {}, "opens": bool(epel)}
+        return [Step("install", f"install {' and '.join(missing)}, which the driver needs", params)]
 
     def refuse_others(self, installed: t.Iterable[str]) -> None:
         foreign = [name for name in installed if name.startswith(OTHERS)]
@@ -344,12 +362,12 @@ def _of_others(packages: t.Iterable[str]) -> NodeError:
 
 
 def _epel(state: DriverState, desired: Desired) -> str:
-    names = [one for one in state.software.names.needs if "epel-release" in one]
+    names = [name for name in state.software.names.needs if "epel-release" in name]
     offered = next((name for name in names if state.software.candidate(name)), "")
     there = next((name for name in names if state.software.installed(name)), "")
     if offered and not there and desired.prerequisites == "install":
         return offered
-    cause, hint = _words(state, offered, there)
+    cause, hint = _explain_dkms(state, offered, there)
     raise NodeError(
         "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
         cause=cause,
@@ -357,22 +375,22 @@ def _epel(state: DriverState, desired: Desired) -> str:
     )
 
 
-def _words(state: DriverState, offered: str, there: str) -> t.Tuple[str, str]:
+def _explain_dkms(state: DriverState, offered: str, there: str) -> t.Tuple[str, str]:
     """Return why dkms is not offered, and what to do; packages that bring EPEL are offered, or there."""
     cause, hint = state.history.explain(["dkms"])
     if cause and ("dkms" in state.history.excluded or there or state.machine.distribution in OWN):
         return cause, hint
     if state.machine.distribution in OWN:
-        words = "the distribution's own repositories have it, and are off or exclude it"
-        return words, "enable them, and see to excludepkgs in dnf's configuration"
+        reason = "the distribution's own repositories have it, and are off or exclude it"
+        return reason, "enable them, and see to excludepkgs in dnf's configuration"
     if there:
-        words = f"it comes from EPEL: {there} is installed and its repository off"
-        return words, "enable its repository: dnf config-manager --set-enabled epel"
-    words = "it comes from EPEL, which the node does not have"
+        reason = f"it comes from EPEL: {there} is installed and its repository off"
+        return reason, "enable its repository: dnf config-manager --set-enabled epel"
+    reason = "it comes from EPEL, which the node does not have"
     if offered:
         advice = f"set prerequisites to install, which installs {offered} from your sources, or install it yourself"
-        return words, advice
-    return words, "enable EPEL, or another source that has dkms"
+        return reason, advice
+    return reason, "enable EPEL, or another source that has dkms"
 
 
 RHEL = Rhel()

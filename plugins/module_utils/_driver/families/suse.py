@@ -22,7 +22,7 @@ from ..branches import NoCommonVersion, NotOffered, Version
 from ..desired import Desired
 from ..facts import DriverState
 from ..family import Family
-from ..packages.names import Headers, ModulePackages, Names, Offer, Wanted, fabric, order
+from ..packages.names import Headers, ModulePackages, Names, Offer, Requirements, fabric, order
 from ..packages.versions import Choice, built
 from ..traits import Traits
 
@@ -65,8 +65,8 @@ def kernel_flavour(kernel: str) -> str:
 
 def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[Version]:
     """Return the driver's versions that packages share."""
-    found = [policies[name].versions if name in policies else () for name in names]
-    return frozenset.intersection(*(frozenset(map(Version.of, versions)) for versions in found))
+    offers = [policies[name].versions if name in policies else () for name in names]
+    return frozenset.intersection(*(frozenset(map(Version.of, versions)) for versions in offers))
 
 
 def built_for(version: str) -> str:
@@ -77,13 +77,13 @@ def built_for(version: str) -> str:
 
 def _nearest(versions: t.Iterable[str], kernel: str) -> t.List[str]:
     """Return the builds that are not for newer kernels, the nearest first."""
-    found = [version for version in versions if order(built_for(version)) <= order(kernel)]
-    return sorted(found, key=lambda one: order(built_for(one)), reverse=True)
+    candidates = [version for version in versions if order(built_for(version)) <= order(kernel)]
+    return sorted(candidates, key=lambda version: order(built_for(version)), reverse=True)
 
 
 def _builds(state: DriverState, package: str, driver: t.Optional[str]) -> t.List[str]:
     builds = filter(built_for, state.software.versions(package))
-    return [one for one in builds if Version.of(one) == driver]
+    return [version for version in builds if Version.of(version) == driver]
 
 
 def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
@@ -92,18 +92,28 @@ def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
     What is installed stays where it has modules for that, and where an update has brought it for a newer kernel while
     the driver of before is loaded.
     """
-    found, have = _builds(state, package, driver), state.software.installed(package)
+    builds, have = _builds(state, package, driver), state.software.installed(package)
     updated = state.loaded.driver is not None and bool(_served(state))
-    if have in found and (updated or state.machine.kernel not in state.loaded.modules.bare):
+    if have in builds and (updated or state.machine.kernel not in state.loaded.modules.bare):
         return have
-    return next((one for one in _nearest(found, state.machine.kernel) if one != have), None)
+    return next(
+        (candidate for candidate in _nearest(builds, state.machine.kernel) if candidate != have),
+        None,
+    )
 
 
 def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: str) -> str:
     """Return the build of a version of the driver that a kernel without modules would get, empty without one."""
     have = state.software.installed(package) or ""
-    found = _nearest(_builds(state, package, driver), kernel)
-    return next((one for one in found if order(built_for(one)) > order(built_for(have))), "")
+    candidates = _nearest(_builds(state, package, driver), kernel)
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if order(built_for(candidate)) > order(built_for(have))
+        ),
+        "",
+    )
 
 
 def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
@@ -118,7 +128,7 @@ def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
 
 def _served(state: DriverState) -> t.List[str]:
     """Return the newer kernels that have modules, newest first."""
-    return [one for one in state.newer if one not in state.loaded.modules.bare]
+    return [kernel for kernel in state.newer if kernel not in state.loaded.modules.bare]
 
 
 def generation(package: str) -> str:
@@ -160,31 +170,31 @@ class Suse(Family):
         kernels=r"kernel-(?:default|azure|64kb|rt)",
     )
 
-    def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
-        flavour = kernel_flavour(wanted.kernel)
-        found = [
-            form.format(one, flavour)
-            for one in GENERATIONS
+    def candidates(self, offered: Offer, requirements: Requirements) -> t.Tuple[str, ...]:
+        flavour = kernel_flavour(requirements.kernel)
+        packages = [
+            form.format(number, flavour)
+            for number in GENERATIONS
             for form in (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
         ]
-        return (DAEMON, *found)
+        return (DAEMON, *packages)
 
-    def names(self, offered: Offer, wanted: Wanted) -> Names:
+    def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return the packages whose kernel modules and user space have a version in common.
 
         What is installed stays where it fits.
         """
-        flavour = kernel_flavour(wanted.kernel)
-        version = Version.of(wanted.version or branches.newest_branch_for(wanted.gpus))
+        flavour = kernel_flavour(requirements.kernel)
+        version = Version.of(requirements.version or branches.newest_branch_for(requirements.gpus))
         older = int(version.branch or NEWER_FROM) < NEWER_FROM
         policies = dict(offered.policies)
-        for name in offered.installed.keys() & set(self.candidates(offered, wanted)):
-            found = policies.get(name, Policy(None, ()))
-            policies[name] = found._replace(versions=(*found.versions, offered.installed[name]))
+        for name in offered.installed.keys() & set(self.candidates(offered, requirements)):
+            policy = policies.get(name, Policy(None, ()))
+            policies[name] = policy._replace(versions=(*policy.versions, offered.installed[name]))
 
         def rank(package: str, generation: str) -> int:
             both = _common(policies, package, UTILITIES.format(generation))
-            return 0 if any(one.fits(version) for one in both) else 1 if both else 2
+            return 0 if any(number.fits(version) for number in both) else 1 if both else 2
 
         def package(generation: str, of: str) -> str:
             def place(name: str) -> t.Tuple[int, bool, bool]:
@@ -194,17 +204,17 @@ class Suse(Family):
 
         generation = min(
             GENERATIONS,
-            key=lambda one: (
-                rank(package(one, wanted.module_type), one),
-                not any(f"-{one}" in name for name in offered.installed),
-                UTILITIES.format(one) not in policies,
-                older == (one == GENERATIONS[0]),
+            key=lambda number: (
+                rank(package(number, requirements.module_type), number),
+                not any(f"-{number}" in name for name in offered.installed),
+                UTILITIES.format(number) not in policies,
+                older == (number == GENERATIONS[0]),
             ),
         )
         utilities = UTILITIES.format(generation)
         # Older utilities have the persistence daemon in them.
         both = _common(policies, DAEMON, utilities)
-        daemon = DAEMON if any(one.fits(version) for one in both) else utilities
+        daemon = DAEMON if any(number.fits(version) for number in both) else utilities
         kernel = {of: package(generation, of) for of in KERNEL}
         compute = f"nvidia-compute-{generation}"
         return Names(
@@ -213,14 +223,16 @@ class Suse(Family):
                 kernel, signed=frozenset(name for name in kernel.values() if "-signed-" in name)
             ),
             headers=Headers(
-                "" if "-kmp-" in kernel[wanted.module_type] else f"kernel-{flavour}-devel={{bare}}",
+                ""
+                if "-kmp-" in kernel[requirements.module_type]
+                else f"kernel-{flavour}-devel={{bare}}",
                 first=True,
             ),
             user_space=tuple(dict.fromkeys((compute, utilities, daemon))),
             persistenced=daemon,
             parts={"video": (compute,), "graphics": (f"nvidia-gl-{generation}",)},
             needs=(COMMON.format(generation), MODPROBE),
-            **fabric(offered, wanted),
+            **fabric(offered, requirements),
         )
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
@@ -239,7 +251,9 @@ class Suse(Family):
             chosen = build(state, kernel, result.version) or chosen
         if desired.kernel.load and state.machine.gpus and useless(state, kernel, chosen):
             able = [
-                one for one in state.loaded.modules.kernels if one not in state.loaded.modules.bare
+                kernel_release
+                for kernel_release in state.loaded.modules.kernels
+                if kernel_release not in state.loaded.modules.bare
             ]
             boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
             raise NoModules(
@@ -305,8 +319,10 @@ class Suse(Family):
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         """Return the parts of other generations than that of the targets; their parts exclude each other."""
-        wanted = {generation(target) for target in targets} - {""}
-        return {name for name in names if wanted and generation(name) not in {"", *wanted}}
+        generations = {generation(target) for target in targets} - {""}
+        return {
+            name for name in names if generations and generation(name) not in {"", *generations}
+        }
 
     def waits(self, state: DriverState, choice: Choice) -> str:
         kernels = _served(state)
@@ -316,11 +332,11 @@ class Suse(Family):
         return f"the running kernel {running} has no modules of the driver: boot {kernels[0]}, which has them"
 
     def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
-        found = helping(state, choice.kernel, choice.version, kernel)
-        if not found:
+        kernel_build = helping(state, choice.kernel, choice.version, kernel)
+        if not kernel_build:
             return super().remedy(state, choice, kernel)
         return (
-            f"; {choice.kernel} {found} is built for it. Next step: boot it and run again, which takes "
+            f"; {choice.kernel} {kernel_build} is built for it. Next step: boot it and run again, which takes "
             "that build, or remove that kernel"
         )
 

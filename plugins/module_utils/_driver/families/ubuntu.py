@@ -30,7 +30,7 @@ from ..packages.names import (
     ModulePackages,
     Names,
     Offer,
-    Wanted,
+    Requirements,
     fabric,
     mark,
     order,
@@ -77,28 +77,32 @@ def branches(
     return tuple(sorted({Version(match[1]) for match in matches}, key=int, reverse=True))
 
 
-def _server(offered: Offer, wanted: Wanted) -> Names:
-    desktop = not wanted.ending
-    known = branches(offered.names, wanted.module_type, BRANCH if desktop else SERVER)
-    able = driver_branches.best_versions(known, wanted.gpus) or known
-    kind = "-open" if wanted.module_type == "open" else ""
+def _server(offered: Offer, requirements: Requirements) -> Names:
+    desktop = not requirements.ending
+    known = branches(offered.names, requirements.module_type, BRANCH if desktop else SERVER)
+    usable = driver_branches.best_versions(known, requirements.gpus) or known
+    kind = "-open" if requirements.module_type == "open" else ""
 
     def is_community(branch: str) -> bool:
-        found = offered.policies.get(f"nvidia-dkms-{branch}{wanted.ending}{kind}")
-        return found is not None and found.component in ("multiverse", "universe")
+        policy = offered.policies.get(f"nvidia-dkms-{branch}{requirements.ending}{kind}")
+        return policy is not None and policy.component in ("multiverse", "universe")
 
-    able = sorted(able, key=is_community)
+    usable = sorted(usable, key=is_community)
     matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
-    there = [match[1] for match in matches if match and match[1]]
-    have = [one for one in sorted(there, key=int, reverse=True) if one in able or not able]
-    branch = next(filter(None, [wanted.version.branch, *have, *able, NO_BRANCH]))
-    server = f"{branch}{wanted.ending}"
+    installed = [match[1] for match in matches if match and match[1]]
+    have = [
+        known_branch
+        for known_branch in sorted(installed, key=int, reverse=True)
+        if known_branch in usable or not usable
+    ]
+    branch = next(filter(None, [requirements.version.branch, *have, *usable, NO_BRANCH]))
+    server = f"{branch}{requirements.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
-    prebuilt = {key: f"{PREBUILT}{ending}-{wanted.kernel}" for key, ending in endings.items()}
+    prebuilt = {key: f"{PREBUILT}{ending}-{requirements.kernel}" for key, ending in endings.items()}
     user_space = ("libnvidia-compute", "nvidia-compute-utils", "nvidia-utils")
     return Names(
         **COMMON,
-        **fabric(offered, wanted, f"nvidia-fabricmanager-{branch}", branch=branch),
+        **fabric(offered, requirements, f"nvidia-fabricmanager-{branch}", branch=branch),
         modules=ModulePackages(
             {key: f"nvidia-dkms-{ending}" for key, ending in endings.items()},
             prebuilt,
@@ -122,13 +126,13 @@ def _parts(suffix: str) -> t.Dict[str, t.Tuple[str, ...]]:
     }
 
 
-def _repository(offered: Offer, wanted: Wanted) -> Names:
-    known = branches(offered.names, wanted.module_type, BRANCH)
-    dkms = "nvidia-dkms-open" if wanted.module_type == "open" else "nvidia-dkms"
+def _repository(offered: Offer, requirements: Requirements) -> Names:
+    known = branches(offered.names, requirements.module_type, BRANCH)
+    dkms = "nvidia-dkms-open" if requirements.module_type == "open" else "nvidia-dkms"
     unified = dkms in offered.names
     have = {match[2] for match in map(INSTALLED.fullmatch, offered.installed) if match}
-    asked = (wanted.version or driver_branches.newest_branch_for(wanted.gpus)).branch
-    branch = asked or next((one for one in known if one in have), "")
+    asked = (requirements.version or driver_branches.newest_branch_for(requirements.gpus)).branch
+    branch = asked or next((candidate for candidate in known if candidate in have), "")
     if branch not in known:
         branch = "" if unified or not known else branch or known[0]
     suffix = f"-{branch}" if branch else ""
@@ -136,15 +140,15 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
     if persistenced not in offered.names and "nvidia-persistenced" in offered.names:
         persistenced = "nvidia-persistenced"
     utilities = f"nvidia-utils{suffix}"
-    others = (utilities,) if utilities in offered.names else ()
+    utility_packages = (utilities,) if utilities in offered.names else ()
     return Names(
         **COMMON,
-        **fabric(offered, wanted, branch=branch),
+        **fabric(offered, requirements, branch=branch),
         modules=ModulePackages(
             {"open": f"nvidia-dkms{suffix}-open", "proprietary": f"nvidia-dkms{suffix}"}
         ),
         archive=Archive(alike=PREFERRED),
-        user_space=(f"libnvidia-compute{suffix}", persistenced, *others),
+        user_space=(f"libnvidia-compute{suffix}", persistenced, *utility_packages),
         persistenced=persistenced,
         parts=_parts(suffix),
         branches=() if unified else known,
@@ -155,8 +159,8 @@ def _repository(offered: Offer, wanted: Wanted) -> Names:
 def built_for(needs: t.Iterable[str], anchor: str) -> Version:
     """Return the version of the driver by what a package needs of the anchor, empty where it does not say."""
     pattern = re.compile(re.escape(anchor) + r" \(>= (\S+)\)")
-    found = [match[1] for match in map(pattern.fullmatch, needs) if match]
-    return Version.of(f"{found[0]}-") if found else NO_VERSION
+    versions = [match[1] for match in map(pattern.fullmatch, needs) if match]
+    return Version.of(f"{versions[0]}-") if versions else NO_VERSION
 
 
 def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
@@ -172,9 +176,11 @@ def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
     """Return the package's version to have for a version of the driver: what is there, else apt's choice."""
     if package in state.history.refused:
         return None
-    found = [one for one, driver in builds(state, package).items() if driver in ("", version)]
-    preferred = [state.software.installed(package), state.software.candidate(package), *found]
-    return next((one for one in preferred if one in found), None)
+    candidates = [
+        candidate for candidate, driver in builds(state, package).items() if driver in ("", version)
+    ]
+    preferred = [state.software.installed(package), state.software.candidate(package), *candidates]
+    return next((candidate for candidate in preferred if candidate in candidates), None)
 
 
 def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
@@ -200,10 +206,17 @@ def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.D
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
-    names = [of_kernel(state, kind, one) for one in (state.machine.kernel, *state.newer)]
+    names = [
+        of_kernel(state, kind, kernel_release)
+        for kernel_release in (state.machine.kernel, *state.newer)
+    ]
     names += _before(state, kind)
-    found = {name: build(state, name, version) for name in names}
-    chosen = {name: one for name, one in found.items() if one is not None}
+    versions = {name: build(state, name, version) for name in names}
+    chosen = {
+        name: kernel_release
+        for name, kernel_release in versions.items()
+        if kernel_release is not None
+    }
     return {**chosen, **_tracking(state, kind, chosen, follow=follow)}
 
 
@@ -217,8 +230,8 @@ def _before(state: DriverState, kind: str) -> t.List[str]:
         name[len(start) :] for name in state.history.record.packages if name.startswith(start)
     ]
     older = [kernel for kernel in kernels if kernel[:1].isdigit() and order(kernel) < running]
-    there = [one for one in older if state.software.installed(f"{start}{one}")]
-    return [f"{start}{one}" for one in sorted(there, key=order)[-1:]]
+    there = [release for release in older if state.software.installed(f"{start}{release}")]
+    return [f"{start}{release}" for release in sorted(there, key=order)[-1:]]
 
 
 def tracking(state: DriverState, kind: str) -> t.List[str]:
@@ -267,23 +280,30 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
         return awaited(state, desired, kind, kernel, unknown)
     names = tuple(name for name in names if name != kernel)
     matched, versions = common(state, desired, names, known.modules.anchor)
-    fits = [one for one in versions if build(state, kernel, one) is not None]
+    fits = [candidate for candidate in versions if build(state, kernel, candidate) is not None]
     boot = "" if there in fits else boot
-    versions = [one for one in versions if one in fits or (boot and one == there)]
+    versions = [
+        candidate for candidate in versions if candidate in fits or (boot and candidate == there)
+    ]
     if not versions:
         return None
     version = versions[0]
     if version not in {*map(state.software.driver, matched)}:
-        newer = [of_kernel(state, kind, one) for one in state.newer]
+        newer = [of_kernel(state, kind, candidate) for candidate in state.newer]
         # The first of those with modules for most of the newer kernels.
         version = max(
             versions,
-            key=lambda driver: sum(build(state, one, driver) is not None for one in newer),
+            key=lambda driver: sum(
+                build(state, candidate, driver) is not None for candidate in newer
+            ),
         )
     chosen = assigned(state, desired, kind, names, matched, version)
-    tracked = any(TRACKING.fullmatch(one) for one in state.taken(desired.adopt))
+    tracked = any(TRACKING.fullmatch(candidate) for candidate in state.taken(desired.adopt))
     chosen.update(targets(state, kind, version, follow=not desired.hold or tracked))
-    tracks = any(one in chosen or state.software.installed(one) for one in tracking(state, kind))
+    tracks = any(
+        candidate in chosen or state.software.installed(candidate)
+        for candidate in tracking(state, kind)
+    )
     # apt would bring DKMS's modules as well, for a metapackage that knows no others.
     if not tracks and any(map(WHOLE.fullmatch, chosen)):
         return None
@@ -296,9 +316,11 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
 
 def _exactly(state: DriverState, chosen: t.Mapping[str, str]) -> t.Dict[str, str]:
     """Return the versions of what chosen modules need in one version only: their signatures and objects."""
-    needs = (state.software.relations.get(name, {}).get(one, ()) for name, one in chosen.items())
-    found = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
-    return {match[1]: match[2] for match in found if match[1] not in chosen}
+    needs = (
+        state.software.relations.get(name, {}).get(version, ()) for name, version in chosen.items()
+    )
+    matches = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
+    return {match[1]: match[2] for match in matches if match[1] not in chosen}
 
 
 class Ubuntu(Family):
@@ -311,43 +333,47 @@ class Ubuntu(Family):
         archive="Ubuntu's component restricted",
     )
 
-    def names(self, offered: Offer, wanted: Wanted) -> Names:
+    def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
-        return (_repository if wanted.repository else _server)(offered, wanted)
+        return (_repository if requirements.repository else _server)(offered, requirements)
 
-    def prefixes(self, wanted: Wanted) -> t.Tuple[str, ...]:
+    def prefixes(self, requirements: Requirements) -> t.Tuple[str, ...]:
         return ("nvidia-",)
 
-    def candidates(self, offered: Offer, wanted: Wanted) -> t.Tuple[str, ...]:
+    def candidates(self, offered: Offer, requirements: Requirements) -> t.Tuple[str, ...]:
         """Return the packages that have the kernel modules of a branch, where one is to be chosen."""
-        if wanted.version or any("nvidia" in one for one in offered.installed):
+        if requirements.version or any("nvidia" in package for package in offered.installed):
             return ()
-        found = (name for name in offered.names if SERVER.fullmatch(name) or BRANCH.fullmatch(name))
-        return tuple(sorted(found))
+        module_packages = (
+            name for name in offered.names if SERVER.fullmatch(name) or BRANCH.fullmatch(name)
+        )
+        return tuple(sorted(module_packages))
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
         """Return -server, or nothing where a desktop's packages were taken over."""
         if any(mark(component).endswith("-server") for component in desired.components):
             return "-server"
-        fresh = [one for one in installed if one not in record.packages] if desired.adopt else []
+        fresh = [name for name in installed if name not in record.packages] if desired.adopt else []
         for names in (record.before, fresh):
-            found = {match[1] for match in map(MAIN.fullmatch, names) if match}
-            if found:
-                return "-server" if "-server" in found else ""
+            endings = {match[1] for match in map(MAIN.fullmatch, names) if match}
+            if endings:
+                return "-server" if "-server" in endings else ""
         return "-server"
 
     def asked(self, state: DriverState) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
         names, kernels = state.software.names, (state.machine.kernel, *state.newer)
-        found = {
+        packages = {
             of_kernel(state, kind, kernel) for kind in names.modules.prebuilt for kernel in kernels
         }
-        found |= {one for kind in names.modules.prebuilt for one in tracking(state, kind)}
-        found |= {
+        packages |= {
+            tracked for kind in names.modules.prebuilt for tracked in tracking(state, kind)
+        }
+        packages |= {
             package for package in state.history.record.packages if package.startswith(PREBUILT)
         }
         return (
-            {one for one in found if one and NO_BRANCH not in one}
+            {tracked for tracked in packages if tracked and NO_BRANCH not in tracked}
             if names.modules.prebuilt
             else set()
         )
@@ -365,16 +391,16 @@ class Ubuntu(Family):
         there = state.software.versions(ready) and ready not in state.history.refused
         offered = there or waiting(state, kind)[1]
         use = ready and offered and not state.software.installed(known.modules.by_type[kind])
-        found = _choose(state, desired, kind, ready) if use else None
+        choice = _choose(state, desired, kind, ready) if use else None
         try:
-            return found or built(state, desired, kind)
+            return choice or built(state, desired, kind)
         except UnknownVersion as error:
-            versions = sorted({one for one in builds(state, ready).values() if one})
+            versions = sorted({version for version in builds(state, ready).values() if version})
             if versions:
                 error.cause += f"; {ready} is built for {', '.join(versions)}"
             raise
 
-    def unusable(self, state: DriverState, steps: t.Iterable[Step], words: str) -> t.List[str]:
+    def unusable(self, state: DriverState, steps: t.Iterable[Step], refusal: str) -> t.List[str]:
         """Return the prebuilt modules among what is to be installed that a refusal names, all where it names none."""
         start = tuple(
             {of_kernel(state, kind, "") for kind in state.software.names.modules.prebuilt} - {""}
@@ -382,7 +408,7 @@ class Ubuntu(Family):
         names = [name for step in steps for name in step.params.get("packages", ())]
         ready = [name for name in names if start and name.startswith(start)]
         ready = [name for name in ready if name not in state.history.refused]
-        return [name for name in ready if name in words] or ready
+        return [name for name in ready if name in refusal] or ready
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         parts = {part(name) for name in targets}
@@ -407,18 +433,18 @@ class Ubuntu(Family):
         if not choice.prebuilt:
             return super().remedy(state, choice, kernel)
         missing = of_kernel(state, choice.kind, kernel)
-        found = builds(state, missing)
-        versions = sorted({one for one in found.values() if one})
+        kernel_builds = builds(state, missing)
+        versions = sorted({version for version in kernel_builds.values() if version})
         if versions:
-            words = f"its modules are built for {', '.join(versions)}"
+            cause = f"its modules are built for {', '.join(versions)}"
             first = "boot it and run again, which takes that version"
-        elif not found:
-            words = f"the sources have no {missing}"
+        elif not kernel_builds:
+            cause = f"the sources have no {missing}"
             first = "refresh the package lists and run again"
         else:
             return otherwise(missing)
         keep = "hold_kernel: true keeps such kernels away"
-        return f"; {words}. Next step: {first}, or remove that kernel; {keep}"
+        return f"; {cause}. Next step: {first}, or remove that kernel; {keep}"
 
 
 UBUNTU = Ubuntu()

@@ -187,22 +187,25 @@ SAY_SO = (
 
 def meant(params: str) -> t.Optional[Access]:
     """Return what the loaded driver's options say of its nodes, None where they leave them to others."""
-    found = dict(re.findall(r"^(\w+): (\d+)$", params, re.M))
+    parameters = dict(re.findall(r"^(\w+): (\d+)$", params, re.M))
     names = ("DeviceFileMode", "DeviceFileUID", "DeviceFileGID")
-    if found.get("ModifyDeviceFiles", "0") == "0" or not all(name in found for name in names):
+    if parameters.get("ModifyDeviceFiles", "0") == "0" or not all(
+        name in parameters for name in names
+    ):
         return None
-    return Access(*(int(found[name]) for name in names))
+    return Access(*(int(parameters[name]) for name in names))
 
 
 def meant_of(capability: str) -> t.Tuple[str, t.Optional[Access]]:
     """Return the node of one of MIG's capabilities by the driver's file, and what that says, None where nothing."""
-    found = dict(re.findall(r"^(\w+): (\d+)$", capability, re.M))
-    if found.get("DeviceFileModify") != "1" or not {"DeviceFileMinor", "DeviceFileMode"} <= set(
-        found
-    ):
+    properties = dict(re.findall(r"^(\w+): (\d+)$", capability, re.M))
+    if properties.get("DeviceFileModify") != "1" or not {
+        "DeviceFileMinor",
+        "DeviceFileMode",
+    } <= set(properties):
         return "", None
-    access = Access(int(found["DeviceFileMode"]), 0, 0)
-    return f"{CAPS_FOLDER}/nvidia-cap{found['DeviceFileMinor']}", access
+    access = Access(int(properties["DeviceFileMode"]), 0, 0)
+    return f"{CAPS_FOLDER}/nvidia-cap{properties['DeviceFileMinor']}", access
 
 
 def way_back(nodes: t.Sequence[Differing]) -> str:
@@ -210,23 +213,29 @@ def way_back(nodes: t.Sequence[Differing]) -> str:
     alike: t.Dict[Access, t.List[str]] = {}
     for node in nodes:
         alike.setdefault(node.meant, []).append(node.path)
-    words = " && ".join(_given(access, " ".join(paths)) for access, paths in alike.items())
-    return f"{words}, {SAY_SO}" if any(OF_OPTIONS.fullmatch(node.path) for node in nodes) else words
+    commands = " && ".join(
+        _restore_command(access, " ".join(paths)) for access, paths in alike.items()
+    )
+    return (
+        f"{commands}, {SAY_SO}"
+        if any(OF_OPTIONS.fullmatch(node.path) for node in nodes)
+        else commands
+    )
 
 
-def _given(access: Access, paths: str) -> str:
+def _restore_command(access: Access, paths: str) -> str:
     return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
 
 
-def warnings(found: DeviceNodes) -> t.Tuple[str, ...]:
+def warnings(nodes: DeviceNodes) -> t.Tuple[str, ...]:
     """Return what is to be said of nodes that are not as meant."""
-    if not found.differing:
+    if not nodes.differing:
         return ()
-    return (f"{'; '.join(map(str, found.differing))}. Next step: {way_back(found.differing)}",)
+    return (f"{'; '.join(map(str, nodes.differing))}. Next step: {way_back(nodes.differing)}",)
 
 
-def plan(found: DeviceNodes) -> t.List[Step]:
+def plan(nodes: DeviceNodes) -> t.List[Step]:
     """Return the step that makes them, now and at each boot."""
-    words = [f"make {', '.join(found.missing)}"] if found.missing else []
-    words += [] if found.at_boot else [f"have {UNIT} make NVIDIA's device nodes at each boot"]
-    return [Step("device_nodes", "; ".join(words))] if words else []
+    parts = [f"make {', '.join(nodes.missing)}"] if nodes.missing else []
+    parts += [] if nodes.at_boot else [f"have {UNIT} make NVIDIA's device nodes at each boot"]
+    return [Step("device_nodes", "; ".join(parts))] if parts else []

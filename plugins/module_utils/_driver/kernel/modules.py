@@ -79,7 +79,7 @@ def render(options: Options, *, nouveau: bool, current: bool) -> str:
     for name, value in options:
         module, option = name.split(".", 1)
         written = kernel_parameters.write(option, value)
-        lines += [f"options {one} {written}\n" for one in names(module, current=current)]
+        lines += [f"options {spelling} {written}\n" for spelling in names(module, current=current)]
     text = (NOUVEAU if nouveau else "") + "".join(lines)
     return HEADER + text if text else ""
 
@@ -155,7 +155,7 @@ def tail(log: str) -> str:
     first = next((line for line in lines if re.search(r": (?:fatal )?error: ", line)), None)
     if first is not None and first not in end:
         end = [first, "...", *end]
-    return "\n".join(f"{one[:TAIL_WIDTH]}..." if len(one) > TAIL_WIDTH else one for one in end)
+    return "\n".join(f"{line[:TAIL_WIDTH]}..." if len(line) > TAIL_WIDTH else line for line in end)
 
 
 class Enforcement(t.NamedTuple):
@@ -220,7 +220,7 @@ def refuse_key(key: SigningKey, lacking: t.Sequence[str] = ()) -> None:
     }
     if key.state in problems:
         cause, hint = problems[key.state]
-        first = [one for one in lacking if f"{one} " in f"{hint} "]
+        first = [lacked for lacked in lacking if f"{lacked} " in f"{hint} "]
         if first and not hint.startswith("install"):
             hint = f"install {' and '.join(first)}, then: {hint}"
         way_out = key.enforcement.way_out

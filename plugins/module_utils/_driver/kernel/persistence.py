@@ -58,15 +58,15 @@ def give_back() -> Step:
 
 def warnings(persistence: Persistence) -> t.Tuple[str, ...]:
     """Return why persistence modes are not known, and what keeps the daemon from its next start."""
-    found = []
+    messages = []
     if isinstance(persistence.off, Unknown):
-        found.append(
+        messages.append(
             f"{SERVICE} runs, and whether persistence mode is on is not known: {persistence.off.reason}. Next step: see"
             " nvidia-smi -q, and run again; or set persistence to false"
         )
     if persistence.lost_user:
-        found.append(
+        messages.append(
             f"{SERVICE} starts as the user {persistence.lost_user}, which does not exist any more: it does not start"
             " after the next boot. Next step: reinstall the package of nvidia-persistenced, which makes the user"
         )
-    return tuple(found)
+    return tuple(messages)

@@ -45,55 +45,55 @@ class Gate:
         """Return the state with the pods that were given GPUs, and a warning where that is not known."""
         self._seen = state
         try:
-            return state.with_loaded(allocated=self._given()), ()
+            return state.with_loaded(allocated=self._allocated_gpus()), ()
         except NodeError as error:
             if self._on_busy != PROCEED:
                 raise
             return state, (f"nvidia_driver: {error}",)
 
-    def _given(self) -> t.Tuple[str, ...]:
+    def _allocated_gpus(self) -> t.Tuple[str, ...]:
         return names(allocated.observe(self._host)) if self._asks_kubelet else ()
 
-    def wait(self, found: Plan, busy: DriverState) -> DriverState:
+    def wait(self, planned: Plan, busy: DriverState) -> DriverState:
         """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
-        waits = self._on_busy == WAIT and not self._check_mode and disrupts(found)
+        waits = self._on_busy == WAIT and not self._check_mode and disrupts(planned)
         while waits and blockers(busy) and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
             busy = busy.with_loaded(users=self.services.users())
             if not busy.loaded.users:
-                busy = busy.with_loaded(allocated=self._given())
+                busy = busy.with_loaded(allocated=self._allocated_gpus())
         return busy
 
-    def refuse(self, found: Plan, busy: DriverState) -> t.Optional[Plan]:
+    def refuse(self, planned: Plan, busy: DriverState) -> t.Optional[Plan]:
         """Refuse a plan that takes the driver from those who have a GPU; in check mode return it with them.
 
         Busy: it is refused. None: it takes nothing, or the user lets it.
         """
-        puts_off = self._check_mode and self._on_busy == WAIT and disrupts(found)
-        if self._on_busy == PROCEED or not (replaces(found) or puts_off):
+        puts_off = self._check_mode and self._on_busy == WAIT and disrupts(planned)
+        if self._on_busy == PROCEED or not (replaces(planned) or puts_off):
             return None
         if not self._check_mode:
             waited = self._timeout if self._on_busy == WAIT else None
             refuse(busy, absent=self._absent, waited=waited)
-        who = blockers(busy)
+        users = blockers(busy)
         refused = self._on_busy == FAIL
-        words = f"would be refused: {UNTOUCHED}" if refused else "would wait: GPUs are in use"
-        note = f"nvidia_driver: {words}: {', '.join(who)}"
-        warnings = (*found.warnings, note)
-        return dataclasses.replace(found, blocked_by=who, refused=refused, warnings=warnings)
+        refusal = f"would be refused: {UNTOUCHED}" if refused else "would wait: GPUs are in use"
+        note = f"nvidia_driver: {refusal}: {', '.join(users)}"
+        warnings = (*planned.warnings, note)
+        return dataclasses.replace(planned, blocked_by=users, refused=refused, warnings=warnings)
 
     def last_look(self) -> None:
         """Refuse a change, whose services are stopped, where a process has a GPU all the same, or came meanwhile."""
         if self._on_busy != PROCEED and self._seen is not None:
-            found = self._seen.with_loaded(users=gpu_users(self._host), allocated=())
-            refuse(found, absent=self._absent)
+            state = self._seen.with_loaded(users=gpu_users(self._host), allocated=())
+            refuse(state, absent=self._absent)
 
-    def about(self, found: Plan, busy: DriverState, notes: t.Sequence[str]) -> Plan:
+    def about(self, planned: Plan, busy: DriverState, notes: t.Sequence[str]) -> Plan:
         """Return what is done though GPUs are in use, with who has them."""
-        who = blockers(busy)
-        words = [PROCEEDS.format(", ".join(who))] if replaces(found) else []
-        warnings = (*found.warnings, *words, *notes)
-        return dataclasses.replace(found, blocked_by=who, warnings=warnings)
+        users = blockers(busy)
+        messages = [PROCEEDS.format(", ".join(users))] if replaces(planned) else []
+        warnings = (*planned.warnings, *messages, *notes)
+        return dataclasses.replace(planned, blocked_by=users, warnings=warnings)
 
 
 def blockers(state: DriverState) -> t.Tuple[str, ...]:
@@ -108,5 +108,5 @@ def refuse(state: DriverState, *, absent: bool, waited: t.Optional[int] = None) 
     if not absent:
         plays = "run the playbook gpu.node.upgrade_driver, which drains the node"
     hint = f"{plays}, or set nvidia_driver_on_busy (on_busy) to wait or proceed"
-    what = UNTOUCHED if waited is None else f"after {waited} s {UNTOUCHED}"
-    refuse_if_busy(what, blockers(state), hint=f"{ways}; {hint}" if ways else hint)
+    text = UNTOUCHED if waited is None else f"after {waited} s {UNTOUCHED}"
+    refuse_if_busy(text, blockers(state), hint=f"{ways}; {hint}" if ways else hint)

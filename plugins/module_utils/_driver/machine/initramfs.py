@@ -36,33 +36,33 @@ def mark(kernel: str, made: float) -> str:
     return f"{kernel} {made:.3f}"
 
 
-def looked_into(host: Host, found: Modules, *, changes: bool) -> Modules:
+def looked_into(host: Host, modules: Modules, *, changes: bool) -> Modules:
     """Return what decides, without the kernels whose initramfs has nothing to do with our file.
 
     ``changes`` says that the file is to change. An initramfs is listed only where it would be rebuilt, as that takes a
     second.
     """
-    candidates = found.images if changes else found.stale
+    candidates = modules.images if changes else modules.stale
     free = tuple(kernel for kernel in candidates if not _carries(host, kernel))
     return dataclasses.replace(
-        found,
-        images=tuple(image for image in found.images if image not in free),
-        stale=tuple(one for one in found.stale if one not in free),
+        modules,
+        images=tuple(image for image in modules.images if image not in free),
+        stale=tuple(kernel for kernel in modules.stale if kernel not in free),
         spared=free,
     )
 
 
 def _carries(host: Host, kernel: str) -> bool:
     """Tell whether an initramfs has our file, the driver or nouveau; so it has where it can't be listed."""
-    lister = next((one for one in LISTERS if host.which(one) is not None), None)
+    lister = next((program for program in LISTERS if host.which(program) is not None), None)
     if lister is None:
         return True
-    done = host.run([lister, _image(host, kernel)], check=False, timeout=LIMIT)
-    return done.rc != 0 or not done.out.strip() or in_initramfs(done.out)
+    completed = host.run([lister, _image(host, kernel)], check=False, timeout=LIMIT)
+    return completed.rc != 0 or not completed.out.strip() or in_initramfs(completed.out)
 
 
 def _image(host: Host, kernel: str) -> str:
-    return next(path for path in (one.format(kernel) for one in IMAGES) if host.exists(path))
+    return next(path for path in (form.format(kernel) for form in IMAGES) if host.exists(path))
 
 
 def write(

@@ -27,14 +27,14 @@ KERNELS = "/lib/modules"
 PARAMS = "/proc/driver/nvidia/params"
 # As modprobe reads them.
 MODPROBE_FOLDERS = tuple(
-    f"{one}/modprobe.d" for one in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+    f"{folder}/modprobe.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 )
 SLACK_SECONDS = 1.0  # file systems keep coarser times than clocks
 
 
 def dkms(host: Host) -> t.Tuple[Dkms, ...]:
     """Return what DKMS has of the driver, read from its folders: its command takes half a second."""
-    found = []
+    builds = []
     for module in host.listdir(DKMS):
         if not module.startswith("nvidia"):
             continue
@@ -47,19 +47,19 @@ def dkms(host: Host) -> t.Tuple[Dkms, ...]:
             built = set()
             sources = host.readlink(f"{base}/source")
             if sources is not None and not host.exists(sources):
-                found.append(Dkms(module, version, "", driver_kernel.NO_SOURCES))
+                builds.append(Dkms(module, version, "", driver_kernel.NO_SOURCES))
             for kernel in host.listdir(base):
                 for machine in host.listdir(f"{base}/{kernel}"):
                     if host.listdir(f"{base}/{kernel}/{machine}/module"):
                         linked = f"{version}/{kernel}/{machine}" in links
                         state = "installed" if linked else "built"
-                        found.append(Dkms(module, version, kernel, state))
+                        builds.append(Dkms(module, version, kernel, state))
                         built.add(kernel)
             log = f"{base}/build/make.log"
             failed = driver_kernel.failed_kernel(host.read(log) or "")
             if failed and failed not in built:
-                found.append(Dkms(module, version, failed, "failed", log))
-    return tuple(found)
+                builds.append(Dkms(module, version, failed, "failed", log))
+    return tuple(builds)
 
 
 def modules(
@@ -94,7 +94,7 @@ def modules(
     )
     loaded = _loaded(host, options)
     bootable = tuple(kernel for kernel in kernels if host.exists(f"/boot/vmlinuz-{kernel}"))
-    known = {one: host.read(f"{KERNELS}/{one}/modules.dep") or "" for one in bootable}
+    known = {release: host.read(f"{KERNELS}/{release}/modules.dep") or "" for release in bootable}
     return Modules(
         own=None if foreign else text,
         foreign=foreign,
@@ -106,7 +106,9 @@ def modules(
         options=loaded,
         kernels=bootable,
         bare=tuple(
-            one for one, text in known.items() if text and not driver_kernel.has_driver(text)
+            release
+            for release, text in known.items()
+            if text and not driver_kernel.has_driver(text)
         ),
         overruled=in_force.overruled(options, counted, command_line),
         itself=_itself(host, options, loaded),
@@ -118,7 +120,7 @@ def modules(
             )
             if line
         },
-        present=tuple(one for one in MODULES if host.exists(f"/sys/module/{one}")),
+        present=tuple(release for release in MODULES if host.exists(f"/sys/module/{release}")),
     )
 
 
@@ -135,12 +137,12 @@ def _loaded(host: Host, options: Options) -> t.Dict[str, str]:
 def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str, str]:
     """Return what modules say themselves of options that are not known here: those that are loaded, or on the disk."""
     unknown = {name for name, _value in options if name not in TABLE}
-    found = dict.fromkeys(unknown.intersection(loaded), "")
-    for module in sorted({name.partition(".")[0] for name in unknown.difference(found)}):
+    values = dict.fromkeys(unknown.intersection(loaded), "")
+    for module in sorted({name.partition(".")[0] for name in unknown.difference(values)}):
         for name in driver_kernel.names(module, current=True):
-            done = host.run(["modinfo", name], check=False)
-            found.update(in_force.parse_modinfo(module, done.out))
-    return {name: version for name, version in found.items() if name in unknown}
+            completed = host.run(["modinfo", name], check=False)
+            values.update(in_force.parse_modinfo(module, completed.out))
+    return {name: version for name, version in values.items() if name in unknown}
 
 
 def module_files(host: Host) -> t.List[str]:
@@ -163,21 +165,21 @@ def building(host: Host, *, complete: bool = False) -> t.Iterator[None]:
     try:
         yield
     except NodeError as error:
-        for one in _failed(host, start):
-            raise build_error(host, one) from error
+        for build in _failed(host, start):
+            raise build_error(host, build) from error
         raise
     kernel = (host.read("/proc/sys/kernel/osrelease") or "").strip()
-    for one in _failed(host, start):
-        if complete and one.kernel == kernel:
-            raise build_error(host, one)
+    for build in _failed(host, start):
+        if complete and build.kernel == kernel:
+            raise build_error(host, build)
 
 
 def _failed(host: Host, start: float) -> t.Iterator[Dkms]:
     """Yield the builds that have failed since a time, in seconds since the epoch."""
-    for one in dkms(host):
-        made = host.mtime(one.log) if one.log else None
+    for build in dkms(host):
+        made = host.mtime(build.log) if build.log else None
         if made is not None and made >= start - SLACK_SECONDS:
-            yield one
+            yield build
 
 
 def build_error(host: Host, failed: Dkms) -> NodeError:
@@ -241,13 +243,13 @@ def signing_key(host: Host) -> t.Optional[SigningKey]:
     names = (name for name in host.listdir(CONFIG_FOLDER) if name.endswith(".conf"))
     paths = [CONFIG, *(f"{CONFIG_FOLDER}/{name}" for name in names)]
     configured = [match for path in paths for match in CONFIGURED.findall(host.read(path) or "")]
-    usual = [one for one in DEFAULT_KEYS if host.exists(one)] or DEFAULT_KEYS[-1:]
+    usual = [candidate for candidate in DEFAULT_KEYS if host.exists(candidate)] or DEFAULT_KEYS[-1:]
     path = configured[-1] if configured else usual[0]
     if not host.exists(path):
         return SigningKey(path, "missing", enforced)
-    done = host.run(["mokutil", "--test-key", path], check=False)  # its status tells nothing
-    words = done.out + done.err
-    state = next((state for answer, state in ANSWERS if answer in words), "unknown")
+    completed = host.run(["mokutil", "--test-key", path], check=False)  # its status tells nothing
+    output = completed.out + completed.err
+    state = next((state for answer, state in ANSWERS if answer in output), "unknown")
     return SigningKey(path, state, enforced)
 
 

@@ -53,13 +53,15 @@ def differing(host: Host) -> t.Tuple[Differing, ...]:
     """Return the device nodes that have another mode or owner than the loaded driver says: its options, and MIG's."""
     usual = meant(host.read(PARAMS) or "")
     paths = [f"/dev/{name}" for name in host.listdir("/dev")]
-    wanted = [(path, usual) for path in paths if OF_OPTIONS.fullmatch(path)]
-    wanted += [meant_of(host.read(path) or "") for path in sorted(host.sizes(CAPABILITIES))]
-    found = ((path, access, host.status(path)) for path, access in wanted if access is not None)
+    expected = [(path, usual) for path in paths if OF_OPTIONS.fullmatch(path)]
+    expected += [meant_of(host.read(path) or "") for path in sorted(host.sizes(CAPABILITIES))]
+    nodes_there = (
+        (path, access, host.status(path)) for path, access in expected if access is not None
+    )
     nodes = (
-        Differing(path, Access(stat.S_IMODE(one.mode), one.uid, one.gid), access)
-        for path, access, one in found
-        if one is not None and stat.S_ISCHR(one.mode)
+        Differing(path, Access(stat.S_IMODE(status.mode), status.uid, status.gid), access)
+        for path, access, status in nodes_there
+        if status is not None and stat.S_ISCHR(status.mode)
     )
     return tuple(node for node in nodes if node.has != node.meant)
 
@@ -70,10 +72,10 @@ def missing(host: Host) -> t.Tuple[str, ...]:
     Raises:
         NodeError: if that can't be told.
     """
-    done = host.run(["/bin/sh", "-c", TEXT, PROGRAM, "check"], check=False)
-    if done.rc != 0:
-        raise NodeError("the driver's device nodes can't be compared", cause=done.err.strip())
-    return tuple(done.out.split())
+    completed = host.run(["/bin/sh", "-c", TEXT, PROGRAM, "check"], check=False)
+    if completed.rc != 0:
+        raise NodeError("the driver's device nodes can't be compared", cause=completed.err.strip())
+    return tuple(completed.out.split())
 
 
 class Loading(Part):
@@ -108,15 +110,15 @@ class Loading(Part):
             # Modules that it did not build when they were installed, for lack of headers then. It fails where any other
             # module fails too; whether ours is there is for modprobe to say.
             host.run(["dkms", "autoinstall", "-k", kernel], check=False)
-        found = modules(host, (), added=False) if params.get("waits") else None
-        if found and kernel in found.bare and set(found.kernels) > set(found.bare):
+        before = modules(host, (), added=False) if params.get("waits") else None
+        if before and kernel in before.bare and set(before.kernels) > set(before.bare):
             return
         try:
             host.run(["modprobe", "nvidia"])
         except NodeError as error:
-            for one in dkms(host):
-                if one.kernel == kernel and one.state == "failed":
-                    raise build_error(host, one) from error
+            for build in dkms(host):
+                if build.kernel == kernel and build.state == "failed":
+                    raise build_error(host, build) from error
             error.hint = (DKMS if host.which("dkms") else PREBUILT) + ". Or set load to false"
             raise
 
@@ -137,10 +139,10 @@ class Loading(Part):
         for unit in active:
             host.run(["systemctl", "stop", unit])
         try:
-            done = host.run(["rmmod", *loaded], check=False)
-            if done.rc != 0:
-                failed = f"rmmod failed with status {done.rc}"
-                self._node.reload_note = done.err.strip() or failed
+            completed = host.run(["rmmod", *loaded], check=False)
+            if completed.rc != 0:
+                failed = f"rmmod failed with status {completed.rc}"
+                self._node.reload_note = completed.err.strip() or failed
             self._load(params)
             for name in reversed(loaded[:-1]):
                 host.run(["modprobe", name], check=False)
@@ -154,9 +156,9 @@ class Loading(Part):
         name, advice = SERVICES[unit]
         if not params["was_enabled"]:
             self._node.added.remember(**{name: True})
-        words = ["enable", "--now"] if params["start"] else ["enable"]
-        words = ["start"] if params["was_enabled"] else words
-        systemctl(self._node.host, *words, unit, advice=advice)
+        command = ["enable", "--now"] if params["start"] else ["enable"]
+        command = ["start"] if params["was_enabled"] else command
+        systemctl(self._node.host, *command, unit, advice=advice)
 
     def disable(self, params: Params) -> None:
         """Disable and stop the services that were enabled."""

@@ -30,7 +30,16 @@ from .. import branches
 from ..desired import Desired
 from ..facts import DriverState
 from ..packages import adoption, components
-from ..packages.names import FABRIC_PREFIX, NO_BRANCH, SUBNET, Names, Offer, Wanted, is_driver, part
+from ..packages.names import (
+    FABRIC_PREFIX,
+    NO_BRANCH,
+    SUBNET,
+    Names,
+    Offer,
+    Requirements,
+    is_driver,
+    part,
+)
 from ..packages.versions import siblings
 from ..plan import plan as plan_driver
 from ..record import versions
@@ -106,12 +115,16 @@ class PackageFacts(Part):
     def _names(self, state: DriverState, desired: Desired, *, asks: bool) -> Names:
         family, kernel, key = self._node.family, state.machine.kernel, state.machine.signing_key
         packages = state.software.packages.items()
-        there = {name: one.version for name, one in packages if one.installed or not asks}
-        ending = family.ending(there, state.history.record, desired)
+        installed = {
+            name: package.version for name, package in packages if package.installed or not asks
+        }
+        ending = family.ending(installed, state.history.record, desired)
         if not asks:
-            return family.names(Offer(installed=there), Wanted(kernel=kernel, ending=ending))
-        ready = family.wants_precompiled(desired.kernel.precompiled, there, key)
-        fits = Wanted(
+            return family.names(
+                Offer(installed=installed), Requirements(kernel=kernel, ending=ending)
+            )
+        ready = family.wants_precompiled(desired.kernel.precompiled, installed, key)
+        fits = Requirements(
             desired.version,
             state.wanted_type(desired.kernel.module_type),
             kernel,
@@ -128,30 +141,33 @@ class PackageFacts(Part):
             and key.state == "enrolled",
             kernels=state.loaded.modules.kernels,
         )
-        return family.names(self._offer(fits, there), fits)
+        return family.names(self._offer(fits, installed), fits)
 
-    def _offer(self, wanted: Wanted, installed: t.Mapping[str, str]) -> Offer:
+    def _offer(self, requirements: Requirements, installed: t.Mapping[str, str]) -> Offer:
         manager, family = self._node.manager, self._node.family
-        prefixes = [*([FABRIC_PREFIX] if wanted.nvswitch else []), *family.prefixes(wanted)]
-        prefixes += [SUBNET] if wanted.bridged else []
+        prefixes = [
+            *([FABRIC_PREFIX] if requirements.nvswitch else []),
+            *family.prefixes(requirements),
+        ]
+        prefixes += [SUBNET] if requirements.bridged else []
         names = frozenset(name for prefix in prefixes for name in manager.known(prefix))
         offered = Offer(names, installed=installed)
-        candidates = family.candidates(offered, wanted)
+        candidates = family.candidates(offered, requirements)
         return offered._replace(policies=manager.policies(candidates) if candidates else {})
 
     def removal(self, state: DriverState) -> DriverState:
         """Add what the removal of our additions comes to, and what is put back in their place, None without a way."""
         manager, record = self._node.manager, state.history.record
         ours = still_there(record.packages, state.software.packages)
-        known = {*ours, *record.others}
-        others = {
+        known = {*ours, *record.foreign_packages}
+        foreign = {
             name
             for name, package in state.software.packages.items()
             if package.installed and name not in known and is_driver(name, package)
         }
-        if ours and others:
+        if ours and foreign:
             # Upgrades have brought modules of newer kernels since, as a dependency of ours.
-            ours += sorted(others & manager.automatic() & manager.dependencies(ours))
+            ours += sorted(foreign & manager.automatic() & manager.dependencies(ours))
         back: t.Optional[t.Mapping[str, str]] = adoption.exchanged(state)
         try:
             gone = manager.simulate(way_back(self._node, back, ours)).removed if back else ()
@@ -207,7 +223,7 @@ class Packages(Part):
         try:
             self._install(params)
         except NodeError as error:
-            stale = not self._node.refreshed and any(one in error.cause for one in GONE)
+            stale = not self._node.refreshed and any(phrase in error.cause for phrase in GONE)
             if not stale or "rolled_back" in error.details:
                 raise
             # The lists are older than the mirror: what they name is gone from there.
@@ -226,18 +242,24 @@ class Packages(Part):
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
         refuse_unknown_owners(self._node, change)
         packages = manager.packages()
-        done = self._simulate(change, packages, step.params.get("taken", ()))
-        kernels = [one for one in done.new if re.fullmatch(self._node.family.traits.kernels, one)]
+        simulation = self._simulate(change, packages, step.params.get("taken", ()))
+        kernels = [
+            name for name in simulation.new if re.fullmatch(self._node.family.traits.kernels, name)
+        ]
         notes = tuple(f"{kernel} is installed along with the driver: {ALONG}" for kernel in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
-        old = set(ours) - set(change.packages) - {*done.removed, *done.changed, *change.remove}
+        old = (
+            set(ours)
+            - set(change.packages)
+            - {*simulation.removed, *simulation.changed, *change.remove}
+        )
         left = sorted(old & manager.unneeded(change)) if old else []
-        along = sorted(set(done.removed) - set(change.remove))
-        words = f"; remove {', '.join(along)}, which do not fit" if along else ""
-        words += f"; remove {', '.join(left)}, which nothing needs then" if left else ""
+        along = sorted(set(simulation.removed) - set(change.remove))
+        additions = f"; remove {', '.join(along)}, which do not fit" if along else ""
+        additions += f"; remove {', '.join(left)}, which nothing needs then" if left else ""
         params = {**step.params, "remove": [*change.remove, *along, *left]}
-        return dataclasses.replace(step, summary=f"{step.summary}{words}", params=params), notes
+        return dataclasses.replace(step, summary=f"{step.summary}{additions}", params=params), notes
 
     def _change(self, params: Params) -> Change:
         stream = self._stream(params.get("stream", ""))
@@ -253,10 +275,10 @@ class Packages(Part):
         before = manager.packages()
         simulation = self._simulate(change, before, params.get("taken", ()))
         # rpm keeps several versions of a kernel; one more of what was there is no addition.
-        new = {one for one in simulation.new if one not in before or not before[one].installed}
+        new = {name for name in simulation.new if name not in before or not before[name].installed}
         requested = record.requested | (new & set(change.packages))
         moved = {*simulation.changed, *simulation.removed}
-        packages = record.packages | (new - set(record.others))
+        packages = record.packages | (new - set(record.foreign_packages))
         added.remember(
             packages=packages,
             requested=requested,
@@ -297,7 +319,7 @@ class Packages(Part):
         return {
             "earlier": frozenset(f"{name} {version}" for name, version in known.items()),
             "automatic": automatic,
-            "exchanged": record.exchanged | (record.others.keys() | known.keys()) & moved,
+            "exchanged": record.exchanged | (record.foreign_packages.keys() | known.keys()) & moved,
         }
 
     def _simulate(
@@ -307,16 +329,16 @@ class Packages(Part):
         record = self._node.added.record
         simulation = self._simulated(change, packages)
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
-        others = held(touched - record.holds, packages)
+        held_packages = held(touched - record.holds, packages)
         gone = set(simulation.removed) - {*change.remove, *taken} - record.packages
         # What one module type of the kernel modules leaves behind may go with it; nothing else may.
         along = ("nvidia-kernel-", "nvidia-open-kernel-")
         lost = sorted(name for name in gone if not name.startswith(along))
-        if others or lost:
+        if held_packages or lost:
             if lost:
                 raise would_remove(lost, self._node.advice)
             raise NodeError(
-                f"the installation would change {', '.join(others)}, on hold; nothing was changed",
+                f"the installation would change {', '.join(held_packages)}, on hold; nothing was changed",
                 cause="the package manager sees no other way to the wanted versions",
                 hint="release the hold, or ask for another version",
             )
@@ -329,8 +351,8 @@ class Packages(Part):
             return manager.simulate(change)
         except NoWay as error:
             named = packages.keys() & set(re.findall(r"[\w.+-]+", error.cause))
-            others = named - record.packages - change.packages.keys()
-            is_others = any(is_driver(name, packages[name]) for name in others)
+            foreign = named - record.packages - change.packages.keys()
+            is_others = any(is_driver(name, packages[name]) for name in foreign)
             if is_others and self._node.advice and error.hint == manager.unexplained:
                 error.hint = keep_or(self._node.advice)
             raise
@@ -365,7 +387,7 @@ class Packages(Part):
     ) -> t.NoReturn:
         """Put the packages back that were there ``before``; those of ``automatic`` came as dependencies."""
         manager = self._node.manager
-        holds = frozenset(name for name, one in before.items() if one.held)
+        holds = frozenset(name for name, package in before.items() if package.held)
         change = Change(undo.packages, undo.remove, {}, holds)
         second: t.Optional[NodeError] = None
         try:
@@ -380,18 +402,18 @@ class Packages(Part):
             manager.hold(again)
         if second is None and not (left.packages or left.remove):
             back = [f"{name} {version}" for name, version in sorted(undo.packages.items())]
-            words = ", ".join([*back, *(f"without {name}" for name in undo.remove)])
+            listing = ", ".join([*back, *(f"without {name}" for name in undo.remove)])
             raise NodeError(
-                f"the new packages could not be installed, so the previous ones were restored: {words}",
+                f"the new packages could not be installed, so the previous ones were restored: {listing}",
                 cause=_without_advice(error),
                 hint="fix the cause, or ask for the version that is installed, then run again",
                 **{**error.details, "rolled_back": True},
             ) from error
         states = in_words(left, manager.packages())
-        words = "; ".join(f"{name} is {state}" for name, state in states.items())
+        listing = "; ".join(f"{name} is {state}" for name, state in states.items())
         raise NodeError(
             "the new packages could not be installed, and the previous ones could not be restored",
-            cause=f"{_without_advice(error)}\nThen: {_without_advice(second)}\nNow: {words or 'all is back'}",
+            cause=f"{_without_advice(error)}\nThen: {_without_advice(second)}\nNow: {listing or 'all is back'}",
             hint=f"fix the second cause, then run on the node: {manager.by_hand(change)}",
             **{**error.details, "rolled_back": False, "packages_left": states},
         ) from error
@@ -430,9 +452,9 @@ class FeasiblePlans(Part):
     def plan(self, state: DriverState, desired: Desired) -> Plan:
         """Plan what the package manager can carry out: without the prebuilt kernel modules that it refuses."""
         family = self._node.family
-        found = plan_driver(family, state, desired, check_mode=self._check_mode)
+        planned = plan_driver(family, state, desired, check_mode=self._check_mode)
         try:
-            return self._asked(found, holds=not state.history.lacks_locking)
+            return self._asked(planned, holds=not state.history.lacks_locking)
         except NoHold:
             offered = state.software.candidate(state.machine.traits.locking)
             if desired.prerequisites != "install" or not offered:
@@ -443,33 +465,33 @@ class FeasiblePlans(Part):
                 raise
             return self.plan(state.with_software(interrupted=True), desired)
         except NoWay as error:
-            refused = family.unusable(state, found.steps, str(error))
+            refused = family.unusable(state, planned.steps, str(error))
             if not refused:
                 raise
             return self._without(state, desired, refused, unmet(error.cause))
 
     def _without(
-        self, state: DriverState, desired: Desired, refused: t.Sequence[str], words: str
+        self, state: DriverState, desired: Desired, refused: t.Sequence[str], cause: str
     ) -> Plan:
         refused_before = state.history.refused
         try:
             state = state.with_history(refused=refused_before.union(refused))
-            found = self.plan(state, desired)
+            planned = self.plan(state, desired)
         except NodeError as second:
-            second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {words}"
+            second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {cause}"
             raise
-        left = f"{', '.join(sorted(refused))} can't be installed, and is left out: {words}"
-        return dataclasses.replace(found, warnings=(left, *found.warnings))
+        left = f"{', '.join(sorted(refused))} can't be installed, and is left out: {cause}"
+        return dataclasses.replace(planned, warnings=(left, *planned.warnings))
 
-    def _asked(self, found: Plan, *, holds: bool) -> Plan:
+    def _asked(self, planned: Plan, *, holds: bool) -> Plan:
         """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
-        if not (self._node.previewed or BEFORE.isdisjoint(step.action for step in found.steps)):
-            self._check_before(found.steps)
-            return found
-        stream = "".join(step.params["stream"] for step in found.steps if step.action == "stream")
-        steps, warnings = [], [*found.warnings]
+        if not (self._node.previewed or BEFORE.isdisjoint(step.action for step in planned.steps)):
+            self._check_before(planned.steps)
+            return planned
+        stream = "".join(step.params["stream"] for step in planned.steps if step.action == "stream")
+        steps, warnings = [], [*planned.warnings]
         opened = False  # what is in a repository that a step brings cannot be asked for yet
-        for step in found.steps:
+        for step in planned.steps:
             if step.action == "hold" and step.params["hold"] and holds and not opened:
                 self._node.manager.check_hold()
             if step.action == "install" and not opened:
@@ -477,7 +499,7 @@ class FeasiblePlans(Part):
                 warnings += notes
                 opened = bool(step.params.get("opens"))
             steps.append(step)
-        return dataclasses.replace(found, steps=tuple(steps), warnings=tuple(warnings))
+        return dataclasses.replace(planned, steps=tuple(steps), warnings=tuple(warnings))
 
     def _check_before(self, steps: t.Iterable[Step]) -> None:
         """Refuse sources that the package manager could not read, and what it can't repair."""

@@ -42,15 +42,15 @@ class PersistenceModes(Part):
         if service.get("ActiveState") != "active":
             return NOT_ASKED
         host = self._node.host
-        found = Persistence(lost_user=_lost_user(host, service.get("ExecStart", "")))
+        modes = Persistence(lost_user=_lost_user(host, service.get("ExecStart", "")))
         try:
             decided = settings.persistence(host.read(settings.CONFIG), host.read(settings.RECORD))
             spared = decided.gpus.union(QuarantineFile(host).read().gpus)
         except NodeError as error:
-            return found._replace(off=Unknown(str(error)))
+            return modes._replace(off=Unknown(str(error)))
         if decided.by_rules:
-            return found._replace(by_rules=True)
-        return found._replace(off=self._off(spared), lacks_drop_in=self._lacks_drop_in(service))
+            return modes._replace(by_rules=True)
+        return modes._replace(off=self._off(spared), lacks_drop_in=self._lacks_drop_in(service))
 
     def _lacks_drop_in(self, service: t.Mapping[str, str]) -> bool:
         has_option = OPTION in service.get("ExecStart", "").split()
@@ -77,12 +77,12 @@ class PersistenceModes(Part):
             NodeError: if a GPU does not take it.
         """
         host, self._gpus = self._node.host, None
-        found = self.observe(properties(host, SERVICE, "ActiveState", "ExecStart"))
-        if found.lacks_drop_in:
+        modes = self.observe(properties(host, SERVICE, "ActiveState", "ExecStart"))
+        if modes.lacks_drop_in:
             self._node.added.remember(persistence_mode=True)
             host.write(DROP_IN, TEXT, mode=0o644)
             host.run(["systemctl", "daemon-reload"], check=False)
-        for uuid in found.off.value if isinstance(found.off, Known) else ():
+        for uuid in modes.off.value if isinstance(modes.off, Known) else ():
             host.run(command(persistence(uuid), on=True), timeout=SECONDS)
 
     def forget(self) -> None:

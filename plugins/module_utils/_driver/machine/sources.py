@@ -196,10 +196,10 @@ class Runfile(Part):
                 self._call(["sh", COPY, *params["options"]], "NVIDIA's installer")
         finally:
             host.remove(COPY)
-        found = self._version()
-        if found != params["version"]:
+        installed = self._version()
+        if installed != params["version"]:
             raise NodeError(
-                f"the installer has brought version {found or '(none)'}, not {params['version']}",
+                f"the installer has brought version {installed or '(none)'}, not {params['version']}",
                 cause=f"{TRACES} says so",
                 hint="set version to the one that the file has",
             )
@@ -212,12 +212,16 @@ class Runfile(Part):
         self._node.added.remember(runfile="")
 
     def _call(self, command: t.Sequence[str], name: str) -> None:
-        done = self._node.host.run(command, check=False)
-        if done.rc != 0:
-            log = tail(self._node.host.read(LOG) or "") or done.err.strip() or done.out.strip()
+        completed = self._node.host.run(command, check=False)
+        if completed.rc != 0:
+            log = (
+                tail(self._node.host.read(LOG) or "")
+                or completed.err.strip()
+                or completed.out.strip()
+            )
             raise NodeError(
-                f"{name} failed with status {done.rc}",
+                f"{name} failed with status {completed.rc}",
                 cause=f"the end of {LOG}:\n{log}",
                 hint="fix the cause named above and run again",
-                rc=done.rc,
+                rc=completed.rc,
             )

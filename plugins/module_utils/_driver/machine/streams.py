@@ -56,7 +56,7 @@ class ModuleStreams(Part):
             return state.with_software(streams=Streams(enabled))
         kind = state.wanted_type(desired.kernel.module_type)
         there = state.software.drivers(state.software.names.modules.by_type[kind])
-        has = any(one.fits(Version.of(version)) for one in there)
+        has = any(driver.fits(Version.of(version)) for driver in there)
         if desired.state == "present" and not (has and stream_fits(enabled, version, of)):
             info = manager.module(["info", MODULE])
         streams = Streams(enabled, parse_info(info))

@@ -21,7 +21,7 @@ KEY = "module_options"
 
 def parse(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
     """Return the options as (module.option, value) in order; InputError names what cannot be meant."""
-    found: t.Dict[str, str] = {}
+    parsed: t.Dict[str, str] = {}
     for key, value in (values or {}).items():
         module, dot, option = str(key).rpartition(".")
         module = module.replace("-", "_") if dot else "nvidia"
@@ -36,15 +36,18 @@ def parse(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
         kind = TABLE[name].kind if name in TABLE else ANY
         text = kind.written(str(int(value)) if isinstance(value, bool) else str(value))
         if text is None:
-            raise InputError.of(f"{KEY}.{key}", value, kind.words)
-        if name in found:
+            raise InputError.of(f"{KEY}.{key}", value, kind.expected)
+        if name in parsed:
             raise InputError.of(KEY, key, f"{name} once only")
-        found[name] = text
+        parsed[name] = text
     numa = "nvidia.NVreg_EnableUserNUMAManagement"
-    if found.get("nvidia.NVreg_CoherentGPUMemoryMode") == "driver" and found.get(numa, "0") != "0":
+    if (
+        parsed.get("nvidia.NVreg_CoherentGPUMemoryMode") == "driver"
+        and parsed.get(numa, "0") != "0"
+    ):
         expected = "0, to which NVreg_CoherentGPUMemoryMode=driver sets it"
-        raise InputError.of(f"{KEY}.{called(numa)}", found[numa], expected)
-    return tuple(sorted(found.items()))
+        raise InputError.of(f"{KEY}.{called(numa)}", parsed[numa], expected)
+    return tuple(sorted(parsed.items()))
 
 
 def judge(
@@ -55,21 +58,21 @@ def judge(
     ``version`` may be a branch, and empty where that is not known yet. ``kind`` is the type of the kernel modules,
     ``itself`` names options that a module on the node says that it has, with its version.
     """
-    found: t.List[str] = []
+    warnings: t.List[str] = []
     version = Version(version)
     for name, value in options:
         there = itself.get(name)
         if there is None or not Version(there).fits(version):
-            found += _unknown(name, value, version)
+            warnings += _unknown(name, value, version)
         if name in TABLE:
-            found += _notes(name, TABLE[name], version, kind)
-    return tuple(found)
+            warnings += _notes(name, TABLE[name], version, kind)
+    return tuple(warnings)
 
 
 def covers(ranges: str, version: Version) -> bool:
     """Tell whether a release, or one of a branch, is in ranges of releases."""
-    for one in ranges.split(" "):
-        low, _dash, high = (Version(text) for text in one.partition("-"))
+    for part in ranges.split(" "):
+        low, _dash, high = (Version(text) for text in part.partition("-"))
         branch = version.numbers[:1] == version.numbers
         since = version.branch >= low.branch if branch else version.numbers >= low.numbers
         until = not high or version.fits(high) or version.numbers <= high.numbers
@@ -80,16 +83,16 @@ def covers(ranges: str, version: Version) -> bool:
 
 def in_words(ranges: str) -> str:
     """Return ranges of releases for users."""
-    words = []
-    for one in ranges.split(" "):
-        low, _dash, high = one.partition("-")
+    phrases = []
+    for part in ranges.split(" "):
+        low, _dash, high = part.partition("-")
         between = f"{low} to {high}" if low and high else ""
-        words.append(
+        phrases.append(
             low
             if low == high
             else between or (f"{low} and later" if low else f"{high} and earlier")
         )
-    return ", ".join(filter(None, words)) or f"{OLDEST} and later"
+    return ", ".join(filter(None, phrases)) or f"{OLDEST} and later"
 
 
 def called(name: str) -> str:
@@ -126,10 +129,10 @@ def _refusal(name: str, value: str, expected: str, hint: str) -> InputError:
     return error
 
 
-def _notes(name: str, one: Option, version: Version, kind: str) -> t.List[str]:
-    found = []
-    if one.note and (not version or covers(one.noted, version)):
-        found.append(one.note)
-    elif one.only not in ("", kind):
-        found.append(f"the {kind} kernel modules ignore it")
-    return [f"{KEY}.{called(name)}: {words}" for words in found]
+def _notes(name: str, option: Option, version: Version, kind: str) -> t.List[str]:
+    notes = []
+    if option.note and (not version or covers(option.noted, version)):
+        notes.append(option.note)
+    elif option.only not in ("", kind):
+        notes.append(f"the {kind} kernel modules ignore it")
+    return [f"{KEY}.{called(name)}: {note}" for note in notes]

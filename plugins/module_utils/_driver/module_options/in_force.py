@@ -15,7 +15,7 @@ from .known import TABLE
 from .values import alike
 
 MODPROBE_FILE = "/etc/modprobe.d/gpu-node.conf"
-SHOWN = {one.shown: name for name, one in TABLE.items() if one.shown}
+SHOWN = {option.shown: name for name, option in TABLE.items() if option.shown}
 PARAMETER = re.compile(r"^parm:\s+(\w+):", re.M)
 VERSION = re.compile(r"^version:\s+(\S+)$", re.M)
 
@@ -43,7 +43,7 @@ def parse_modinfo(module: str, text: str) -> t.Dict[str, str]:
 
 
 def differing(
-    options: Options, loaded: t.Mapping[str, str], others: t.Mapping[str, Other]
+    options: Options, loaded: t.Mapping[str, str], overruling: t.Mapping[str, Other]
 ) -> t.List[str]:
     """Say which options the loaded modules have otherwise, unless another load gives them the same again.
 
@@ -52,7 +52,7 @@ def differing(
     return [
         f"{called(name)} is {loaded[name] or 'not set'}, not {value}"
         for name, value in options
-        if name in loaded and not alike(loaded[name], value) and name not in others
+        if name in loaded and not alike(loaded[name], value) and name not in overruling
     ]
 
 
@@ -68,24 +68,24 @@ def changed(
 
     ``written`` is what our file has had, ``before`` what had changed already when that was written.
     """
-    wanted, given = dict(options), {**written, **before}
-    names = sorted({*wanted, *given})
+    desired, earlier = dict(options), {**written, **before}
+    names = sorted({*desired, *earlier})
     return {
-        one: given.get(one, "")
-        for one in names
-        if not alike(given.get(one, ""), wanted.get(one, ""))
+        option: earlier.get(option, "")
+        for option in names
+        if not alike(earlier.get(option, ""), desired.get(option, ""))
     }
 
 
 def unseen(
-    options: Options, given: t.Mapping[str, str], loaded: t.Mapping[str, str]
+    options: Options, changed_values: t.Mapping[str, str], loaded: t.Mapping[str, str]
 ) -> t.List[str]:
     """Say which options have changed since the load, of those whose difference the loaded modules do not show."""
-    wanted, result = dict(options), []
-    for name, value in given.items():
-        if name in wanted and name not in loaded:
-            result.append(f"{called(name)} must be {wanted[name]}")
-        elif name not in wanted and alike(loaded.get(name, value), value):
+    desired, result = dict(options), []
+    for name, value in changed_values.items():
+        if name in desired and name not in loaded:
+            result.append(f"{called(name)} must be {desired[name]}")
+        elif name not in desired and alike(loaded.get(name, value), value):
             result.append(f"{called(name)} is still {value}, which nothing sets any more")
     return result
 
@@ -97,42 +97,42 @@ def overruled(
 
     ``texts`` are those of modprobe's files by their paths, where several have one name those of the one that counts.
     """
-    wanted, own = dict(options), posixpath.basename(MODPROBE_FILE)
-    found: t.Dict[str, Other] = {}
+    desired, own = dict(options), posixpath.basename(MODPROBE_FILE)
+    overruling: t.Dict[str, Other] = {}
     for path in sorted(texts, key=posixpath.basename):
         if posixpath.basename(path) <= own:
             continue
         for line in texts[path].replace("\\\n", " ").split("\n"):
-            found.update((one, Other(value, path)) for one, value in _of_line(line))
+            overruling.update((option, Other(value, path)) for option, value in _of_line(line))
     for parameter in kernel_parameters.parse(command_line):
         module, dot, option = parameter.name.partition(".")
         if dot:
             name = f"{_module(module)}.{option}"
-            found[name] = Other(parameter.value or "", "the kernel's command line")
+            overruling[name] = Other(parameter.value or "", "the kernel's command line")
     return {
-        one: other
-        for one, other in found.items()
-        if one in wanted and not alike(other.value, wanted[one])
+        option: other
+        for option, other in overruling.items()
+        if option in desired and not alike(other.value, desired[option])
     }
 
 
 def in_words(
-    options: Options, others: t.Mapping[str, Other], loaded: t.Mapping[str, str]
+    options: Options, overruling: t.Mapping[str, Other], loaded: t.Mapping[str, str]
 ) -> t.Tuple[str, ...]:
     """Say what wins over which options, and whether that is in force already."""
-    wanted, found = dict(options), []
-    for one, (value, place) in others.items():
-        what, there = f"{called(one)}={wanted[one]}", loaded.get(one, wanted[one])
-        if alike(there, wanted[one]):
-            found.append(
-                f"{what} is lost at the next load: {place} sets {value}. Next step: remove it there"
+    desired, messages = dict(options), []
+    for option, (value, place) in overruling.items():
+        setting, there = f"{called(option)}={desired[option]}", loaded.get(option, desired[option])
+        if alike(there, desired[option]):
+            messages.append(
+                f"{setting} is lost at the next load: {place} sets {value}. Next step: remove it there"
             )
         else:
-            found.append(
-                f"{what} is not in force: it is {there}, as {place} sets {value}, which wins. Next step: remove it "
+            messages.append(
+                f"{setting} is not in force: it is {there}, as {place} sets {value}, which wins. Next step: remove it "
                 "there, then run again"
             )
-    return tuple(found)
+    return tuple(messages)
 
 
 def _of_line(line: str) -> t.List[t.Tuple[str, str]]:

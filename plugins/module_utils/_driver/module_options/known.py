@@ -31,7 +31,7 @@ RELEASES = """
 515.105.01 520.61.07 525.147.05 530.41.03 535.288.01 545.29.06 550.163.01 555.58.02 560.35.03 565.77 570.211.01
 575.64.05 580.142 590.48.01 595.45.04
 """
-LAST = {one.partition(".")[0]: one for one in RELEASES.split()}
+LAST = {release.partition(".")[0]: release for release in RELEASES.split()}
 OLDEST, NEWEST = min(LAST), max(LAST)
 SOURCE = "https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open"
 # Where each module declares its options.

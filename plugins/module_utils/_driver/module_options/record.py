@@ -29,15 +29,15 @@ class Written(package.Record):
 
     def before_load(self, load: str) -> t.Dict[str, str]:
         """Return what the loaded modules were given of options that have changed since."""
-        words = (one.partition(" ") for one in self.pending)
-        return as_options(option for of, _space, option in words if of == load)
+        rows = (row.partition(" ") for row in self.pending)
+        return as_options(option for row_load, _space, option in rows if row_load == load)
 
 
-def as_options(found: t.Iterable[str]) -> t.Dict[str, str]:
+def as_options(texts: t.Iterable[str]) -> t.Dict[str, str]:
     """Return options by their names, each given as "name=value"."""
-    return {name: value for name, _is, value in (one.partition("=") for one in found)}
+    return {name: value for name, _is, value in (text.partition("=") for text in texts)}
 
 
-def as_texts(found: t.Mapping[str, str]) -> t.FrozenSet[str]:
+def as_texts(options: t.Mapping[str, str]) -> t.FrozenSet[str]:
     """Return options as "name=value"."""
-    return frozenset(f"{name}={value}" for name, value in found.items())
+    return frozenset(f"{name}={value}" for name, value in options.items())

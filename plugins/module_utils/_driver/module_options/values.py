@@ -31,10 +31,10 @@ WORDS = {
 class Kind(t.NamedTuple):
     """What an option takes: a number between ``low`` and ``high``, one of ``choices``, or a text of a form.
 
-    ``words`` say it to users.
+    ``expected`` says it to users.
     """
 
-    words: str
+    expected: str
     low: int = 0
     high: int = MOST
     choices: t.Tuple[str, ...] = ()
@@ -51,8 +51,8 @@ class Kind(t.NamedTuple):
             text = WORDS.get(text.lower(), text)
         if self.octal:
             text = OCTAL.sub(r"0\1", text)
-        found = number(text)
-        return text if found is not None and self.low <= found <= self.high else None
+        plain = number(text)
+        return text if plain is not None and self.low <= plain <= self.high else None
 
 
 def number(text: str) -> t.Optional[int]:
@@ -65,22 +65,22 @@ def number(text: str) -> t.Optional[int]:
     return int(f"{sign}{digits}", 8 if octal else 0)
 
 
-def alike(one: str, other: str) -> bool:
+def alike(value: str, other: str) -> bool:
     """Tell whether two values are the same to a module, which shows numbers without a sign, and bools as Y and N."""
-    return _plain(one) == _plain(other)
+    return _plain(value) == _plain(other)
 
 
 def _plain(text: str) -> t.Union[int, str]:
-    found = number(WORDS.get(text.lower(), text))
-    return text if found is None else found & 0xFFFFFFFF
+    plain = number(WORDS.get(text.lower(), text))
+    return text if plain is None else plain & 0xFFFFFFFF
 
 
 def numbers(low: int, high: int = MOST, unit: str = "") -> Kind:
     """Return the kind of whole numbers in a range."""
     upper = f" to {high}" if high != MOST else " or more"
     unit = f" {unit}" if unit else ""
-    words = f"a number of {low}{upper}{unit}" if low >= 0 or high != MOST else "a whole number"
-    return Kind(words, low, high)
+    expected = f"a number of {low}{upper}{unit}" if low >= 0 or high != MOST else "a whole number"
+    return Kind(expected, low, high)
 
 
 def choice(*choices: str) -> Kind:
@@ -88,9 +88,9 @@ def choice(*choices: str) -> Kind:
     return Kind(f"one of {', '.join(choices)}", choices=choices)
 
 
-def text(words: str, form: str) -> Kind:
+def text(expected: str, form: str) -> Kind:
     """Return the kind of a text of a form, which is a regular expression."""
-    return Kind(words, form=form)
+    return Kind(expected, form=form)
 
 
 FLAG = Kind("0 or 1", 0, 1)

@@ -29,18 +29,29 @@ def advice(traits: Traits, adopt: bool, source: str) -> str:
 def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
     before = state.history.record.before
-    fresh = {name: one for name, one in state.others.items() if name not in before}
-    words = [f"{name} ({version})" for name, version in sorted(fresh.items())]
+    fresh = {
+        name: taken_version
+        for name, taken_version in state.foreign_packages.items()
+        if name not in before
+    }
+    versions = [f"{name} ({version})" for name, version in sorted(fresh.items())]
     gone = state.software.nvidia_installer and not state.types
     version = state.software.runfile.version or "of unknown version"
-    words += [f"the driver {version} from NVIDIA's installer"] if gone else []
+    versions += [f"the driver {version} from NVIDIA's installer"] if gone else []
     result = []
-    if words:
+    if versions:
         params = {"packages": fresh, "runfile": version if gone else ""}
-        result.append(Step("adopt", f"take over {', '.join(words)}", params))
+        result.append(Step("adopt", f"take over {', '.join(versions)}", params))
     if gone:
         text = f"uninstall the driver {version} that NVIDIA's installer has brought"
-        fetch = next((one.params for one in install if one.action == "install"), None)
+        fetch = next(
+            (
+                taken_version.params
+                for taken_version in install
+                if taken_version.action == "install"
+            ),
+            None,
+        )
         result.append(Step("uninstall", text, {"fetch": fetch}))
     return result
 
@@ -51,17 +62,19 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
     What its owner has removed since does not come back.
     """
     branch = mark(state.software.names.user_space[0]) if state.software.names.user_space else ""
-    types = {OPEN in one for one in known if state.type_of(one)}
+    types = {OPEN in counterpart for counterpart in known if state.type_of(counterpart)}
     swaps = types == {kind != "open"}
     result = []
     for name in sorted(known):
         if state.type_of(name) or name.startswith("linux-"):
             continue
-        one = _translated(name, branch, kind if swaps else "")
-        there = state.software.packages.get(one)
-        asked = one in state.history.record.requested or (there is not None and not there.gone)
+        counterpart = _translated(name, branch, kind if swaps else "")
+        there = state.software.packages.get(counterpart)
+        asked = counterpart in state.history.record.requested or (
+            there is not None and not there.gone
+        )
         if asked or state.software.installed(name):
-            result.append(one)
+            result.append(counterpart)
     return result
 
 
@@ -81,7 +94,7 @@ def exchanged(state: DriverState) -> t.Dict[str, str]:
     record = state.history.record
     return {
         name: version
-        for name, version in sorted(record.others.items())
+        for name, version in sorted(record.foreign_packages.items())
         if name in record.exchanged and state.software.installed(name) != version
     }
 
@@ -103,8 +116,8 @@ def why_left(state: DriverState) -> str:
     if state.history.record.replaced:
         return f"the driver {state.history.record.replaced} was from NVIDIA's installer"
     if state.software.back is None:
-        words = (f"{name} {version}" for name, version in exchanged(state).items())
-        return f"not all of {', '.join(words)} can be had any more"
+        packages = (f"{name} {version}" for name, version in exchanged(state).items())
+        return f"not all of {', '.join(packages)} can be had any more"
     return ""
 
 
@@ -113,5 +126,5 @@ def in_words(state: DriverState, removal: str) -> str:
     why = why_left(state)
     if why:
         return f"leave the driver as it is, since {why}; forget the record of additions"
-    words = [f"{name} ({version})" for name, version in (state.software.back or {}).items()]
-    return f"put back {', '.join(words)}; {removal}" if words else removal
+    packages = [f"{name} ({version})" for name, version in (state.software.back or {}).items()]
+    return f"put back {', '.join(packages)}; {removal}" if packages else removal

@@ -37,34 +37,34 @@ def dcgm(major: str, *, proprietary: bool = True) -> t.Tuple[str, ...]:
     What is proprietary has the profiling metrics.
     """
     kinds = ["", "-proprietary"] if proprietary else [""]
-    found = [f"{DCGM}{kind or '-core'}" for kind in kinds]
-    found += [f"{DCGM}{kind}-cuda{major}" for kind in kinds if major and major != "all"]
-    found += [f"{DCGM}-cuda-all"] if major == "all" else []
-    return tuple(found)
+    packages = [f"{DCGM}{kind or '-core'}" for kind in kinds]
+    packages += [f"{DCGM}{kind}-cuda{major}" for kind in kinds if major and major != "all"]
+    packages += [f"{DCGM}-cuda-all"] if major == "all" else []
+    return tuple(packages)
 
 
-ALL_DCGM = tuple(dict.fromkeys(name for _first, one in CUDA for name in dcgm(one)))
+ALL_DCGM = tuple(dict.fromkeys(name for _first, major in CUDA for name in dcgm(major)))
 
 
-def named(wanted: t.Iterable[str]) -> t.List[str]:
+def named(components: t.Iterable[str]) -> t.List[str]:
     """Return those that are components rather than packages, in the order of their kinds."""
-    there = set(wanted)
-    return [one for one in NAMED if one in there]
+    known = set(components)
+    return [component for component in NAMED if component in known]
 
 
-def extend(names: Names, wanted: t.Sequence[str], version: str = "") -> Names:
+def extend(names: Names, components: t.Sequence[str], version: str = "") -> Names:
     """Return the names with the components' packages in the user space."""
     parts = {**names.parts, "dcgm": dcgm(cuda(version))}
-    found = [name for one in named(wanted) for name in parts.get(one, ())]
-    loose = {name for name in found if name.startswith(DCGM)}
-    user_space = tuple(dict.fromkeys((*names.user_space, *found)))
+    packages = [name for component in named(components) for name in parts.get(component, ())]
+    loose = {name for name in packages if name.startswith(DCGM)}
+    user_space = tuple(dict.fromkeys((*names.user_space, *packages)))
     return dataclasses.replace(names, user_space=user_space, loose=names.loose | loose)
 
 
-def chosen(names: Names, wanted: t.Sequence[str]) -> t.Tuple[str, ...]:
+def chosen(names: Names, components: t.Sequence[str]) -> t.Tuple[str, ...]:
     """Return the packages of the user space: components' and named ones, or named ones alone."""
-    plain = tuple(one for one in wanted if one not in NAMED)
-    return (*names.user_space, *plain) if len(plain) < len(wanted) or not wanted else plain
+    plain = tuple(component for component in components if component not in NAMED)
+    return (*names.user_space, *plain) if len(plain) < len(components) or not components else plain
 
 
 def check_name(name: str) -> None:
@@ -74,42 +74,44 @@ def check_name(name: str) -> None:
         raise InputError.of("components", name, f"{near[0]}, or the name of a package")
 
 
-def check(state: DriverState, wanted: t.Sequence[str], *, persistence: bool) -> None:
+def check(state: DriverState, components: t.Sequence[str], *, persistence: bool) -> None:
     """Refuse names of components and packages that cannot be meant."""
     names = state.software.names
-    for name in wanted:
+    for name in components:
         check_name(name)
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", name):
             raise InputError.of("components", name, f"names of {names.title} packages")
         if state.type_of(name):
             expected = "no kernel modules: kernel_modules chooses them"
             raise InputError.of("components", name, expected)
-    if persistence and names.persistenced not in chosen(names, wanted):
+    if persistence and names.persistenced not in chosen(names, components):
         expected = f"{names.persistenced} among them, or persistence to be false"
-        raise InputError.of("components", list(wanted), expected)
+        raise InputError.of("components", list(components), expected)
 
 
 def _stem(package: str) -> str:
     return re.sub(r"-G\d\d$", "", part(package))
 
 
-def dropped(names: Names, wanted: t.Sequence[str], requested: t.Iterable[str]) -> t.List[str]:
+def dropped(names: Names, components: t.Sequence[str], requested: t.Iterable[str]) -> t.List[str]:
     """Return those of the packages that were asked for that belong to components which are no longer wanted.
 
     ``names`` have the components that are wanted.
     """
-    stems = {_stem(one) for parts in names.parts.values() for one in parts}
-    keep = {_stem(one) for one in chosen(names, wanted)}
-    gone = {one for one in requested if _stem(one) in stems and _stem(one) not in keep}
-    diagnostics = {one for one in requested if one.startswith(DCGM)}
-    return sorted(gone | diagnostics.difference(chosen(names, wanted)))
+    stems = {_stem(package) for parts in names.parts.values() for package in parts}
+    keep = {_stem(package) for package in chosen(names, components)}
+    gone = {
+        package for package in requested if _stem(package) in stems and _stem(package) not in keep
+    }
+    diagnostics = {package for package in requested if package.startswith(DCGM)}
+    return sorted(gone | diagnostics.difference(chosen(names, components)))
 
 
 class NotOffered(UnknownVersion):
     """A component that the sources have no package of."""
 
 
-def missing(state: DriverState, wanted: t.Iterable[str]) -> t.Optional[NotOffered]:
+def missing(state: DriverState, components: t.Iterable[str]) -> t.Optional[NotOffered]:
     """Return the error for the first component whose packages are not offered, None where there is none.
 
     Where the sources do not even have the rest of the driver yet, only DCGM is known to be missing: no
@@ -117,11 +119,13 @@ def missing(state: DriverState, wanted: t.Iterable[str]) -> t.Optional[NotOffere
     """
     names = state.software.names
     offered = bool(names.user_space) and bool(state.software.versions(names.user_space[0]))
-    for component in named(wanted):
+    for component in named(components):
         dcgm, parts = component == "dcgm", names.parts.get(component, ())
         if component == "compute" or not (offered or dcgm):
             continue
-        needed = [one for one in names.user_space if one.startswith(DCGM)] if dcgm else parts
+        needed = (
+            [package for package in names.user_space if package.startswith(DCGM)] if dcgm else parts
+        )
         lacking = [name for name in needed if not state.software.versions(name)]
         if lacking:
             nvidia = f"NVIDIA's repository for {names.title}"

@@ -237,7 +237,7 @@ class Offer(t.NamedTuple):
     installed: t.Mapping[str, str] = {}
 
 
-class Wanted(t.NamedTuple):
+class Requirements(t.NamedTuple):
     """What the packages must fit: a version or branch, or empty, and the node.
 
     ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
@@ -264,14 +264,14 @@ class Wanted(t.NamedTuple):
 
 
 def fabric(
-    offered: Offer, wanted: Wanted, default: str = "", branch: str = ""
+    offered: Offer, requirements: Requirements, default: str = "", branch: str = ""
 ) -> t.Dict[str, t.Any]:
     """Return the fabric manager that is offered, and its subnet manager, as fields of Names.
 
     Its name has changed over the years. ``branch`` counts if no version is asked for.
     """
-    branch = wanted.version.branch or branch
+    branch = requirements.version.branch or branch
     names = (*(f"{name}-{branch}" for name in FABRICS if branch), *FABRICS)
-    offered_names = (name for name in names if wanted.nvswitch and name in offered.names)
-    subnet = (SUBNET,) if wanted.bridged and SUBNET in offered.names else ()
+    offered_names = (name for name in names if requirements.nvswitch and name in offered.names)
+    subnet = (SUBNET,) if requirements.bridged and SUBNET in offered.names else ()
     return {"fabric": next(offered_names, default), "subnet": subnet}

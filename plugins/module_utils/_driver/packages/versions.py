@@ -85,7 +85,9 @@ def package_names(
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
         names.update(known.companion)
-    if kind == "open" or any(one not in PROPRIETARY_ONLY for _address, one in state.machine.gpus):
+    if kind == "open" or any(
+        architecture not in PROPRIETARY_ONLY for _address, architecture in state.machine.gpus
+    ):
         names.add(known.firmware)
     return tuple(sorted(names - {""}))
 
@@ -157,19 +159,19 @@ def assigned(
         for name in names
     }
     # Packages of DCGM fit each other at the same version only.
-    dcgm = [one for one in names if one.startswith(components.DCGM)]
+    dcgm = [package for package in names if package.startswith(components.DCGM)]
     if not all(map(state.software.installed, dcgm)):
         candidates = {name: state.software.candidate(name) for name in dcgm}
         chosen.update({name: candidate for name, candidate in candidates.items() if candidate})
     taken = state.taken(desired.adopt)
-    others = siblings(state, {*names, *taken})
-    for name in (*others, *(counterparts(state, taken, kind) if taken else ())):
+    dependents = siblings(state, {*names, *taken})
+    for name in (*dependents, *(counterparts(state, taken, kind) if taken else ())):
         if version in state.software.drivers(name):
             chosen[name] = _full(state, desired.version, name, version, matched=True)
     return chosen
 
 
-def siblings(state: DriverState, wanted: t.Collection[str]) -> t.List[str]:
+def siblings(state: DriverState, chosen: t.Collection[str]) -> t.List[str]:
     """Return what else somebody has installed of the driver's sources, and must stay at its version.
 
     Only Ubuntu's branches have sources of their own.
@@ -179,7 +181,7 @@ def siblings(state: DriverState, wanted: t.Collection[str]) -> t.List[str]:
         name
         for name, package in state.software.packages.items()
         if source and package.installed and package.source == source
-        if name not in wanted
+        if name not in chosen
         and name not in state.history.record.packages
         and not state.type_of(name)
     ]
@@ -189,22 +191,26 @@ def _common(
     state: DriverState, desired: Desired, kernel: str, matched: t.Sequence[str]
 ) -> t.List[Version]:
     """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
-    wanted = desired.version
+    version = desired.version
     offered = {name: state.software.drivers(name) for name in matched}
-    common = [one for one in offered[kernel] if all(one in found for found in offered.values())]
+    common = [
+        driver
+        for driver in offered[kernel]
+        if all(driver in versions for versions in offered.values())
+    ]
     if not common:
-        words = "; ".join(f"{name}: {', '.join(found)}" for name, found in offered.items())
+        offers = "; ".join(f"{name}: {', '.join(versions)}" for name, versions in offered.items())
         raise NoCommonVersion(
             f"the package sources have no version of the driver in common for {kernel} and the rest",
-            cause=words,
+            cause=offers,
             hint="enable the same components in the release, its updates and its security suite",
         )
-    is_full = any(wanted in state.software.versions(name) for name in matched)
-    exact = Version.of(wanted) if is_full else wanted
-    fitting = [one for one in common if one.fits(exact)]
+    is_full = any(version in state.software.versions(name) for name in matched)
+    exact = Version.of(version) if is_full else version
+    fitting = [driver for driver in common if driver.fits(exact)]
     if not fitting:
         expected = f"a version that the sources have for {', '.join(matched)}: {', '.join(common)}"
-        branches, branch = sorted({one.branch for one in common}), state.software.names.branch
+        branches, branch = sorted({driver.branch for driver in common}), state.software.names.branch
         if branch and branch not in branches:
             expected += f"; {branch} has become {', '.join(branches)}"
         raise unknown_version(desired, expected)
@@ -213,9 +219,9 @@ def _common(
         raise driver_branches.unsupported_error(fitting, state.machine.gpus)
     installed = [] if desired.update else map(state.software.driver, (kernel, *matched))
     there = [
-        one
-        for one in installed
-        if one in fitting and driver_branches.best_versions([one], state.machine.gpus)
+        driver
+        for driver in installed
+        if driver in fitting and driver_branches.best_versions([driver], state.machine.gpus)
     ]
     order = state.software.drivers(kernel)
     # Those that are not newer than apt would choose by itself come first: the user's preferences bound a branch, too.
@@ -223,7 +229,7 @@ def _common(
     first = max(
         (order.index(candidate) for candidate in candidates if candidate in order), default=0
     )
-    newer = () if "." in wanted else order[:first]
+    newer = () if "." in version else order[:first]
     return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
 
 
@@ -234,12 +240,14 @@ def unknown_version(desired: Desired, expected: str) -> InputError:
     return error
 
 
-def _full(state: DriverState, wanted: str, name: str, version: Version, *, matched: bool) -> str:
+def _full(
+    state: DriverState, desired_version: str, name: str, version: Version, *, matched: bool
+) -> str:
     """Return the version of a package for a version of the driver, which it has if it is ``matched``."""
     software = state.software
     versions = software.versions(name)
-    if wanted in versions:
-        return wanted
+    if desired_version in versions:
+        return desired_version
     preferred = [software.installed(name), software.candidate(name), *versions]
     known = [version for version in preferred if version is not None]
     if matched:

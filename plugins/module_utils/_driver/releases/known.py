@@ -29,8 +29,8 @@ LTS, PRODUCTION, FEATURE = "lts", "production", "new feature"
 def _branch(
     kind: str, first_release: str, end: str, *sources: str, ended: bool = False
 ) -> t.Dict[str, t.Any]:
-    found = {"kind": kind, "first_release": first_release, "end_of_support": end}
-    row: t.Dict[str, t.Any] = {key: value for key, value in found.items() if value}
+    values = {"kind": kind, "first_release": first_release, "end_of_support": end}
+    row: t.Dict[str, t.Any] = {key: value for key, value in values.items() if value}
     row.update({"ended": True} if ended else {})
     return {**row, "source": " ".join([*sources, ENDOFLIFE]), "read": READ}
 

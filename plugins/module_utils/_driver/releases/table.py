@@ -26,17 +26,17 @@ FORM = (
 
 def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:
     """Return the table, None where there is to be none; InputError names the key that cannot be meant."""
-    found = chosen(key, values, TABLE, FORM)
-    if found is None:
+    checked = chosen(key, values, TABLE, FORM)
+    if checked is None:
         return None
-    check_keys(key, found, ("as_of", "branches", "bulletins"), ("as_of",))
-    branches = mapping(f"{key}.branches", found.get("branches", {}), "branches by their numbers")
-    bulletins = found.get("bulletins", [])
+    check_keys(key, checked, ("as_of", "branches", "bulletins"), ("as_of",))
+    branches = mapping(f"{key}.branches", checked.get("branches", {}), "branches by their numbers")
+    bulletins = checked.get("bulletins", [])
     if not isinstance(bulletins, (list, tuple)):
         raise InputError.of(f"{key}.bulletins", bulletins, "a list of bulletins")
     rows = [_bulletin(f"{key}.bulletins[{n}]", bulletin) for n, bulletin in enumerate(bulletins)]
     return Table(
-        day(f"{key}.as_of", found["as_of"]),
+        day(f"{key}.as_of", checked["as_of"]),
         {
             _branch_name(f"{key}.branches", name): _branch(f"{key}.branches.{name}", branch)
             for name, branch in branches.items()

@@ -84,7 +84,7 @@ def offered_headers(state: DriverState) -> t.List[str]:
     names = [name] if missing else []
     if state.software.names.headers.tie and not state.software.installed("dkms"):
         names.append(state.software.names.headers.tie.format(state.machine.kernel))
-    return [one for one in names if state.software.candidate(one)]
+    return [package for package in names if state.software.candidate(package)]
 
 
 def newer_headers(state: DriverState) -> t.List[str]:
@@ -92,16 +92,16 @@ def newer_headers(state: DriverState) -> t.List[str]:
 
     rpm's names do not tell whether they are there.
     """
-    bare = [one for one in state.newer if one in state.loaded.modules.bare]
-    names = [state.software.names.headers.package_for(one) for one in bare]
+    bare = [kernel for kernel in state.newer if kernel in state.loaded.modules.bare]
+    names = [state.software.names.headers.package_for(kernel) for kernel in bare]
     known = not state.software.names.headers.first
     packages = state.software.packages
     # One that is half configured is there: it waits for a driver that DKMS can build.
     missing = (name for name in names if known and (name not in packages or packages[name].gone))
-    return [one for one in missing if state.software.candidate(one)]
+    return [kernel for kernel in missing if state.software.candidate(kernel)]
 
 
-def _needs_repair(state: DriverState, choice: Choice, others: t.Sequence[Step]) -> bool:
+def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step]) -> bool:
     """Return whether packages must be brought in order first, as they are the driver's or keep apt from working.
 
     A package that is to have another version is not repaired but replaced: it may well be that its
@@ -110,11 +110,11 @@ def _needs_repair(state: DriverState, choice: Choice, others: t.Sequence[Step]) 
     broken = {name for name, package in state.software.packages.items() if package.broken}
     if any(state.software.packages[name].state is State.TWICE for name in broken):
         return True  # a package manager that installs another version leaves the twin there
-    if others and state.software.interrupted:
+    if changes and state.software.interrupted:
         return True
     replaced = {
         name
-        for step in others
+        for step in changes
         for name, version in step.params.get("packages", {}).items()
         if name in broken and version and version != state.software.packages[name].version
         if not state.software.held(name) or name in state.history.record.holds
@@ -155,21 +155,21 @@ def _named(state: DriverState, desired: Desired) -> t.List[Step]:
 def _sources(
     state: DriverState, desired: Desired, unknown: t.Sequence[str], check_mode: bool
 ) -> t.List[Step]:
-    wanted, own = _missing_components(state), state.software.own_sources
+    missing, own = _missing_components(state), state.software.own_sources
     components = state.software.names.archive.components
     ours = own is not None or state.history.record.sources
-    stale = ours and bool(wanted) and own != render(wanted or ())
-    if own is not None and wanted == [] and components:
+    stale = ours and bool(missing) and own != render(missing or ())
+    if own is not None and missing == [] and components:
         # After an upgrade of the distribution, or once somebody has enabled the components, nothing is missing.
         return [UNNEEDED, REFRESH] if desired.source.manage_lists else []
     if not unknown and not (stale and desired.source.manage_lists):
         return []
-    if wanted and not desired.source.manage_lists:
+    if missing and not desired.source.manage_lists:
         raise NodeError(
             f"the node's package sources do not have {', '.join(unknown)}",
             hint=f"enable the components {', '.join(components)}, or set manage_sources to true",
         )
-    if wanted is None and own is None and desired.source.manage_lists:
+    if missing is None and own is None and desired.source.manage_lists:
         error = NodeError(
             f"no source of {state.software.names.title} {state.machine.codename} main was found in /etc/apt",
             hint="add one, or enable the components of the driver yourself and set manage_sources to false",
@@ -211,21 +211,25 @@ def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
 
 def _enable(state: DriverState) -> t.List[Step]:
     """Enable what the node's own sources lack, unless that was done."""
-    wanted = _missing_components(state)
-    if not wanted or state.software.own_sources == render(wanted):
+    missing = _missing_components(state)
+    if not missing or state.software.own_sources == render(missing):
         return []
     if state.software.foreign_sources:
         raise not_ours(
             state.software.foreign_sources, "the components that the node's own sources lack"
         )
-    parts = ", ".join(dict.fromkeys(word for one in wanted for word in one.components))
-    text = f"enable the components {parts} of {', '.join(one.suite for one in wanted)}"
-    return [Step("sources", text, {"text": render(wanted)}), REFRESH]
+    parts = ", ".join(dict.fromkeys(word for source in missing for word in source.components))
+    text = f"enable the components {parts} of {', '.join(source.suite for source in missing)}"
+    return [Step("sources", text, {"text": render(missing)}), REFRESH]
 
 
 def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
-    wanted = choice.targets.items()
-    change = {name: one for name, one in wanted if (state.software.installed(name) or "") != one}
+    targets = choice.targets.items()
+    change = {
+        name: package
+        for name, package in targets
+        if (state.software.installed(name) or "") != package
+    }
     known = state.taken(desired.adopt)
     drop = [
         name for name in state.software.packages if _superseded(family, state, choice, name, known)
@@ -236,21 +240,29 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     drop += family.objects(state, drop, known)
     held = filter(state.software.held, (*change, *drop))
     ours = state.history.record.holds
-    others = [one for one in held if one not in ours and not state.software.packages[one].broken]
-    if others:
-        have = ", ".join(f"{name} {state.software.installed(name) or '(none)'}" for name in others)
+    held_packages = [
+        package
+        for package in held
+        if package not in ours and not state.software.packages[package].broken
+    ]
+    if held_packages:
+        have = ", ".join(
+            f"{name} {state.software.installed(name) or '(none)'}" for name in held_packages
+        )
         raise NodeError(
-            f"{', '.join(others)} must change, but is on hold, and not by this module",
+            f"{', '.join(held_packages)} must change, but is on hold, and not by this module",
             cause=f"installed: {have}",
             hint="ask for the version that is installed, or release it: "
-            f"{state.machine.traits.unhold} {' '.join(others)}",
+            f"{state.machine.traits.unhold} {' '.join(held_packages)}",
         )
     if change:
         family.refuse_others(filter(state.software.installed, state.software.packages))
     mine = {*state.history.record.packages, *choice.targets, *known}
     excluded = family.excluded(state.software.packages, choice.targets) - mine
     lost = [
-        one for one in sorted(filter(state.software.installed, excluded)) if not state.type_of(one)
+        package
+        for package in sorted(filter(state.software.installed, excluded))
+        if not state.type_of(package)
     ]
     if lost:
         raise would_remove(
@@ -265,9 +277,11 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     headers += newer_headers(state) if dkms else []
     if not (change or drop or headers):
         return []
-    words = {name: f"{name} ({one or choice.awaited})" for name, one in sorted(change.items())}
+    texts_by_name = {
+        name: f"{name} ({package or choice.awaited})" for name, package in sorted(change.items())
+    }
     # First what a list that is cut short must not lose.
-    modules = [words.pop(name) for name in [*words] if state.type_of(name)]
+    modules = [texts_by_name.pop(name) for name in [*texts_by_name] if state.type_of(name)]
     built = [f"{name} ({state.software.candidate(name)})" for name in headers]
     packages: t.Dict[str, t.Optional[str]] = dict.fromkeys(headers)
     steps = []
@@ -275,7 +289,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
         bare = {"packages": packages, "remove": (), "pins": {}, "taken": ()}
         steps.append(Step("install", f"install {', '.join(built)}", bare))
         packages, built = {}, []
-    parts = [*modules, *built, *words.values()]
+    parts = [*modules, *built, *texts_by_name.values()]
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
@@ -306,14 +320,14 @@ def _check_unasked(
     state: DriverState, desired: Desired, choice: Choice, drop: t.Iterable[str]
 ) -> None:
     """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
-    others = [
+    drops = [
         name
         for name in drop
         if name not in state.history.record.packages and state.type_of(name) != choice.kind
     ]
-    if others and desired.kernel.module_type == "auto":
+    if drops and desired.kernel.module_type == "auto":
         raise NodeError(
-            f"{', '.join(others)} would have to give way to the {choice.kind} kernel modules, and this module did "
+            f"{', '.join(drops)} would have to give way to the {choice.kind} kernel modules, and this module did "
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
             hint=f"have it exchanged with kernel_modules: {choice.kind}, "
@@ -377,7 +391,7 @@ def _left_behind(
     parts = {part(name) for name in choice.targets}
     replaced = {name for name in there if part(name) in parts}
     marks = {mark(name) for name in replaced} - {""}
-    others = family.excluded(there, choice.targets)
+    excluded = family.excluded(there, choice.targets)
     return sorted(
-        name for name in there if name in replaced or mark(name) in marks or name in others
+        name for name in there if name in replaced or mark(name) in marks or name in excluded
     )

@@ -47,7 +47,9 @@ def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...
     if runfile is None:
         raise AssertionError("this is planned only where the user names a file")
     have, ours = state.software.runfile.version, state.history.record.runfile
-    packages = [one for one in state.software.names.relevant if state.software.installed(one)]
+    packages = [
+        package for package in state.software.names.relevant if state.software.installed(package)
+    ]
     if packages:
         raise NodeError(
             f"the driver is installed from packages: {', '.join(packages)}",

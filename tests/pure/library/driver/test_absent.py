@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families import r
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Names,
     Offer,
-    Wanted,
+    Requirements,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
@@ -32,7 +32,7 @@ from tests.fakes.packages.driver_nodes import (
     with_removal,
 )
 
-RHEL, SUSE = rhel.RHEL.names(Offer(), Wanted()), suse.SUSE.names(Offer(), Wanted())
+RHEL, SUSE = rhel.RHEL.names(Offer(), Requirements()), suse.SUSE.names(Offer(), Requirements())
 MODULES = KERNEL["open"]
 LOADED = "the driver is still loaded, though its packages are gone"
 

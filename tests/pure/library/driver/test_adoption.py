@@ -13,13 +13,16 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.facts import Inst
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import rhel, ubuntu
 from ansible_collections.gpu.node.plugins.module_utils._driver.families.debian import DEBIAN
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages import adoption
-from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Offer,
+    Requirements,
+)
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
 from tests.fakes.packages.driver_nodes import DESIRED, actions, node, package, planned, with_options
 
 KERNEL = "6.14.0-37-generic"
-RHEL = rhel.RHEL.names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
+RHEL = rhel.RHEL.names(Offer(), Requirements(kernel="5.14.0-570.el9.x86_64"))
 
 
 def installed_by_hand(**changes: object):  # type: ignore[no-untyped-def]
@@ -102,7 +105,7 @@ def test_tracking_packages_are_told_by_their_names(name: str, tracks: bool) -> N
 def test_tracking_packages_that_are_there_are_those_of_branch_and_type_without_any_metapackage(
     kind: str, ending: str, tracks: list[str]
 ) -> None:
-    names = ubuntu.UBUNTU.names(Offer(), Wanted(Version("580"), kind, KERNEL, ending=ending))
+    names = ubuntu.UBUNTU.names(Offer(), Requirements(Version("580"), kind, KERNEL, ending=ending))
     there = (
         "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
         "linux-modules-nvidia-580-server-aws",

@@ -25,7 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.modules im
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Names,
     Offer,
-    Wanted,
+    Requirements,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._node.users.users import User
@@ -314,8 +314,10 @@ def test_open_modules_without_their_firmware_are_told() -> None:
 
 
 @pytest.mark.parametrize("names", [RHEL.names, SUSE.names])
-def test_repositories_without_the_driver_are_told(names: Callable[[Offer, Wanted], Names]) -> None:
-    family = names(Offer(), Wanted(kernel="5.14.0-570.el9.x86_64"))
+def test_repositories_without_the_driver_are_told(
+    names: Callable[[Offer, Requirements], Names],
+) -> None:
+    family = names(Offer(), Requirements(kernel="5.14.0-570.el9.x86_64"))
     bare = node(names=family, policies={}, refreshed=True, sources=())
     with pytest.raises(NodeError, match=r"sources have no .*nvidia.*no enabled repository"):
         actions(bare, components=family.user_space)

@@ -29,7 +29,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names im
     PLACE,
     Names,
     Offer,
-    Wanted,
+    Requirements,
 )
 
 from tests.fakes.packages.pgp_keys import EXAMPLE
@@ -134,7 +134,9 @@ def test_rpm_knows_keys_by_the_end_of_their_fingerprint() -> None:
 
 def named(offered: tuple[str, ...], wanted: str, installed: tuple[str, ...] = ()) -> Names:
     offer = Offer(frozenset(offered), installed=dict.fromkeys(installed, "1"))
-    return UBUNTU.names(offer, Wanted(Version(wanted), "open", "6.8.0-40-generic", repository=True))
+    return UBUNTU.names(
+        offer, Requirements(Version(wanted), "open", "6.8.0-40-generic", repository=True)
+    )
 
 
 BRANCHED = (
@@ -189,5 +191,5 @@ def test_persistence_daemon_for_ubuntu_is_found_under_either_name() -> None:
 def test_fabric_manager_under_the_name_that_is_offered(
     offered: tuple[str, ...], wanted: str, fabric: str
 ) -> None:
-    switched = Wanted(Version(wanted), nvswitch=True)
+    switched = Requirements(Version(wanted), nvswitch=True)
     assert DEBIAN.names(Offer(frozenset(offered)), switched).fabric == fabric

@@ -16,19 +16,19 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages import c
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Names,
     Offer,
-    Wanted,
+    Requirements,
 )
 
 KERNEL = "6.4.0-150700.53.40-default"
 SERVER = frozenset({"nvidia-dkms-580-server", "nvidia-dkms-580-server-open"})
 UNIFIED = frozenset({"nvidia-dkms", "nvidia-dkms-open", "nvidia-utils", "nvidia-persistenced"})
 NAMES = {
-    "debian": DEBIAN.names(Offer(), Wanted()),
-    "debian, NVIDIA's": DEBIAN.names(Offer(), Wanted(repository=True)),
-    "ubuntu": UBUNTU.names(Offer(SERVER), Wanted()),
-    "ubuntu, NVIDIA's": UBUNTU.names(Offer(UNIFIED), Wanted(repository=True)),
-    "rhel": RHEL.names(Offer(), Wanted()),
-    "suse": SUSE.names(Offer(), Wanted(Version("580"), kernel=KERNEL)),
+    "debian": DEBIAN.names(Offer(), Requirements()),
+    "debian, NVIDIA's": DEBIAN.names(Offer(), Requirements(repository=True)),
+    "ubuntu": UBUNTU.names(Offer(SERVER), Requirements()),
+    "ubuntu, NVIDIA's": UBUNTU.names(Offer(UNIFIED), Requirements(repository=True)),
+    "rhel": RHEL.names(Offer(), Requirements()),
+    "suse": SUSE.names(Offer(), Requirements(Version("580"), kernel=KERNEL)),
 }
 VIDEO = {
     "debian": {"libnvcuvid1", "libnvidia-encode1"},

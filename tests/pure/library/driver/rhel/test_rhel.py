@@ -15,7 +15,10 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families.rhel imp
     of_kernel,
     version_of,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import Offer, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
+    Offer,
+    Requirements,
+)
 
 from tests.fakes.packages.driver_nodes import actions, changed, node, package
 from tests.fakes.played import recorded_packages as recorded
@@ -34,7 +37,7 @@ EL9 = "5.14.0-570.el9.x86_64"
     ],
 )
 def test_headers_are_those_of_the_kernels_variant(kernel: str, found: str) -> None:
-    assert RHEL.names(Offer(), Wanted(kernel=kernel)).headers.form.format(kernel) == found
+    assert RHEL.names(Offer(), Requirements(kernel=kernel)).headers.form.format(kernel) == found
 
 
 # Names of Red Hat's, as the tests of mizdebsk/radii have them, and of NVIDIA's, as its spec makes them.
@@ -100,7 +103,7 @@ def test_releases_that_are_not_known_are_named(ident: str, number: str) -> None:
     ids=["el8", "el9"],
 )
 def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: str) -> None:
-    found = RHEL.names(Offer(frozenset(listed)), Wanted(kernel=EL9))
+    found = RHEL.names(Offer(frozenset(listed)), Requirements(kernel=EL9))
     assert {*found.user_space, found.modules.by_type[kind]} <= set(listed)
 
 
@@ -109,7 +112,7 @@ def test_names_are_those_of_the_recorded_lists(listed: tuple[str, ...], kind: st
     ["akmod-nvidia", "akmod-nvidia-470xx", "xorg-x11-drv-nvidia-cuda", "nvidia-x11-drv"],
 )
 def test_driver_of_rpm_fusion_or_elrepo_is_not_replaced(theirs: str) -> None:
-    family = RHEL.names(Offer(), Wanted(kernel=EL9))
+    family = RHEL.names(Offer(), Requirements(kernel=EL9))
     version = "3:580.95.05-1.el9"
     offered = dict.fromkeys(family.relevant, Policy(version, (version,)))
     bare = node(names=family, kernel=EL9, policies=offered, packages={"dkms": package("3.0-1")})

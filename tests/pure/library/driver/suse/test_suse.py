@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.families.suse imp
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Names,
     Offer,
-    Wanted,
+    Requirements,
 )
 
 CUDA06 = "nvidia-open-driver-G06-signed-cuda-kmp-default"
@@ -55,7 +55,7 @@ def names(
     policies = {name: Policy(versions[0], tuple(versions)) for name, versions in offered.items()}
     there = {name: offered[name][0] for name in installed}
     return SUSE.names(
-        Offer(policies=policies, installed=there), Wanted(Version(wanted), kind, kernel)
+        Offer(policies=policies, installed=there), Requirements(Version(wanted), kind, kernel)
     )
 
 
@@ -121,7 +121,9 @@ def test_modules_are_those_of_the_running_kernels_flavour() -> None:
 
 
 def test_every_candidate_with_modules_is_known_as_such() -> None:
-    modules = [one for one in SUSE.candidates(Offer(), Wanted(kernel=KERNEL)) if "driver" in one]
+    modules = [
+        one for one in SUSE.candidates(Offer(), Requirements(kernel=KERNEL)) if "driver" in one
+    ]
     assert len(modules) == 12
     assert all(map(SUSE.traits.type_of, modules))
     assert not SUSE.traits.type_of(UTILS06)

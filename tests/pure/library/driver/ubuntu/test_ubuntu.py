@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages.componen
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Names,
     Offer,
-    Wanted,
+    Requirements,
 )
 
 from tests.fakes.packages.driver_nodes import actions, node
@@ -34,7 +34,9 @@ def names(
     version: str = "", *there: str, kind: str = "open", gpus: tuple[tuple[str, str], ...] = ()
 ) -> Names:
     offered = Offer(SERVERS, installed=dict.fromkeys(there, "1"))
-    return UBUNTU.names(offered, Wanted(Version(version), kind, "6.8.0-85-generic", gpus=gpus))
+    return UBUNTU.names(
+        offered, Requirements(Version(version), kind, "6.8.0-85-generic", gpus=gpus)
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_branches_for_servers_are_told_from_those_for_desktops(
 def test_names_are_those_of_the_recorded_lists(
     listed: tuple[str, ...], kernel: str, kind: str
 ) -> None:
-    found = UBUNTU.names(Offer(frozenset(listed)), Wanted(Version("570"), kind, kernel))
+    found = UBUNTU.names(Offer(frozenset(listed)), Requirements(Version("570"), kind, kernel))
     wanted = {*found.user_space, found.modules.anchor, *found.companion}
     assert wanted <= set(listed)
     assert {found.modules.prebuilt[kind], found.modules.by_type[kind]} & set(listed)
