@@ -82,28 +82,35 @@ class Boot(t.NamedTuple):
         return [self.unit, *filter(None, [self.path_unit])]
 
     def plan(
-        self, state: State, wanted: t.Optional[str], texts: t.Mapping[str, str], *, check_mode: bool
+        self,
+        state: State,
+        desired: t.Optional[str],
+        texts: t.Mapping[str, str],
+        *,
+        check_mode: bool,
     ) -> t.List[Step]:
         """Return the steps to the wanted file and the texts of its units, or with None to none of it."""
-        if wanted is None:
+        if desired is None:
             return self._removal() if {state.config, *state.units.values()} != {None} else []
         steps = []
-        if state.config != wanted:
+        if state.config != desired:
             summary = f"write {self.config}, for the next {self.again}"
-            steps.append(Step("boot_config", summary, {"write": {self.config: wanted}}))
+            steps.append(Step("boot_config", summary, {"write": {self.config: desired}}))
         for unit, text in texts.items():
             if state.units.get(unit) != text:
                 params = {"write": {unit_file(unit): text}, "systemctl": [["daemon-reload"]]}
                 steps.append(Step("boot_unit", f"write {unit_file(unit)}", params))
         states = [state.services.get(unit, {}) for unit in self.units]
-        enabled = all(one.get("UnitFileState") == "enabled" for one in states)
+        enabled = all(properties.get("UnitFileState") == "enabled" for properties in states)
         if not enabled or (self.path_unit and states[-1].get("ActiveState") != "active"):
             calls, summary = [["enable", unit] for unit in self.units], f"enable {self.unit}"
             if self.path_unit:
                 calls.append(["restart", self.path_unit])
                 summary += f", enable and start {self.path_unit}"
             steps.append(Step("boot_enable", summary, {"systemctl": calls}))
-        elif any(one.get("NeedDaemonReload") == "yes" for one in states) and not steps:
+        elif (
+            any(properties.get("NeedDaemonReload") == "yes" for properties in states) and not steps
+        ):
             summary = f"have systemd read {', '.join(self.units)} again: their files are others"
             steps.append(Step("boot_unit", summary, {"systemctl": [["daemon-reload"]]}))
         if state.services.get(self.unit, {}).get("ActiveState") == "failed":

@@ -49,22 +49,24 @@ SUPPORTED = (
 )
 # The major releases whose systemd is 219: RHEL 7, those that are built from it, and Amazon Linux 2.
 SYSTEMD_219: t.Mapping[str, str] = {"rhel": "7", "centos": "7", "ol": "7", "amzn": "2"}
-BY_ID: t.Mapping[str, Distribution] = {name: one for one in SUPPORTED for name in one.ids}
+BY_ID: t.Mapping[str, Distribution] = {
+    name: distribution for distribution in SUPPORTED for name in distribution.ids
+}
 # All of SUSE's are like suse.
 FAMILIES = {**{name: one.family for name, one in BY_ID.items()}, "suse": "suse"}
 
 
 def family(values: t.Mapping[str, str]) -> str:
     """Return the family of a system by its ID, else by what it is like; empty for one that is not known."""
-    words = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
-    return next((FAMILIES[word] for word in words if word in FAMILIES), "")
+    names = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
+    return next((FAMILIES[word] for word in names if word in FAMILIES), "")
 
 
 def release(values: t.Mapping[str, str]) -> str:
     """Return what os-release says of the release in the word that the releases know it by."""
     number = values.get("VERSION_ID", "")
-    words = {"rhel": number.split(".")[0], "suse": number}
-    return words.get(FAMILIES.get(values.get("ID", ""), ""), values.get("VERSION_CODENAME", ""))
+    numbers = {"rhel": number.split(".")[0], "suse": number}
+    return numbers.get(FAMILIES.get(values.get("ID", ""), ""), values.get("VERSION_CODENAME", ""))
 
 
 def too_old(values: t.Mapping[str, str]) -> str:
@@ -76,24 +78,26 @@ def too_old(values: t.Mapping[str, str]) -> str:
 
 def supported(distribution: str, release: str) -> t.Optional[Distribution]:
     """Return the distribution with an ID, None where it or its release is not supported."""
-    found = BY_ID.get(distribution)
-    return found if found and release in found.releases else None
+    known = BY_ID.get(distribution)
+    return known if known and release in known.releases else None
 
 
 def branch(distribution: str, release: str) -> str:
     """Return the driver's branch that a release's own archive carries, empty where that is not known."""
-    found = supported(distribution, release)
-    return found.branches.get(release, "") if found else ""
+    known = supported(distribution, release)
+    return known.branches.get(release, "") if known else ""
 
 
 def releases() -> t.Iterator[t.Tuple[Distribution, str, str]]:
     """Yield each supported release: its distribution, its name in a file's, debian-12, and its name for a user."""
-    for one in SUPPORTED:
-        for codename, number in one.releases.items():
-            words = f"{one.title} {number}" + (f" ({codename})" if codename != number else "")
-            yield one, f"{one.title.lower().replace(' ', '-')}-{number}", words
+    for distribution in SUPPORTED:
+        for codename, number in distribution.releases.items():
+            title = f"{distribution.title} {number}" + (
+                f" ({codename})" if codename != number else ""
+            )
+            yield distribution, f"{distribution.title.lower().replace(' ', '-')}-{number}", title
 
 
 def in_words() -> str:
     """Return the supported releases, for a user."""
-    return ", ".join(words for _distribution, _name, words in releases())
+    return ", ".join(title for _distribution, _name, title in releases())

@@ -150,8 +150,8 @@ class Process:
     where: str = ""
 
     def __str__(self) -> str:
-        words = filter(None, (self.name or "unknown", self.where))
-        return f"process {self.pid} ({', '.join(words)})"
+        parts = filter(None, (self.name or "unknown", self.where))
+        return f"process {self.pid} ({', '.join(parts)})"
 
 
 class Rows(t.NamedTuple):
@@ -238,8 +238,8 @@ def profile_number(name: object) -> t.Optional[int]:
     """Return NVML's number of a power profile, None where it is no name of one."""
     if name in PROFILES:
         return PROFILES.index(str(name))
-    found = UNNAMED.fullmatch(name) if isinstance(name, str) else None
-    number = int(found[1]) if found else MOST_PROFILES
+    match = UNNAMED.fullmatch(name) if isinstance(name, str) else None
+    number = int(match[1]) if match else MOST_PROFILES
     return number if len(PROFILES) <= number < MOST_PROFILES else None
 
 
@@ -273,7 +273,9 @@ class Links(t.NamedTuple):
     peers: t.Dict[str, int]
 
 
-CONTROL_NODES = tuple(f"/dev/nvidia{one}" for one in ("ctl", "-uvm", "-uvm-tools", "-modeset"))
+CONTROL_NODES = tuple(
+    f"/dev/nvidia{suffix}" for suffix in ("ctl", "-uvm", "-uvm-tools", "-modeset")
+)
 CAPS_FOLDER = "/dev/nvidia-caps"
 MINOR = re.compile("[0-9]{1,9}")
 MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
@@ -355,8 +357,8 @@ def nvidia_device(address: str, files: t.Mapping[str, t.Optional[str]]) -> t.Opt
 def architecture(device_id: int) -> str:
     """Return the architecture's name in lower case, or an empty text for an id that is not known."""
     # Blocks may lie within each other: the smallest that holds the id counts.
-    found = [(last - first, name) for first, last, name in BLOCKS if first <= device_id <= last]
-    return min(found)[1] if found else ""
+    blocks = [(last - first, name) for first, last, name in BLOCKS if first <= device_id <= last]
+    return min(blocks)[1] if blocks else ""
 
 
 def _number(value: t.Optional[str]) -> t.Optional[int]:

@@ -48,8 +48,8 @@ def search_folders(cache: t.Iterable[Pair]) -> t.List[str]:
 def compat32_folders(cache: t.Iterable[Pair]) -> t.List[str]:
     """Return the folders where they keep those for 32-bit programs; ``cache`` is that of the others."""
     debian, rpm = COMPAT32_FOLDERS
-    found = [f"{debian}{sub}" for sub in ("", "/nvidia/current", "/nvidia")]
-    return found if default_folder(cache) == rpm else [*found, rpm]
+    folders = [f"{debian}{sub}" for sub in ("", "/nvidia/current", "/nvidia")]
+    return folders if default_folder(cache) == rpm else [*folders, rpm]
 
 
 def resolve(path: str, readlink: t.Callable[[str], t.Optional[str]]) -> t.Optional[str]:
@@ -57,22 +57,22 @@ def resolve(path: str, readlink: t.Callable[[str], t.Optional[str]]) -> t.Option
 
     Absolute targets start again at the top that ``readlink`` knows, so a folder can stand for /.
     """
-    todo, done, links = path.split("/")[::-1], [""], 0
+    todo, resolved, links = path.split("/")[::-1], [""], 0
     while todo:
         part = todo.pop()
         if part in ("", "."):
             continue
         if part == "..":
-            done = done[:-1] or [""]
+            resolved = resolved[:-1] or [""]
             continue
-        target = readlink("/".join([*done, part]))
+        target = readlink("/".join([*resolved, part]))
         if target is None:
-            done.append(part)
+            resolved.append(part)
             continue
         links += 1
         if links > MAX_LINKS:
             return None
         if target.startswith("/"):
-            done = [""]
+            resolved = [""]
         todo += target.split("/")[::-1]
-    return "/".join(done) or "/"
+    return "/".join(resolved) or "/"

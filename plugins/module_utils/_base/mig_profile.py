@@ -77,7 +77,7 @@ class Shape(t.NamedTuple):
     def __str__(self) -> str:
         if self.cis == (parse(self.profile).g,):
             return self.profile
-        return f"{self.profile} ({' + '.join(f'{one}c' for one in self.cis)})"
+        return f"{self.profile} ({' + '.join(f'{slices}c' for slices in self.cis)})"
 
 
 def shapes(layout: t.Mapping[str, int], key: str = "mig-devices") -> t.Tuple[Shape, ...]:
@@ -85,20 +85,20 @@ def shapes(layout: t.Mapping[str, int], key: str = "mig-devices") -> t.Tuple[Sha
 
     Compute instances that are smaller than their GPU instance share one as long as they fit.
     """
-    found: t.List[Shape] = []
+    results: t.List[Shape] = []
     parts: t.Dict[str, t.List[int]] = {}
     for name, count in sorted(layout.items()):
         profile = parse(name, key)
         whole = str(profile._replace(c=profile.g))
         if profile.c == profile.g:
-            found += [Shape(whole, (profile.g,))] * count
+            results += [Shape(whole, (profile.g,))] * count
         elif 2 * profile.c > profile.g + 1:
             raise InputError.of(key, name, f"a compute instance that a {profile.g}g can have")
         else:
             parts.setdefault(whole, []).extend([profile.c] * count)
     for whole, sizes in sorted(parts.items()):
-        found += [Shape(whole, one) for one in _share(sizes, parse(whole).g)]
-    return tuple(found)
+        results += [Shape(whole, cis) for cis in _share(sizes, parse(whole).g)]
+    return tuple(results)
 
 
 def _share(sizes: t.Sequence[int], slices: int) -> t.List[t.Tuple[int, ...]]:
@@ -135,13 +135,13 @@ def spread(
     if not sizes:
         return ()
     size = max(sizes)
-    rest = list(sizes)
-    rest.remove(size)
+    left = list(sizes)
+    left.remove(size)
     for start in placements.get(size, ()):
         if not taken & mask(start, size):
-            found = spread(rest, placements, taken | mask(start, size))
-            if found is not None:
-                return ((size, start), *found)
+            starts = spread(left, placements, taken | mask(start, size))
+            if starts is not None:
+                return ((size, start), *starts)
     return None
 
 

@@ -25,15 +25,15 @@ def number(text: str) -> t.Optional[Version]:
     match = NUMBER.search(text)
     if match is None:
         return None
-    found = tuple(int(part) for part in match.groups()[:3])
-    return (*found, -1) if match[4] else found
+    parts = tuple(int(part) for part in match.groups()[:3])
+    return (*parts, -1) if match[4] else parts
 
 
 def is_safe(text: str) -> bool:
     """Tell whether a version, in whatever text it is, has the known fixes."""
-    found = number(text)
+    version = number(text)
     # 1.19.1 of a release candidate is (1, 19, 1, -1), and must not count as more than (1, 19, 1).
-    return found is not None and (*found, 0)[:4] >= (*MINIMUM, 0)
+    return version is not None and (*version, 0)[:4] >= (*MINIMUM, 0)
 
 
 def described(text: str) -> str:

@@ -18,17 +18,17 @@ def option(module: str, key: str) -> str:
     match = OPTION.match(key)
     whole = match.group() if match else ""
     known = VARIABLES.get(module, {})
-    return next((one for one in (whole, whole.partition(".")[0]) if one in known), "")
+    return next((name for name in (whole, whole.partition(".")[0]) if name in known), "")
 
 
 def in_variables(module: str, key: str) -> str:
     """Return a key with its option as the role calls it: mig_config.mig-configs.half[0]."""
-    found = option(module, key)
-    return f"{VARIABLES[module][found]}{key[len(found) :]}" if found else key
+    path = option(module, key)
+    return f"{VARIABLES[module][path]}{key[len(path) :]}" if path else key
 
 
 def about(module: str, error: NodeError) -> str:
     """Return an error's text, with the variable where it is about an option that has one of another name."""
     key, text = str(error.details.get("key", "")), str(error)
-    found = option(module, key)
-    return text.replace(f"{key}: ", f"{key} ({VARIABLES[module][found]}): ", 1) if found else text
+    path = option(module, key)
+    return text.replace(f"{key}: ", f"{key} ({VARIABLES[module][path]}): ", 1) if path else text

@@ -48,7 +48,7 @@ def warning(chosen: t.Sequence[str], toolkit: t.Optional[str]) -> str:
 
     ``toolkit`` is the text of the container toolkit's configuration, None where there is none.
     """
-    used = [one for one in chosen if one in BY_HANDLER]
+    used = [strategy for strategy in chosen if strategy in BY_HANDLER]
     if not used:
         return ""
     subject = f"deviceListStrategy {', '.join(used)}"

@@ -147,9 +147,9 @@ def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
         cause = registration.missing(observed.status, listens=observed.kubelet)
         told = [registration.warning(cause)] if cause else []
         warnings = (*told, *held.warnings(observed.status))
-    if observed.removal and observed.removal.kept:
+    if observed.removal and observed.removal.needed:
         users = ", ".join(observed.removal.users) or "others"
-        warnings = (f"{', '.join(observed.removal.kept)} stays, as {users} needs it",)
+        warnings = (f"{', '.join(observed.removal.needed)} stays, as {users} needs it",)
     return Plan(tuple(steps), before, _after(before, steps, desired), warnings=warnings)
 
 

@@ -56,7 +56,7 @@ def _packages(state: DriverState) -> t.Tuple[str, ...]:
     """Return the packages to be removed."""
     record, removal, software = state.history.record, state.software.removal, state.software
     stays, restored = bool(adoption.why_left(state)), software.back or {}
-    blocking = record.requested & set(removal.kept if removal else ())
+    blocking = record.requested & set(removal.needed if removal else ())
     if removal and blocking and not (stays or restored):
         raise NodeError(
             f"{', '.join(sorted(blocking))} cannot be removed",

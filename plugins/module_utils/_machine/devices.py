@@ -48,8 +48,8 @@ def attributes(path: str) -> int:
     answer = _statx(path, AT_SYMLINK_NOFOLLOW)
     if answer is None:
         return 0
-    found, known = ATTRIBUTES.unpack_from(answer)
-    return int(found & known)
+    flags, known = ATTRIBUTES.unpack_from(answer)
+    return int(flags & known)
 
 
 def _number(answer: t.Optional[ctypes.Array[ctypes.c_char]]) -> t.Optional[Device]:

@@ -53,9 +53,9 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
         os.chmod(temporary, mode)
         os.replace(temporary, target)
     except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
-        what = f"cannot bring {location} to {target}"
+        refusal = f"cannot bring {location} to {target}"
         hint = "check the address and the free space on the node, then run again"
-        raise NodeError(what, cause=str(error), hint=hint) from error
+        raise NodeError(refusal, cause=str(error), hint=hint) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

@@ -55,33 +55,33 @@ OFF = ("", "no", "false", "off", "0", "auto", "root")
 
 def warnings(host: Host, units: t.Iterable[str]) -> t.Tuple[str, ...]:
     """Return what to say of drop-ins that set again what our units set, and of units in the place of ours."""
-    found: t.Dict[str, t.Tuple[t.List[str], t.List[str]]] = {}
-    said = []
+    overruled: t.Dict[str, t.Tuple[t.List[str], t.List[str]]] = {}
+    messages = []
     for path in units:
         unit, ours = posixpath.basename(path), host.read(path) or ""
-        others = (f"{folder}/{unit}" for folder in CONTROL)
-        said += [_instead(one, unit) for one in others if host.exists(one)]
+        paths = (f"{folder}/{unit}" for folder in CONTROL)
+        messages += [_instead(path, unit) for path in paths if host.exists(path)]
         for drop_in in drop_ins(host, unit):
             for name in replaced(ours, host.read(drop_in) or ""):
-                names, of = found.setdefault(drop_in, ([], []))
+                names, of = overruled.setdefault(drop_in, ([], []))
                 names += [] if name in names else [name]
                 of += [] if unit in of else [unit]
-    return (*said, *(_warning(path, *both) for path, both in found.items()))
+    return (*messages, *(_warning(path, *both) for path, both in overruled.items()))
 
 
 def drop_ins(host: Host, unit: str) -> t.List[str]:
     """Return the drop-ins that systemd reads for a unit: its own, those of a part of its name, those of its type."""
     stem, dot, kind = unit.rpartition(".")
-    words = stem.split("-")
-    names = [unit, *("-".join(words[:at]) + f"-{dot}{kind}" for at in range(len(words) - 1, 0, -1))]
-    found: t.Dict[str, str] = {}
+    parts = stem.split("-")
+    names = [unit, *("-".join(parts[:at]) + f"-{dot}{kind}" for at in range(len(parts) - 1, 0, -1))]
+    paths: t.Dict[str, str] = {}
     for folder in FOLDERS:
         for name in (*names, kind):
             place = f"{folder}/{name}.d"
-            for one in host.listdir(place):
-                if one.endswith(".conf"):
-                    found.setdefault(one, f"{place}/{one}")
-    return list(found.values())
+            for file in host.listdir(place):
+                if file.endswith(".conf"):
+                    paths.setdefault(file, f"{place}/{file}")
+    return list(paths.values())
 
 
 def settings(text: str) -> t.Iterator[t.Tuple[str, str]]:

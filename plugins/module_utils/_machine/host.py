@@ -52,9 +52,9 @@ class Status(t.NamedTuple):
     @property
     def is_open(self) -> bool:
         """Tell whether not only root, and root's group, can write to it. Links have no mode of their own."""
-        others = self.mode & stat.S_IWOTH or (self.gid and self.mode & stat.S_IWGRP)
-        others = others or self.has_other_writers
-        return bool(self.uid or (others and not stat.S_ISLNK(self.mode)))
+        access = self.mode & stat.S_IWOTH or (self.gid and self.mode & stat.S_IWGRP)
+        access = access or self.has_other_writers
+        return bool(self.uid or (access and not stat.S_ISLNK(self.mode)))
 
 
 class Measured(t.NamedTuple):
@@ -88,7 +88,7 @@ class Host:
         """
         program = self.which(argv[0])
         if program is None:
-            done = Completed(127, "", f"{argv[0]}: not found")
+            completed = Completed(127, "", f"{argv[0]}: not found")
         else:
             try:
                 # The daemon has this too, and no module whose run_command it could take.
@@ -103,17 +103,19 @@ class Host:
                     timeout=timeout,
                     pass_fds=tuple(locks.inherited),
                 )
-                done = Completed(ended.returncode, ended.stdout, ended.stderr)
+                completed = Completed(ended.returncode, ended.stdout, ended.stderr)
             except subprocess.TimeoutExpired:
-                done = Completed(124, "", f"{program}: no answer within {timeout} s")
+                completed = Completed(124, "", f"{program}: no answer within {timeout} s")
             except OSError as error:
-                done = Completed(126, "", f"{program}: {error.strerror or error}")
-        if check and done.rc != 0:
+                completed = Completed(126, "", f"{program}: {error.strerror or error}")
+        if check and completed.rc != 0:
             # Before it is cut: the heading of a table of credentials may not be among the last lines.
-            lines = masked_text(done.err.strip() or done.out.strip()).splitlines()[-TAIL_LINES:]
-            what = f"command failed with status {done.rc}: {masked_text(' '.join(argv))}"
-            raise NodeError(what, cause="\n".join(lines), rc=done.rc)
-        return done
+            lines = masked_text(completed.err.strip() or completed.out.strip()).splitlines()[
+                -TAIL_LINES:
+            ]
+            message = f"command failed with status {completed.rc}: {masked_text(' '.join(argv))}"
+            raise NodeError(message, cause="\n".join(lines), rc=completed.rc)
+        return completed
 
     def environment(self) -> t.Dict[str, str]:
         """Return the environment of commands: this process's, with the system's folders and the C locale."""
@@ -151,10 +153,10 @@ class Host:
         folder, name = os.path.split(target)
         temporary = saved = None
         try:
-            found = _regular(target)
+            previous = _regular(target)
             self.makedirs(folder)
             beside = writers.place_beside(folder)
-            if backup and found is not None:
+            if backup and previous is not None:
                 saved = f"{beside}/{name}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
                 shutil.copy2(target, saved)
             handle, temporary = tempfile.mkstemp(dir=beside, prefix=f".{name}.")
@@ -162,10 +164,10 @@ class Host:
                 stream.write(text.encode("utf-8", "surrogateescape"))
                 if mode is not None:
                     writers.dress(stream.fileno(), mode)
-                elif found is None:
+                elif previous is None:
                     os.fchmod(stream.fileno(), 0o644)
                 else:
-                    writers.dress_as(stream.fileno(), target, found)
+                    writers.dress_as(stream.fileno(), target, previous)
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, target)
@@ -210,8 +212,8 @@ class Host:
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     result[f"{folder}/{name}"] = _measured(f"{folder}/{name}")
-            places += [f"{folder}/{one}" for one in folders]
-            folders[:] = [one for one in folders if one != "__pycache__"]
+            places += [f"{folder}/{name}" for name in folders]
+            folders[:] = [name for name in folders if name != "__pycache__"]
         for place in places:
             with contextlib.suppress(FileNotFoundError):
                 if _status(place, os.lstat(place)).is_open:
@@ -349,32 +351,35 @@ def not_regular(
         cause, hint = f"it is a link to {target}", unmask(name, "leave out what needs the unit")
         return NodeError(f"{path} can't be written: the unit is masked", cause=cause, hint=hint)
     if target is not None:
-        cause, way = f"it is a link to {target}, which is no file of gpu.node's", "remove the link"
+        cause, remedy = (
+            f"it is a link to {target}, which is no file of gpu.node's",
+            "remove the link",
+        )
         if is_folder:
-            way += f"; for another disk, mount --bind {target} {path}, with a line in /etc/fstab"
+            remedy += f"; for another disk, mount --bind {target} {path}, with a line in /etc/fstab"
     else:
         kind = next(word for is_one, word in KINDS.items() if is_one(mode))
-        cause, way = f"it is a {kind} and no regular file", "move away what is there"
-    return NodeError(f"{path} can't be written", cause=cause, hint=f"{way}, then run again")
+        cause, remedy = f"it is a {kind} and no regular file", "move away what is there"
+    return NodeError(f"{path} can't be written", cause=cause, hint=f"{remedy}, then run again")
 
 
 def _measured(path: str) -> Measured:
-    found = os.lstat(path)
+    status = os.lstat(path)
     # Of thousands of files few are asked twice.
-    suspect = found.st_uid or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_open = bool(suspect) and _status(path, found).is_open
-    return Measured(found.st_size, int(found.st_mtime), is_open)
+    suspect = status.st_uid or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    is_open = bool(suspect) and _status(path, status).is_open
+    return Measured(status.st_size, int(status.st_mtime), is_open)
 
 
-def _status(path: str, found: os.stat_result) -> Status:
+def _status(path: str, result: os.stat_result) -> Status:
     return Status(
-        found.st_mode,
-        found.st_uid,
-        found.st_ino,
-        found.st_rdev,
-        found.st_gid,
-        has_other_writers=writers.lets_others_write(path, found.st_mode),
-        ctime=found.st_ctime,
+        result.st_mode,
+        result.st_uid,
+        result.st_ino,
+        result.st_rdev,
+        result.st_gid,
+        has_other_writers=writers.lets_others_write(path, result.st_mode),
+        ctime=result.st_ctime,
     )
 
 

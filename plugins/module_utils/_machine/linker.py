@@ -37,9 +37,9 @@ class Linker:
         ``belongs`` tells by its name whether a file is one of them.
         """
         files = (self.real(path) for _name, path in self.cache(compat32=compat32))
-        found = sorted(file for file in files if file and belongs(posixpath.basename(file)))
+        libraries = sorted(file for file in files if file and belongs(posixpath.basename(file)))
         usual = linker.compat32_folders if compat32 else linker.search_folders
-        return list(dict.fromkeys([*map(posixpath.dirname, found), *usual(self.cache())]))
+        return list(dict.fromkeys([*map(posixpath.dirname, libraries), *usual(self.cache())]))
 
     def real(self, path: str) -> t.Optional[str]:
         """Return where a path leads, None where there is nothing."""
@@ -48,4 +48,4 @@ class Linker:
 
     def follow(self, path: str) -> t.Optional[str]:
         """Return where a path leads, whether or not something is there; None where it goes in circles."""
-        return linker.resolve(path, lambda one: self._host.readlink(self.root + one))
+        return linker.resolve(path, lambda link: self._host.readlink(self.root + link))

@@ -24,9 +24,9 @@ class Room:
         """Return the space of the file system that a folder is in, or would be."""
         while not os.path.isdir(folder) and folder != "/":
             folder = posixpath.dirname(folder) or "/"
-        found = os.statvfs(folder)
-        read_only = bool(found.f_flag & os.ST_RDONLY)
-        return Space(os.stat(folder).st_dev, found.f_bavail * found.f_frsize, read_only)
+        status = os.statvfs(folder)
+        read_only = bool(status.f_flag & os.ST_RDONLY)
+        return Space(os.stat(folder).st_dev, status.f_bavail * status.f_frsize, read_only)
 
     def size(self, path: str) -> int:
         """Return a file's bytes, 0 where it is not there."""
@@ -43,5 +43,7 @@ class Room:
                 channel.connect(path)
             except OSError:
                 return None
-            told = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        return int(CREDENTIALS.unpack(told)[0])
+            credentials = channel.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size
+            )
+        return int(CREDENTIALS.unpack(credentials)[0])

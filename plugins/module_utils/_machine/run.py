@@ -66,12 +66,12 @@ class Dressed(t.Generic[S]):
 
     def plan(self, state: S) -> Plan:
         """Compute the steps, and before them the one that gives files back."""
-        found = self._capability.plan(state)
+        planned = self._capability.plan(state)
         self._files = self._own(state)
-        steps = (*self._files.steps(), *found.steps)
+        steps = (*self._files.steps(), *planned.steps)
         self._files.check(steps)
-        warnings = (*found.warnings, *self._files.warnings())
-        return dataclasses.replace(found, steps=steps, warnings=warnings)
+        warnings = (*planned.warnings, *self._files.warnings())
+        return dataclasses.replace(planned, steps=steps, warnings=warnings)
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
@@ -110,7 +110,7 @@ def run_capability(
     """
     # The login's umask would else decide who can read what pip and other programs write here.
     os.umask(UMASK)
-    done: t.List[Step] = []
+    completed: t.List[Step] = []
     name = module._name.rpartition(".")[2]
     # Ansible adds to every answer what the module was given.
     module.no_log_values.update(logins(module.params) | files(module.params))
@@ -118,7 +118,7 @@ def run_capability(
         capability = dressed(make())
         holds = changes_node and not module.check_mode
         with _node_lock(module) if holds else contextlib.nullcontext():
-            answer = masked(_converge(module.check_mode, module._diff, capability, done))
+            answer = masked(_converge(module.check_mode, module._diff, capability, completed))
     except PermissionError as error:
         if os.geteuid() == 0:
             raise
@@ -127,8 +127,13 @@ def run_capability(
             msg=f"{name}: {error.filename or error}: this needs root. Next step: {hint}"
         )
     except NodeError as error:
-        steps = [step.describe() for step in done]
-        failure = {**refusal(name, error), "changed": bool(done), "steps": steps, **error.details}
+        steps = [step.describe() for step in completed]
+        failure = {
+            **refusal(name, error),
+            "changed": bool(completed),
+            "steps": steps,
+            **error.details,
+        }
         # A program repeats what it was given, and logs keep what a module says.
         module.fail_json(**masked(failure))
     for warning in answer.pop("warnings"):
@@ -158,7 +163,7 @@ def _node_lock(module: AnsibleModule) -> t.Iterator[None]:
 
 
 def _converge(
-    check_mode: bool, show_diff: bool, capability: Capability[t.Any], done: t.List[Step]
+    check_mode: bool, show_diff: bool, capability: Capability[t.Any], completed: t.List[Step]
 ) -> t.Dict[str, t.Any]:
     state = capability.observe()
     first = plan = capability.plan(state)
@@ -167,12 +172,12 @@ def _converge(
         made.add(tuple(step.summary for step in plan.steps))
         for step in plan.steps:
             capability.apply(step)
-            done.append(step)
+            completed.append(step)
         more = plan.more
         state = capability.observe()
         plan = capability.plan(state)
         _check(plan, made, more)
-    steps = done or list(first.steps)
+    steps = completed or list(first.steps)
     shown = bool(steps) and show_diff
     return {
         "changed": bool(steps),
@@ -204,12 +209,12 @@ def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> Non
     """Refuse to go on where steps are left that should not be, or that were made before."""
     summaries = tuple(step.summary for step in left.steps)
     if summaries and not more:
-        what = "after all steps this is still to do"
+        text = "after all steps this is still to do"
     elif summaries in made:
-        what = "this was done and had no effect"
+        text = "this was done and had no effect"
     else:
         return
-    cause = f"{what}: {'; '.join(summaries)}"
+    cause = f"{text}: {'; '.join(summaries)}"
     hint = "run again with -vvv; if it stays so, report it with this output"
     raise NodeError("the node did not reach the wanted state", cause=cause, hint=hint)
 

@@ -48,14 +48,16 @@ def listener(path: str, timeout: float) -> Knowledge[int]:
     connection = _Connection(path, timeout)
     try:
         connection.connect()
-        told = connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        credentials = connection.sock.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size
+        )
     except (FileNotFoundError, ConnectionRefusedError):
         return Absent()
     except OSError as error:
         return Unknown(f"{path} can't be connected to: {error.strerror or error}")
     finally:
         connection.close()
-    pid = int(CREDENTIALS.unpack(told)[0])
+    pid = int(CREDENTIALS.unpack(credentials)[0])
     return Known(pid) if pid else Unknown(f"who listens at {path} is in another PID namespace")
 
 

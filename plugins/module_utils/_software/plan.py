@@ -141,9 +141,9 @@ class Planner(abc.ABC, t.Generic[S, D]):
         gone = removal.packages if removal else ()
         parts = self.parts([f"remove {', '.join(one)}" for one in (gone, paths) if one])
         warnings = [f"{self.taken}: {user}" for user in users]
-        if removal and removal.kept:
+        if removal and removal.needed:
             needed = ", ".join(removal.users) or "others"
-            warnings += [f"{', '.join(removal.kept)} stays, as {needed} needs it"]
+            warnings += [f"{', '.join(removal.needed)} stays, as {needed} needs it"]
         params = {"packages": gone, "files": paths}
         step = Step("remove", "; ".join(parts) or "forget what was added", params)
         packages = {

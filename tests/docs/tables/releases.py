@@ -93,7 +93,7 @@ def _option(name: str, one: known_options.Option) -> str:
     notes += [f"the {one.only} kernel modules alone heed it"] if one.only else []
     says = "; ".join((one.says, *notes))
     return (
-        f"| `{called(name)}` | {one.kind.words} | {default} | {in_words(one.branches)} | {says} |"
+        f"| `{called(name)}` | {one.kind.expected} | {default} | {in_words(one.branches)} | {says} |"
     )
 
 

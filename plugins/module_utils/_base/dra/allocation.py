@@ -67,9 +67,9 @@ NO_LIBRARY = Library()
 def owners(allocation: str, devices: t.Any = ()) -> Owners:
     """Return who gives out what, from values as a user writes them."""
     listed = devices if isinstance(devices, (list, tuple)) else [devices]
-    named = (str(one).lower() for one in listed if one != "")
+    named = (str(owner).lower() for owner in listed if owner != "")
     # NVML's bus ids have 4 digits of domain.
-    return Owners(allocation, frozenset(one[-12:] if ":" in one else one for one in named))
+    return Owners(allocation, frozenset(owner[-12:] if ":" in owner else owner for owner in named))
 
 
 def written(text: t.Optional[str]) -> t.Any:
@@ -91,14 +91,14 @@ def owners_in(text: t.Optional[str]) -> Owners:
 def configured(where: str, config: Json, allocation: str, asked: Json) -> Json:
     """Return a configuration with who allocates, and how DRA shares. InputError: the user's has it too."""
     ours = config.get(SECTION)
-    given = ours if isinstance(ours, dict) else {}
+    own = ours if isinstance(ours, dict) else {}
     for key, option in (("allocation", "allocation"), ("dra", "dra")):
-        if key in given:
+        if key in own:
             named = f"{where}.{SECTION}.{key}"
-            raise InputError.of(named, given[key], f"it in the option {option}, for the whole node")
-    if allocation == DEVICE_PLUGIN or (ours is not None and ours is not given):
+            raise InputError.of(named, own[key], f"it in the option {option}, for the whole node")
+    if allocation == DEVICE_PLUGIN or (ours is not None and ours is not own):
         return config  # what is no section is for the daemon's parser to refuse
-    return {**config, SECTION: {**given, "allocation": allocation, "dra": _section(asked)}}
+    return {**config, SECTION: {**own, "allocation": allocation, "dra": _section(asked)}}
 
 
 def _section(asked: Json) -> t.Dict[str, t.Any]:

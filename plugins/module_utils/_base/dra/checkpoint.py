@@ -111,7 +111,7 @@ def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, PreparedC
 
 def made(text: t.Optional[str]) -> t.FrozenSet[str]:
     """Return the UUIDs of the MIG devices that claims had made, which are no part of a layout. NodeError."""
-    devices = [device for one in load(text).values() for device in one.devices]
+    devices = [device for claim in load(text).values() for device in claim.devices]
     return frozenset(
         device.instance.uuid for device in devices if device.instance and device.instance.made
     )

@@ -12,7 +12,7 @@ DRIVER = "gpu.node"
 NVIDIA = "gpu.nvidia.com"  # the domain of what NVIDIA's own DRA driver publishes, under its names
 
 GPU, MIG, SHARE = TYPES = "gpu", "mig", "share"  # values of the attribute "type"
-GPU_CLASS, MIG_CLASS, SHARE_CLASS = (f"{one}.{DRIVER}" for one in TYPES)
+GPU_CLASS, MIG_CLASS, SHARE_CLASS = (f"{device_type}.{DRIVER}" for device_type in TYPES)
 
 # Capacities of a share device: bytes, percent, clients.
 MEMORY, CORES, SHARES = "memory", "cores", "shares"

@@ -112,7 +112,9 @@ def text(version: Version) -> str:
 
 def refusal(version: Version) -> str:
     """Return a version with what keeps the driver from it, as far as the next mends it; empty from the oldest on."""
-    wrong = [one for one in TRAITS if one.of(version) and one.mended and one.mended <= OLDEST]
-    nearest = min((one.mended for one in wrong if one.mended), default=OLDEST)
-    why = ", and ".join(str(one) for one in wrong if one.mended == nearest)
+    wrong = [
+        trait for trait in TRAITS if trait.of(version) and trait.mended and trait.mended <= OLDEST
+    ]
+    nearest = min((trait.mended for trait in wrong if trait.mended), default=OLDEST)
+    why = ", and ".join(str(trait) for trait in wrong if trait.mended == nearest)
     return why and f"Kubernetes {text(version)}, with which {why}"

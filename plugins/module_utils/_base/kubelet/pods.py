@@ -59,8 +59,8 @@ def _by_systemd(root: str) -> str:
 # With kubelet's cgroups at the top, where kind has them, and where a runtime without systemd puts
 # what a kubelet with systemd asks for: below its own service.
 PATTERNS = tuple(
-    re.compile(one)
-    for one in (
+    re.compile(pattern)
+    for pattern in (
         _by_systemd(""),
         _by_systemd("kubelet"),
         rf"(?:/kubelet)?/kubepods(?:/{QUALITY})?/pod{DASHED}(?=/|$)",
@@ -119,5 +119,5 @@ def ended(uids: t.Iterable[str], running: t.Collection[str], *, started: bool) -
     known: neither proves anything.
     """
     known = list(uids)
-    unproven = any(one in running or UID.fullmatch(one) is None for one in known)
+    unproven = any(uid in running or UID.fullmatch(uid) is None for uid in known)
     return started and bool(running and known) and not unproven

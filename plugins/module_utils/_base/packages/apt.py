@@ -98,10 +98,10 @@ def parse_policy(text: str) -> t.Dict[str, Policy]:
 
 def parse_simulation(text: str) -> Simulation:
     """Parse the output of ``apt-get --simulate``."""
-    found = re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M)
+    changes = re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M)
     return Simulation.of(
         ("removed" if word != "Inst" else "changed" if old else "new", name)
-        for word, name, old in found
+        for word, name, old in changes
     )
 
 
@@ -120,7 +120,7 @@ def parse_relations(text: str) -> Relations:
     for stanza in text.split("\n\n"):
         fields = dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", stanza, flags=re.M))
         needs = [fields[key] for key in ("Pre-Depends", "Depends") if key in fields]
-        relations = tuple(one.strip() for text in needs for one in text.split(","))
+        relations = tuple(relation.strip() for text in needs for relation in text.split(","))
         if "Package" in fields and "Version" in fields:
             result.setdefault(fields["Package"], {})[fields["Version"]] = relations
     return result
@@ -319,15 +319,15 @@ def additions(
     None says that the node has no source of the release at all.
     """
     ours = [source for source in sources if "main" in source.components]
-    ours = [one for one in ours if _is_own(one)] or ours
+    ours = [source for source in ours if _is_own(source)] or ours
     for name in (codename, "stable", "oldstable"):
-        if any(one.suite == name for one in ours):
+        if any(source.suite == name for source in ours):
             break
     else:
         return None
     result = []
     for suite in (name, f"{name}-updates", f"{name}-security"):
-        base = next((one for one in ours if one.suite == suite), None)
+        base = next((source for source in ours if source.suite == suite), None)
         enabled = {
             word for source in sources if source.suite == suite for word in source.components
         }

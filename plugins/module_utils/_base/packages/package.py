@@ -125,9 +125,9 @@ class Simulation(t.NamedTuple):
     removed: t.Tuple[str, ...]
 
     @classmethod
-    def of(cls, found: t.Iterable[t.Tuple[str, str]]) -> Simulation:
+    def of(cls, changes: t.Iterable[t.Tuple[str, str]]) -> Simulation:
         """Return a simulation from kinds of changes, which are our fields, with names."""
-        pairs = list(found)
+        pairs = list(changes)
         return cls(*(tuple(name for kind, name in pairs if kind == field) for field in cls._fields))
 
 
@@ -135,7 +135,7 @@ class Removal(t.NamedTuple):
     """What taking back additions comes to: what goes, what others need, and who needs it."""
 
     packages: t.Tuple[str, ...]
-    kept: t.Tuple[str, ...]
+    needed: t.Tuple[str, ...]
     users: t.Tuple[str, ...]
 
 
@@ -167,30 +167,30 @@ class Rollback(t.NamedTuple):
         return bool(self.packages or self.remove or self.holds)
 
 
-def rollback(before: t.Mapping[str, Package], now: t.Mapping[str, Package]) -> Rollback:
+def rollback(before: t.Mapping[str, Package], current: t.Mapping[str, Package]) -> Rollback:
     """Return what leads from the packages as they are now to those that were there before.
 
     Packages that were not installed before, or not in order, are no state to go back to: the former
     go, the latter stay as they are.
     """
-    have = {name: one.version for name, one in now.items() if one.installed}
+    have = {name: package.version for name, package in current.items() if package.installed}
     packages = {
         name: old.version
         for name, old in before.items()
         if old.installed and not old.broken and have.get(name) != old.version
     }
-    there = {name for name, one in now.items() if not one.gone}
-    known = {name for name, one in before.items() if not one.gone}
-    wanted = {name for name, old in before.items() if old.held and old.installed}
-    holds = wanted - set(held(wanted, now))
+    there = {name for name, package in current.items() if not package.gone}
+    known = {name for name, package in before.items() if not package.gone}
+    held_before = {name for name, old in before.items() if old.held and old.installed}
+    holds = held_before - set(held(held_before, current))
     return Rollback(packages, tuple(sorted(there - known)), tuple(sorted(holds)))
 
 
-def in_words(wanted: Rollback, now: t.Mapping[str, Package]) -> t.Dict[str, str]:
+def in_words(change: Rollback, current: t.Mapping[str, Package]) -> t.Dict[str, str]:
     """Return the state of each package that is not as it was, in words."""
     result = {}
-    for name in sorted({*wanted.packages, *wanted.remove}):
-        have = now.get(name)
+    for name in sorted({*change.packages, *change.remove}):
+        have = current.get(name)
         state = have.state if have else State.NOT_INSTALLED
         version = f"{have.version}, " if have and have.version else ""
         result[name] = version + state.value
@@ -230,10 +230,10 @@ class Record:
         with readable(path, "remove the file; what earlier runs added then counts as your own"):
             values = json_data.loads(text)
             fields = {field.name: field.default for field in dataclasses.fields(cls)}
-            found = {
+            record = {
                 name: _read(values.get(name, field), type(field)) for name, field in fields.items()
             }
-            return cls(**found)
+            return cls(**record)
 
 
 def _read(value: t.Any, kind: type) -> t.Any:
@@ -257,13 +257,13 @@ class Packages:
 
     def installed(self, name: str) -> t.Optional[str]:
         """Return an installed package's version."""
-        found = self.packages.get(name)
-        return found.version if found is not None and found.installed else None
+        package = self.packages.get(name)
+        return package.version if package is not None and package.installed else None
 
     def there(self, names: t.Iterable[str]) -> t.Dict[str, str]:
         """Return the versions of those of the packages that are installed."""
-        found = {name: self.installed(name) for name in names}
-        return {name: version for name, version in found.items() if version}
+        versions = {name: self.installed(name) for name in names}
+        return {name: version for name, version in versions.items() if version}
 
     def offered(self, name: str) -> t.Tuple[str, ...]:
         """Return the versions of a package that the sources offer, newest first."""
@@ -290,15 +290,15 @@ class Packages:
         return self.interrupted or any(package.broken for package in self.packages.values())
 
     def holds(
-        self, wanted: t.Collection[str], changed: t.Collection[str], ours: t.Iterable[str]
+        self, desired: t.Collection[str], changed: t.Collection[str], ours: t.Iterable[str]
     ) -> t.List[Step]:
         """Return the step that holds what is wanted, and nothing else of ``ours``, which we have held.
 
         A hold is set anew on what is ``changed``: apt drops that of what it brings to another version.
         """
         ours = {name for name in ours if self.held(name)}
-        hold = sorted(name for name in wanted if name in changed or not self.held(name))
-        release = sorted(ours.difference(wanted))
+        hold = sorted(name for name in desired if name in changed or not self.held(name))
+        release = sorted(ours.difference(desired))
         parts = [f"hold {', '.join(hold)} at their version"] if hold else []
         parts += [f"release the hold on {', '.join(release)}"] if release else []
         return [Step("hold", "; ".join(parts), {"hold": hold, "release": release})] if parts else []

@@ -18,7 +18,7 @@ import typing as t
 
 from ..errors import InputError
 
-BEGIN, END = (f"-----{one} PGP PUBLIC KEY BLOCK-----" for one in ("BEGIN", "END"))
+BEGIN, END = (f"-----{edge} PGP PUBLIC KEY BLOCK-----" for edge in ("BEGIN", "END"))
 ARMOUR = re.compile(rf"{BEGIN}[ \t\r]*\n(.*?){END}", re.S)
 HEADER = re.compile(r"[A-Za-z-]+:.*")
 MAX_BYTES = 1 << 18
@@ -46,11 +46,11 @@ def read(text: str, option: str) -> t.Tuple[PublicKey, ...]:
     InputError names the option where the file isn't made of public keys and of nothing else.
     """
     try:
-        found = _keys(text)
+        keys = _keys(text)
     except (IndexError, ValueError) as error:
         cause = "it is cut off" if isinstance(error, IndexError) else error
         raise InputError.of(option, text[:40], f"{EXPECTED}; {cause}") from error
-    return tuple(found)
+    return tuple(keys)
 
 
 def _keys(text: str) -> t.List[PublicKey]:

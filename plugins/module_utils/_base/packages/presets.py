@@ -154,8 +154,8 @@ def expand(values: Values, presets: Presets, system: t.Callable[[], System]) -> 
 
 def _merged(values: Values, preset: Preset) -> Values:
     base = (values.get("base_url") or preset.base_url).rstrip("/")
-    given = {key: value for key, value in values.items() if value not in (None, [])}
-    if not (preset.key_fingerprint or "key_fingerprints" in given or "key" in given):
+    set_values = {key: value for key, value in values.items() if value not in (None, [])}
+    if not (preset.key_fingerprint or "key_fingerprints" in set_values or "key" in set_values):
         raise InputError.of(
             "repository.key_fingerprints",
             [],
@@ -169,6 +169,6 @@ def _merged(values: Values, preset: Preset) -> Values:
         "key_fingerprints": [preset.key_fingerprint] if preset.key_fingerprint else [],
         "signed_metadata": preset.signed_metadata,
         "signed_packages": preset.signed_packages,
-        **given,
+        **set_values,
         "named": "base_url",
     }

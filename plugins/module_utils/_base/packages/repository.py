@@ -96,8 +96,8 @@ class Place(t.NamedTuple):
     @property
     def paths(self) -> t.Tuple[str, ...]:
         """Return all files that may be there."""
-        found = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
-        return (*found, *self.all_preferences) if self.preferred else found
+        places = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
+        return (*places, *self.all_preferences) if self.preferred else places
 
     def key(self, family: str) -> str:
         """Return where a family has the key."""
@@ -153,15 +153,15 @@ def step(
     fetch = None if keys or entries else Fetch(repository, family, path, known.trusted)
     pinned = " or ".join(repository.key_fingerprints)
     first = f"fetch the key {repository.key_url}, which must be {pinned}, to {path}"
-    words = [first] if fetch else []
-    words += [f"write {', '.join(sorted(write))}"] if write else []
-    words += [f"remove {', '.join(stale)}"] if stale else []
-    words += [f"teach rpm the key {', '.join(trust)}"] if trust else []
-    if not words:
+    actions = [first] if fetch else []
+    actions += [f"write {', '.join(sorted(write))}"] if write else []
+    actions += [f"remove {', '.join(stale)}"] if stale else []
+    actions += [f"teach rpm the key {', '.join(trust)}"] if trust else []
+    if not actions:
         return None
     params = {"files": write, "stale": stale, "trust": trust, "key": place.rpm_key, "forget": False}
     verb = "use the entry that apt has for" if entries else "name"
-    summary = f"{verb} the repository {repository.url}: {'; '.join(words)}"
+    summary = f"{verb} the repository {repository.url}: {'; '.join(actions)}"
     return Step("repository", summary, {**params, "fetch": fetch})
 
 
@@ -169,8 +169,8 @@ def followed(first: Plan, later: Plan) -> Plan:
     """Return a plan whose first steps make sources known, and of which another one tells what comes then."""
     before = [step for step in first.steps if step.action in BEFORE]
     actions = {step.action for step in before}
-    rest = (step for step in later.steps if step.action not in actions)
-    return dataclasses.replace(later, steps=(*before, *rest))
+    further = (step for step in later.steps if step.action not in actions)
+    return dataclasses.replace(later, steps=(*before, *further))
 
 
 def _keys(repository: Repository, known: Known, path: str) -> t.Tuple[PublicKey, ...]:
@@ -191,8 +191,8 @@ def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, .
     repository = fetch.repository
     try:
         keys = read(text, "key")
-        found = ", ".join(key.fingerprint for key in keys)
-        why = f"it is {found}, and {' or '.join(repository.key_fingerprints)} is pinned"
+        fingerprints = ", ".join(key.fingerprint for key in keys)
+        why = f"it is {fingerprints}, and {' or '.join(repository.key_fingerprints)} is pinned"
     except InputError as error:
         keys, why = (), error.cause
     if not keys or {key.fingerprint for key in keys} - set(repository.key_fingerprints):
@@ -248,10 +248,10 @@ def _entries(repository: Repository, place: Place, sources: t.Iterable[Source]) 
     ]
 
 
-def _alike(one: str, other: str) -> bool:
+def _alike(url: str, other_url: str) -> bool:
     """Tell whether two addresses can be the same: apt puts the machine in the place of $(ARCH)."""
-    pattern = re.escape(one.rstrip("/")).replace(re.escape("$(ARCH)"), "[^/]+")
-    return re.fullmatch(pattern, other.rstrip("/")) is not None
+    pattern = re.escape(url.rstrip("/")).replace(re.escape("$(ARCH)"), "[^/]+")
+    return re.fullmatch(pattern, other_url.rstrip("/")) is not None
 
 
 def parse(values: t.Mapping[str, t.Any]) -> Repository:
@@ -300,7 +300,9 @@ def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKe
     if text is None:
         raise InputError.of("repository.key", repository.key, "a file that is there on the node")
     result = read(text, "repository.key")
-    strangers = sorted({one.fingerprint for one in result} - set(repository.key_fingerprints))
+    strangers = sorted(
+        {public_key.fingerprint for public_key in result} - set(repository.key_fingerprints)
+    )
     if repository.key_fingerprints and strangers:
         raise InputError.of(
             "repository.key_fingerprints",
@@ -315,13 +317,13 @@ def files(
 ) -> t.Dict[str, str]:
     """Return the files that make a node of a family know the repository, by their paths; without keys, the others."""
     path = place.key(family)
-    found = {path: key_text(keys, family)} if keys else {}
+    texts_by_path = {path: key_text(keys, family)} if keys else {}
     if family in RPM_FAMILIES:
         _check_transport(repository)
-        return {**found, place.rpm_repositories[family]: _repo(repository, place, family)}
+        return {**texts_by_path, place.rpm_repositories[family]: _repo(repository, place, family)}
     source = Source(repository.url, repository.suite, repository.components, path)
-    found[place.sources] = place.header + stanza(source)
-    return {**found, **_preferences(repository, place)}
+    texts_by_path[place.sources] = place.header + stanza(source)
+    return {**texts_by_path, **_preferences(repository, place)}
 
 
 def key_text(keys: t.Sequence[PublicKey], family: str) -> str:
@@ -372,13 +374,13 @@ def _repo(repository: Repository, place: Place, family: str) -> str:
     return f"{place.header}[{place.name}]\n{lines}"
 
 
-def texts(found: t.Mapping[str, str], place: Place) -> t.Dict[str, str]:
+def texts(files_by_path: t.Mapping[str, str], place: Place) -> t.Dict[str, str]:
     """Return the files for a user, to whom a key says nothing."""
     keys = (*place.apt_keys, place.rpm_key)
-    return {path: "a key" if path in keys else text for path, text in sorted(found.items())}
+    return {path: "a key" if path in keys else text for path, text in sorted(files_by_path.items())}
 
 
 def is_trusted(fingerprint: str, trusted: t.Iterable[str]) -> bool:
     """Tell whether rpm has a key: older ones call it by the last digits of its fingerprint."""
-    versions = (one.split("-")[0].upper() for one in trusted)
+    versions = (version.split("-")[0].upper() for version in trusted)
     return any(version and fingerprint.endswith(version) for version in versions)

@@ -75,27 +75,29 @@ def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
 
     Modules that belong to one kernel may be there for several.
     """
-    found: t.Dict[str, t.Set[str]] = {}
+    by_name: t.Dict[str, t.Set[str]] = {}
     for name, _machine, version in _rows(text):
         if "nvidia" in name and "-kmp-" not in name:
-            found.setdefault(name, set()).add(version)
-    twice = sorted((name, versions) for name, versions in found.items() if len(versions) > 1)
+            by_name.setdefault(name, set()).add(version)
+    twice = sorted((name, versions) for name, versions in by_name.items() if len(versions) > 1)
     return [(name, sorted(versions, key=version_key)) for name, versions in twice]
 
 
 def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
     """Parse what dnf prints in DNF_FORMAT; a name may also be one with version and architecture."""
-    found: t.Dict[str, t.Set[str]] = {}
+    versions: t.Dict[str, t.Set[str]] = {}
     for name, machine, version in _rows(text):
         for key in (name, f"{name}-{version.split(':')[-1]}.{machine}"):
             if key in names:
-                found.setdefault(key, set()).add(version)
-    return ordered(found)
+                versions.setdefault(key, set()).add(version)
+    return ordered(versions)
 
 
-def ordered(found: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
+def ordered(offered: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
     """Return the versions of packages, newest first, as what the sources offer."""
-    newest = {name: sorted(some, key=version_key, reverse=True) for name, some in found.items()}
+    newest = {
+        name: sorted(versions, key=version_key, reverse=True) for name, versions in offered.items()
+    }
     return {name: Policy(versions[0], tuple(versions)) for name, versions in newest.items()}
 
 
@@ -134,9 +136,9 @@ def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
 def parse_dnf5_locks(text: str) -> t.FrozenSet[str]:
     """Return the packages that dnf 5 keeps at one version, by its file, which has a block for each."""
     blocks = re.split(r"^\[\[packages\]\]$", text, flags=re.M)[1:]
-    kept = (block for block in blocks if re.search(r'^comparator *= *"=+"', block, flags=re.M))
-    found = (re.findall(r'^name *= *"(.*)"', one, re.M) for one in kept)
-    return frozenset(names[0] for names in found if names)
+    exact = (block for block in blocks if re.search(r'^comparator *= *"=+"', block, flags=re.M))
+    names_by_block = (re.findall(r'^name *= *"(.*)"', block, re.M) for block in exact)
+    return frozenset(names[0] for names in names_by_block if names)
 
 
 def writer(locks: str, files: t.Collection[str]) -> str:
@@ -148,16 +150,16 @@ def writer(locks: str, files: t.Collection[str]) -> str:
 
 def parse_dnf_transaction(text: str) -> Simulation:
     """Parse the table of a transaction that dnf was not let carry out."""
-    found, section = [], ""
+    changes, section = [], ""
     for line in text.split("\n"):
         if line.endswith(":") and line[:1] not in ("", " "):
             section = SECTIONS.get(line[:-1].split(" ")[0], "")
         match = re.match(r"^ (\S+)(?:\s|$)", line)
         if match and section:
-            found.append((section, match[1]))
+            changes.append((section, match[1]))
         elif not line.strip():
             section = ""
-    return Simulation.of(found)
+    return Simulation.of(changes)
 
 
 def parse_repositories(text: str) -> t.Dict[str, t.Dict[str, str]]:
@@ -197,9 +199,9 @@ def _row(line: str) -> t.Dict[str, str]:
     return {match[1]: match[3].split(":")[-1]} if match else {}
 
 
-def has(found: Simulation, package: str) -> bool:
+def has(simulation: Simulation, package: str) -> bool:
     """Tell whether a transaction brings a package, which may be named with its version."""
-    names = (*found.new, *found.changed)
+    names = (*simulation.new, *simulation.changed)
     return any(
         package == name or re.fullmatch(rf"{re.escape(name)}-\d.*", package) for name in names
     )
@@ -207,11 +209,11 @@ def has(found: Simulation, package: str) -> bool:
 
 def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
     """Return what ``rpm --erase --test`` says is needed, and the package that needs it."""
-    found = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
+    rows = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
     # The user is name-version-release.architecture.
     return [
         (capability, user.rsplit("-", 2)[0])
-        for needed, user in found
+        for needed, user in rows
         for capability in _capabilities(needed)
     ]
 
@@ -233,12 +235,14 @@ def _capabilities(needed: str) -> t.List[str]:
 
 def version_key(version: str) -> t.Tuple[t.Any, ...]:
     """Return what sorts versions, epoch:version-release, as rpm does."""
-    epoch, _colon, rest = version.rpartition(":")
-    return tuple(map(_parts, (epoch or "0", *rest.partition("-")[::2])))
+    epoch, _colon, evr = version.rpartition(":")
+    return tuple(map(_parts, (epoch or "0", *evr.partition("-")[::2])))
 
 
 def _parts(text: str) -> t.List[t.Tuple[t.Any, ...]]:
     """Rank the parts: a tilde is older than the end, and digits are newer than letters."""
     ranks = {"~": (0,), "^": (2,)}
-    words = re.findall(r"\d+|[A-Za-z]+|~|\^", text)
-    return [ranks.get(one, (4, int(one)) if one.isdigit() else (3, one)) for one in words] + [(1,)]
+    tokens = re.findall(r"\d+|[A-Za-z]+|~|\^", text)
+    return [
+        ranks.get(token, (4, int(token)) if token.isdigit() else (3, token)) for token in tokens
+    ] + [(1,)]

@@ -44,8 +44,8 @@ class Lock(t.NamedTuple):
     @property
     def is_simple(self) -> bool:
         """Tell whether it is about names only, in whatever version and repository."""
-        rest = {key: value for key, value in self.fields.items() if key != "comment"}
-        return {**PLAIN, "solvable_name": self.pattern} == rest
+        further = {key: value for key, value in self.fields.items() if key != "comment"}
+        return {**PLAIN, "solvable_name": self.pattern} == further
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class Lock(t.NamedTuple):
 
 def parse_locks(text: str) -> t.List[Lock]:
     """Parse zypper's file of locks."""
-    blocks = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
+    blocks = [block for block in re.split(r"\n\s*\n", text) if block.strip()]
     return [Lock(_fields(block), block) for block in blocks]
 
 
@@ -78,21 +78,23 @@ def _fields(block: str) -> t.Dict[str, str]:
 
 def locked(text: str, installed: t.Collection[str]) -> t.FrozenSet[str]:
     """Return the packages that are locked in every version: by their name, or installed and by a pattern."""
-    locks = [one for one in parse_locks(text) if one.is_simple]
-    names = {one.name for one in locks} - {""}
-    return frozenset(names | {one for one in installed if any(lock.fits(one) for lock in locks)})
+    locks = [simple for simple in parse_locks(text) if simple.is_simple]
+    names = {simple.name for simple in locks} - {""}
+    return frozenset(
+        names | {simple for simple in installed if any(lock.fits(simple) for lock in locks)}
+    )
 
 
 def without(text: str, names: t.Collection[str]) -> str:
     """Return the file's text without the plain locks of packages."""
-    return "".join(f"\n{one.text}\n\n" for one in parse_locks(text) if one.name not in names)
+    return "".join(f"\n{lock.text}\n\n" for lock in parse_locks(text) if lock.name not in names)
 
 
-def in_the_way(text: str, words: str, ours: t.Collection[str]) -> t.List[Lock]:
+def in_the_way(text: str, refusal: str, ours: t.Collection[str]) -> t.List[Lock]:
     """Return the locks that zypper's words are about, but for those of ours."""
-    named = set(IN_THE_WAY.findall(words))
-    others = [one for one in parse_locks(text) if one.name not in ours]
-    return [one for one in others if any(one.fits(name) for name in named)]
+    named = set(IN_THE_WAY.findall(refusal))
+    foreign = [lock for lock in parse_locks(text) if lock.name not in ours]
+    return [lock for lock in foreign if any(lock.fits(name) for name in named)]
 
 
 def configuration(files: t.Mapping[str, str], locks: str) -> str:
@@ -105,7 +107,7 @@ def configuration(files: t.Mapping[str, str], locks: str) -> str:
     for path in sorted(files, key=lambda file: file.startswith("/etc/")):
         chosen[path.split("/zypp/", 1)[1]] = path
     parser = _parser()
-    for name in sorted(chosen, key=lambda one: ("/" in one, one)):
+    for name in sorted(chosen, key=lambda path: ("/" in path, path)):
         try:
             parser.read_string(files[chosen[name]])
         except configparser.Error as error:
@@ -136,12 +138,12 @@ def _parser() -> configparser.ConfigParser:
 
 def disabled(texts: t.Iterable[str]) -> t.List[str]:
     """Return the repositories that are off, by the texts of their files."""
-    found = []
+    aliases = []
     for text in texts:
         for section in re.split(r"^\[", text, flags=re.M)[1:]:
             if re.search(r"^enabled\s*=\s*(?:0|no|off|false)\s*$", section, flags=re.M):
-                found.append(section.split("]")[0])
-    return sorted(found)
+                aliases.append(section.split("]")[0])
+    return sorted(aliases)
 
 
 def _xml(text: str) -> ET.Element:
@@ -154,20 +156,20 @@ def _xml(text: str) -> ET.Element:
 
 def parse_search(text: str) -> t.Dict[str, Policy]:
     """Parse ``zypper --xmlout search --details``; what is only installed is not offered."""
-    found: t.Dict[str, t.Set[str]] = {}
-    for one in _xml(text).iter("solvable"):
-        if one.get("kind") == "package" and one.get("repository") != "(System Packages)":
-            found.setdefault(one.get("name", ""), set()).add(one.get("edition", ""))
-    return ordered(found)
+    versions: t.Dict[str, t.Set[str]] = {}
+    for solvable in _xml(text).iter("solvable"):
+        if solvable.get("kind") == "package" and solvable.get("repository") != "(System Packages)":
+            versions.setdefault(solvable.get("name", ""), set()).add(solvable.get("edition", ""))
+    return ordered(versions)
 
 
 def parse_summary(text: str) -> Simulation:
     """Parse ``zypper --xmlout install --dry-run``, which has more kinds of changes than dnf."""
     return Simulation.of(
-        (SOLVABLES.get(part.tag, "changed"), str(one.get("name")))
+        (SOLVABLES.get(part.tag, "changed"), str(solvable.get("name")))
         for summary in _xml(text).iter("install-summary")
         for part in summary
-        for one in part.iter("solvable")
+        for solvable in part.iter("solvable")
     )
 
 
@@ -183,10 +185,12 @@ def messages(text: str) -> str:
     last = max((index for index, text in enumerate(texts) if SKIPPED.search(text)), default=-1)
     every = [message for message in every[last + 1 :] if NOT_REFRESHED not in (message.text or "")]
     wrong = [
-        one for one in every if one.get("type") != "info" or (one.text or "").startswith("Problem:")
+        message
+        for message in every
+        if message.get("type") != "info" or (message.text or "").startswith("Problem:")
     ]
-    wrong += [one for prompt in root.iter("prompt") for one in prompt.iter("description")]
-    lines = [line for one in wrong or every for line in (one.text or "").split("\n")]
+    wrong += [message for prompt in root.iter("prompt") for message in prompt.iter("description")]
+    lines = [line for message in wrong or every for line in (message.text or "").split("\n")]
     lines += map(str, skipped(text))
     return "\n".join(dict.fromkeys(line for line in lines if line.strip()))
 

@@ -52,21 +52,23 @@ def state_file(device: str, settings: t.Optional[str], root: str = "") -> str:
 
 def daemon(device: str, settings: t.Optional[str], state: t.Optional[str]) -> Daemon:
     """Return a daemon, from its settings and the state that its manager wrote."""
-    found = table_in(state)
+    state_table = table_in(state)
     try:
-        clients = int(found.get("clients", 0))
+        clients = int(state_table.get("clients", 0))
     except (ValueError, TypeError, OverflowError):
         clients = 0
-    known = table_in(settings) or table(found.get("settings"))  # what runs, where no more is wanted
+    known = table_in(settings) or table(
+        state_table.get("settings")
+    )  # what runs, where no more is wanted
     return Daemon(device, clients, known.get("on_busy") == "terminate")
 
 
 def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
     """Return by process the servers without clients that managers report, with their pipe folders."""
     result: t.Dict[int, str] = {}
-    for told in states:
+    for status in states:
         try:
-            state = json_data.loads(told or "{}")
+            state = json_data.loads(status or "{}")
             pipe = str(state.get("pipe", ""))
             result.update(
                 {
@@ -82,12 +84,18 @@ def idle_servers(states: t.Iterable[t.Optional[str]]) -> t.Dict[int, str]:
 
 def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:
     """Return what ends all daemons. NodeError: one has clients, and nobody said to end them."""
-    busy = [one for one in daemons if one.clients and not one.terminate]
+    busy = [
+        control_daemon
+        for control_daemon in daemons
+        if control_daemon.clients and not control_daemon.terminate
+    ]
     if busy:
-        used = ", ".join(f"{one.device} ({one.clients})" for one in busy)
+        used = ", ".join(
+            f"{control_daemon.device} ({control_daemon.clients})" for control_daemon in busy
+        )
         hint = "end their pods first, or set onBusy: terminate in sharing.mps"
-        what = "devices that are shared by MPS are in use"
-        raise NodeError(what, cause=f"clients of {used}", hint=hint)
+        refusal = "devices that are shared by MPS are in use"
+        raise NodeError(refusal, cause=f"clients of {used}", hint=hint)
     if not daemons:
         return []
     return [Step("stop_mps", f"stop the MPS control daemons of {names(daemons)}")]
@@ -95,4 +103,4 @@ def end(daemons: t.Sequence[Daemon]) -> t.List[Step]:
 
 def names(daemons: t.Sequence[Daemon]) -> str:
     """Return which devices these are of."""
-    return ", ".join(one.device for one in daemons)
+    return ", ".join(control_daemon.device for control_daemon in daemons)

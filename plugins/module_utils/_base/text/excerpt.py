@@ -46,8 +46,8 @@ class Excerpt:
             self._add_line(line)
         if self.left_out:
             self._write(b"[%d bytes are left out]\n" % self.left_out)
-        for one in self._tail:
-            self._write(one)
+        for kept_line in self._tail:
+            self._write(kept_line)
 
     def _add(self, data: bytes) -> None:
         room = LONGEST_LINE - len(self._begun)

@@ -36,10 +36,14 @@ def levels(data: t.Any) -> t.Iterator[t.List[t.Any]]:
     level = [data]
     for _depth in range(DEEPEST + 1):
         yield level
-        held = [one for one in level if isinstance(one, (dict, list))]
+        held = [value for value in level if isinstance(value, (dict, list))]
         if not held:
             return
-        level = [item for one in held for item in (one.values() if isinstance(one, dict) else one)]
+        level = [
+            item
+            for value in held
+            for item in (value.values() if isinstance(value, dict) else value)
+        ]
     raise ValueError(f"it is nested more than {DEEPEST} deep")
 
 

@@ -86,9 +86,9 @@ def masked(value: t.Any) -> t.Any:
     if isinstance(value, str):
         return masked_text(value)
     if isinstance(value, dict):
-        return {key: _under(key, one) for key, one in value.items()}
+        return {key: _under(key, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_item(value[at - 1] if at else None, one) for at, one in enumerate(value)]
+        return [_item(value[at - 1] if at else None, item) for at, item in enumerate(value)]
     return value
 
 
@@ -107,7 +107,7 @@ def files(options: t.Mapping[str, t.Any]) -> t.Set[str]:
     """Return the options that are texts of files with credentials in them, where a path was meant."""
     texts = (option for option in options.values() if isinstance(option, str))
     whole = (text for text in texts if "\n" in text or text[:1] == "{")
-    return {one for one in whole if masked_text(one) != one}
+    return {text for text in whole if masked_text(text) != text}
 
 
 def _under(key: t.Any, value: t.Any) -> t.Any:
@@ -135,7 +135,7 @@ def masked_text(text: str) -> str:
 
 def masked_lines(text: str) -> str:
     """Return a text with its credentials masked, but for private keys: their blocks need the lines around."""
-    text = LOGIN.sub(lambda one: f"://{MASK}@" if one[1] else one[0], text)
+    text = LOGIN.sub(lambda match: f"://{MASK}@" if match[1] else match[0], text)
     text = mask_tokens(text, MASK)
     lower = text.lower()
     if not any(cue in lower for cue in CUES):
@@ -150,8 +150,8 @@ def masked_lines(text: str) -> str:
             continue
         line = ""
         if match["heading"]:
-            found = NEXT_HEADING.search(text, begin)
-            end, line = found.start() if found else len(text), "\n"
+            heading = NEXT_HEADING.search(text, begin)
+            end, line = heading.start() if heading else len(text), "\n"
         elif match["option"] or match["user"]:
             end = _argument_end(match)
         else:
@@ -183,8 +183,8 @@ def _around(match: t.Match[str]) -> str:
     """Return the quote that a word such as NAME=value is in, empty where it has none."""
     if set(match.group()) & set(STRING):
         return ""  # it ends before the value
-    found = OPENED.search(match.string[max(match.start() - LONGEST, 0) : match.start()])
-    return found[1] if found else ""
+    opened = OPENED.search(match.string[max(match.start() - LONGEST, 0) : match.start()])
+    return opened[1] if opened else ""
 
 
 def _end(match: t.Match[str]) -> int:
@@ -223,13 +223,13 @@ def _closed(text: str, at: int) -> int:
     """Return where a list or a map ends; at the text's end where it is not closed."""
     open_ones: t.List[str] = []
     while at < len(text):
-        one = text[at]
-        if one in STRING:
+        character = text[at]
+        if character in STRING:
             at = _string(text, at)
             continue
-        if one in ENDS:
-            open_ones.append(ENDS[one])
-        elif open_ones and one == open_ones[-1]:
+        if character in ENDS:
+            open_ones.append(ENDS[character])
+        elif open_ones and character == open_ones[-1]:
             open_ones.pop()
         at += 1
         if not open_ones:

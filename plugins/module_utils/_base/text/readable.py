@@ -30,12 +30,12 @@ def as_yaml(value: t.Any) -> str:
 
 def _yaml(value: t.Any) -> t.Iterator[str]:
     if isinstance(value, dict) and value:
-        for key, one in value.items():
-            yield from _member(f"{_scalar(key)}:", one)
+        for key, member in value.items():
+            yield from _member(f"{_scalar(key)}:", member)
     elif isinstance(value, list) and value:
-        for one in value:
-            inner = list(_yaml(one))
-            block = ["|"] if _is_block(one) else []
+        for member in value:
+            inner = list(_yaml(member))
+            block = ["|"] if _is_block(member) else []
             yield from (f"{'  ' if n else '- '}{line}" for n, line in enumerate(block + inner))
     elif _is_block(value):
         yield from value.rstrip("\n").split("\n")

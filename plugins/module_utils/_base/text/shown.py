@@ -42,7 +42,10 @@ def printable(text: str, keep: str = "") -> str:
     count as printable: control characters, line ends, changes of the writing direction, halves of
     surrogate pairs. ``keep`` names those that may stay, such as the line end of a diff.
     """
-    return "".join(one if one in keep or one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(
+        character if character in keep or character.isprintable() else repr(character)[1:-1]
+        for character in text
+    )
 
 
 def _pieces(value: t.Any, most: int) -> t.Iterator[str]:

@@ -45,10 +45,10 @@ def version(value: object, known: int) -> None:
         raise ValueError(f"version {shown(value)} is not known, {known} is")
 
 
-def keys(name: str, data: object, *wanted: str) -> t.Dict[str, t.Any]:
+def keys(name: str, data: object, *expected: str) -> t.Dict[str, t.Any]:
     """Return a mapping that has these keys and no others. ``name`` is what it is called, as in all that follow."""
-    if not isinstance(data, dict) or set(data) != set(wanted):
-        raise ValueError(f"{name}: expected {', '.join(wanted)}")
+    if not isinstance(data, dict) or set(data) != set(expected):
+        raise ValueError(f"{name}: expected {', '.join(expected)}")
     return data
 
 

@@ -120,10 +120,10 @@ class Document:
         name = path[-1]
         if name not in table:
             table[name], self.kinds[path] = {}, kind
-        inner, found = table[name], self.kinds.get(path, INLINE)
-        if found in refused:
+        inner, inner_kind = table[name], self.kinds.get(path, INLINE)
+        if inner_kind in refused:
             raise wrong(self.text, at, f"{name} once only")
-        if found == ARRAY:
+        if inner_kind == ARRAY:
             return inner[-1], (*path, f"[{len(inner) - 1}]")
         return inner, path
 
@@ -190,26 +190,26 @@ def key(text: str, at: int) -> t.Tuple[Keys, int]:
     """Return the parts of a key, and where it ends."""
     parts: t.List[str] = []
     while True:
-        found = BARE.match(text, at) or BASIC.match(text, at) or LITERAL.match(text, at)
-        if found is None:
+        match = BARE.match(text, at) or BASIC.match(text, at) or LITERAL.match(text, at)
+        if match is None:
             raise wrong(text, at, "a key")
-        parts.append(_text(found, text))
-        at = found.end()
+        parts.append(_text(match, text))
+        at = match.end()
         dot = after(BLANK, text, at)
         if text[dot : dot + 1] != ".":
             return tuple(parts), at
         at = after(BLANK, text, dot + 1)
 
 
-def _text(found: t.Match[str], text: str) -> str:
-    if found.re is BARE:
-        return found[0]
-    return found[1] if found.re is LITERAL else _unescaped(found[1], text, found.start())
+def _text(match: t.Match[str], text: str) -> str:
+    if match.re is BARE:
+        return match[0]
+    return match[1] if match.re is LITERAL else _unescaped(match[1], text, match.start())
 
 
 def _unescaped(content: str, text: str, at: int) -> str:
-    def one(found: t.Match[str]) -> str:
-        short, four, eight, unknown = found.groups()
+    def one(match: t.Match[str]) -> str:
+        short, four, eight, unknown = match.groups()
         if short:
             return ESCAPED[short]
         if unknown is not None:
@@ -277,9 +277,9 @@ def _array(text: str, at: int, depth: int) -> Value:
     items: t.List[t.Any] = []
     at = after(GAP, text, at + 1)
     while text[at : at + 1] != "]":
-        found = value(text, at, depth + 1)
-        items.append(found.data)
-        at = after(GAP, text, found.end)
+        item = value(text, at, depth + 1)
+        items.append(item.data)
+        at = after(GAP, text, item.end)
         if text[at : at + 1] == ",":
             at = after(GAP, text, at + 1)
         elif text[at : at + 1] != "]":
@@ -289,39 +289,39 @@ def _array(text: str, at: int, depth: int) -> Value:
 
 def members(text: str, at: int, depth: int = 0) -> t.Tuple[t.List[t.Tuple[Member, t.Any]], int]:
     """Return the members of the inline table that begins at a place with what they hold, and where its brace is."""
-    found: t.List[t.Tuple[Member, t.Any]] = []
+    pairs: t.List[t.Tuple[Member, t.Any]] = []
     at = after(BLANK, text, at + 1)
-    while text[at : at + 1] != "}" or found:
+    while text[at : at + 1] != "}" or pairs:
         keys, end = key(text, at)
         equals = after(BLANK, text, end)
         if text[equals : equals + 1] != "=":
             raise wrong(text, equals, "'=' after a key")
         start = after(BLANK, text, equals + 1)
         held = value(text, start, depth + 1)
-        found.append((Member(keys, at, start, held.end), held.data))
+        pairs.append((Member(keys, at, start, held.end), held.data))
         at = after(BLANK, text, held.end)
         if text[at : at + 1] == "}":
             break
         if text[at : at + 1] != ",":
             raise wrong(text, at, "a comma or the end of an inline table")
         at = after(BLANK, text, at + 1)
-    return found, at
+    return pairs, at
 
 
 def _inline(text: str, at: int, depth: int) -> Value:
     table: t.Dict[str, t.Any] = {}
     dotted = [table]
-    found, end = members(text, at, depth)
-    for one, data in found:
+    pairs, end = members(text, at, depth)
+    for member, data in pairs:
         inner = table
-        for name in one.keys[:-1]:
+        for name in member.keys[:-1]:
             if name not in inner:
                 inner[name] = {}
                 dotted.append(inner[name])
             inner = inner[name]
             if not any(inner is each for each in dotted):
-                raise wrong(text, one.start, "a key that is not there yet")
-        if one.keys[-1] in inner:
-            raise wrong(text, one.start, "a key that is not there yet")
-        inner[one.keys[-1]] = data
+                raise wrong(text, member.start, "a key that is not there yet")
+        if member.keys[-1] in inner:
+            raise wrong(text, member.start, "a key that is not there yet")
+        inner[member.keys[-1]] = data
     return Value(table, end + 1)

@@ -29,7 +29,7 @@ HEARD: contextvars.ContextVar[t.Callable[[], None]] = contextvars.ContextVar(
 )
 
 
-def doing(what: str) -> t.Callable[[F], F]:
+def doing(task: str) -> t.Callable[[F], F]:
     """Turn pynvml's errors into ours."""
 
     def wrap(function: F) -> F:
@@ -38,7 +38,7 @@ def doing(what: str) -> t.Callable[[F], F]:
             try:
                 return function(*args, **kwargs)
             except pynvml.NVMLError as error:
-                raise NvmlError(error.value, what) from error
+                raise NvmlError(error.value, task) from error
             finally:
                 HEARD.get()()
 
@@ -83,7 +83,7 @@ def asking(name: str) -> t.Callable[..., t.Any]:
     return call
 
 
-def told(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
+def ask_text(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
     """Return a text of NVML's. What is not UTF-8 in it is replaced, since a driver may have read anything."""
     try:
         return text(ask(*args))

@@ -12,7 +12,7 @@ import ctypes
 import typing as t
 
 from ..._base.gpu import NOT_SUPPORTED, Condition, Fabric, FaultSigns, Rows
-from .calls import INVALID_ARGUMENT, doing, or_none, pynvml, reported, told
+from .calls import INVALID_ARGUMENT, ask_text, doing, or_none, pynvml, reported
 
 # Fields' numbers, which older bindings have no names for: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of 565 and later, and
 # NVML_FI_DEV_RESET_STATUS and _DRAIN_AND_RESET_STATUS of the branches before, from 550 on.
@@ -32,7 +32,7 @@ def at(address: str) -> t.Any:
 def named(handle: t.Any) -> t.Tuple[int, str]:
     """Return a GPU's index, and its board's serial number, empty where it has none."""
     index = int(pynvml.nvmlDeviceGetIndex(handle))
-    return index, str(reported(told, pynvml.nvmlDeviceGetSerial, handle) or "")
+    return index, str(reported(ask_text, pynvml.nvmlDeviceGetSerial, handle) or "")
 
 
 @doing("reading the GPU's condition")
@@ -75,15 +75,17 @@ def fault_signs(handle: t.Any) -> FaultSigns:
 @doing("reading a GPU's virtualization mode")
 def virtualization(handle: t.Any) -> t.Optional[int]:
     """Return NVML's number of the mode: 0 none, 1 passthrough, 2 a vGPU guest, 3 and 4 a host; None where not told."""
-    found = _asked("nvmlDeviceGetVirtualizationMode", handle)
-    return None if found is None else int(found)
+    mode = _asked("nvmlDeviceGetVirtualizationMode", handle)
+    return None if mode is None else int(mode)
 
 
 @doing("reading a GPU's generation of NVLink")
 def nvlink(handle: t.Any) -> t.Optional[int]:
     """Return the generation of a GPU's first NVLink, 0 where it has none, None where it is not known."""
-    found = or_none((NOT_SUPPORTED, INVALID_ARGUMENT), pynvml.nvmlDeviceGetNvLinkVersion, handle, 0)
-    return 0 if found is None else GENERATIONS.get(int(found))
+    version = or_none(
+        (NOT_SUPPORTED, INVALID_ARGUMENT), pynvml.nvmlDeviceGetNvLinkVersion, handle, 0
+    )
+    return 0 if version is None else GENERATIONS.get(int(version))
 
 
 def _asked(name: str, *args: t.Any) -> t.Any:

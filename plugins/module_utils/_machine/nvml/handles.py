@@ -12,7 +12,16 @@ from ..._base.errors import InputError
 from ..._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, GiProfile, Gpu, Process
 from ..._base.mig_profile import canonical, name_from_sizes
 from ..._base.text.shown import printable
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, instance, listed, or_none, pynvml, text, told
+from .calls import (
+    INVALID_ARGUMENT,
+    VERSION_MISMATCH,
+    ask_text,
+    instance,
+    listed,
+    or_none,
+    pynvml,
+    text,
+)
 
 ROOM = 16  # more than any GPU's instances; some report too small a count
 NO_PROFILE = (NOT_SUPPORTED, INVALID_ARGUMENT)
@@ -21,7 +30,7 @@ NO_PROFILE = (NOT_SUPPORTED, INVALID_ARGUMENT)
 def gi_profiles(handle: t.Any, gpu: Gpu) -> t.List[GiProfile]:
     """Return the profiles of a GPU's instances; newer drivers have more than pynvml knows of."""
     asked = (_gi_profile(handle, gpu, number) for number in range(32))
-    return [one for one in asked if one is not None]
+    return [profile for profile in asked if profile is not None]
 
 
 def _gi_profile(handle: t.Any, gpu: Gpu, number: int) -> t.Optional[GiProfile]:
@@ -61,7 +70,7 @@ def ci_profiles(gi: t.Any) -> t.Dict[int, int]:
     ask = pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo
     numbers = range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
     asked = (or_none(NO_PROFILE, ask, gi, number, 0, version=1) for number in numbers)
-    return {one.id: one.sliceCount for one in asked if one is not None}
+    return {profile.id: profile.sliceCount for profile in asked if profile is not None}
 
 
 def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]:
@@ -78,21 +87,21 @@ def instances(parent: t.Any, profile_id: int, *, compute: bool) -> t.List[t.Any]
 
 def processes(gpu: Gpu, devices: t.Iterable[t.Any]) -> t.List[Process]:
     """Return the processes on a GPU, given the handles of itself and its MIG devices."""
-    found = {}
+    by_pid = {}
     kinds = (
         pynvml.nvmlDeviceGetComputeRunningProcesses,
         pynvml.nvmlDeviceGetGraphicsRunningProcesses,
     )
     for device in devices:
         for kind in kinds:
-            for one in or_none((NOT_SUPPORTED,), kind, device) or ():
-                gi, ci = instance(one.gpuInstanceId), instance(one.computeInstanceId)
-                found[one.pid, gi, ci] = Process(one.pid, _name(one.pid), gpu.uuid, gi, ci)
-    return sorted(found.values(), key=lambda one: one.pid)
+            for info in or_none((NOT_SUPPORTED,), kind, device) or ():
+                gi, ci = instance(info.gpuInstanceId), instance(info.computeInstanceId)
+                by_pid[info.pid, gi, ci] = Process(info.pid, _name(info.pid), gpu.uuid, gi, ci)
+    return sorted(by_pid.values(), key=lambda info: info.pid)
 
 
 def _name(pid: int) -> str:
     try:
-        return printable(told(pynvml.nvmlSystemGetProcessName, pid))
+        return printable(ask_text(pynvml.nvmlSystemGetProcessName, pid))
     except pynvml.NVMLError:
         return ""

@@ -48,16 +48,16 @@ def set_memory_limits(uuid: str, cgroup: str, limits: Limits) -> None:
 @doing("reading the memory limits of a cgroup")
 def _read(uuid: str, cgroup: str) -> Limits:
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    found = pynvml.c_nvmlGetMemoryLimits_v1_t()
-    found.nameSpace = cgroup.encode()
-    if or_none(NONE_SET, _get, handle, found) is None:
+    limits = pynvml.c_nvmlGetMemoryLimits_v1_t()
+    limits.nameSpace = cgroup.encode()
+    if or_none(NONE_SET, _get, handle, limits) is None:
         return NO_LIMITS
-    return Limits(found.softLimit, found.hardLimit)
+    return Limits(limits.softLimit, limits.hardLimit)
 
 
-def _get(handle: t.Any, found: t.Any) -> t.Any:
-    pynvml.nvmlDeviceGetMemoryLimits_v1(handle, found)
-    return found
+def _get(handle: t.Any, structure: t.Any) -> t.Any:
+    pynvml.nvmlDeviceGetMemoryLimits_v1(handle, structure)
+    return structure
 
 
 @doing("limiting the memory of a cgroup")

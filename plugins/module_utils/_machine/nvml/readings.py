@@ -10,7 +10,7 @@ import typing as t
 from uuid import UUID
 
 from ..._base.gpu import FUNCTION_NOT_FOUND, NOT_SUPPORTED, Gpu, Links, MigDevice
-from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, doing, or_none, pynvml, text, told
+from .calls import INVALID_ARGUMENT, VERSION_MISMATCH, ask_text, doing, or_none, pynvml, text
 
 COMPLETED = 3  # the state of a fabric
 NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMATCH)
@@ -19,14 +19,14 @@ NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMAT
 @doing("reading the GPU's brand")
 def brand(handle: t.Any) -> t.Optional[int]:
     """Return NVML's number of the brand of the GPU with this handle, None where there is none."""
-    found = or_none(NOT_THERE, pynvml.nvmlDeviceGetBrand, handle)
-    return None if found is None else int(found)
+    number = or_none(NOT_THERE, pynvml.nvmlDeviceGetBrand, handle)
+    return None if number is None else int(number)
 
 
 @doing("reading the GPU's serial number")
 def serial(handle: t.Any) -> str:
     """Return the serial number of the board of the GPU with this handle, empty where it has none."""
-    return or_none(NOT_THERE, told, pynvml.nvmlDeviceGetSerial, handle) or ""
+    return or_none(NOT_THERE, ask_text, pynvml.nvmlDeviceGetSerial, handle) or ""
 
 
 class MigAttributes(t.NamedTuple):
@@ -46,17 +46,17 @@ class MigAttributes(t.NamedTuple):
 @doing("reading the attributes of a MIG device")
 def attributes(device: MigDevice) -> MigAttributes:
     """Return what a MIG device has; NvmlError when it is gone."""
-    found = pynvml.nvmlDeviceGetAttributes_v2(pynvml.nvmlDeviceGetHandleByUUID(device.uuid))
+    values = pynvml.nvmlDeviceGetAttributes_v2(pynvml.nvmlDeviceGetHandleByUUID(device.uuid))
     return MigAttributes(
-        memory_mib=found.memorySizeMB,
-        multiprocessors=found.multiprocessorCount,
-        gi_slices=found.gpuInstanceSliceCount,
-        ci_slices=found.computeInstanceSliceCount,
-        copy_engines=found.sharedCopyEngineCount,
-        decoders=found.sharedDecoderCount,
-        encoders=found.sharedEncoderCount,
-        jpegs=found.sharedJpegCount,
-        ofas=found.sharedOfaCount,
+        memory_mib=values.memorySizeMB,
+        multiprocessors=values.multiprocessorCount,
+        gi_slices=values.gpuInstanceSliceCount,
+        ci_slices=values.computeInstanceSliceCount,
+        copy_engines=values.sharedCopyEngineCount,
+        decoders=values.sharedDecoderCount,
+        encoders=values.sharedEncoderCount,
+        jpegs=values.sharedJpegCount,
+        ofas=values.sharedOfaCount,
     )
 
 
@@ -72,9 +72,9 @@ def clique(gpu: Gpu) -> t.Optional[str]:
 
 
 @doing("reading how near two GPUs are")
-def level(one: Gpu, other: Gpu) -> int:
+def level(first: Gpu, second: Gpu) -> int:
     """Return NVML's level of their nearest common ancestor: 0 is one board, 50 two processors."""
-    handles = (pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in (one, other))
+    handles = (pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid) for gpu in (first, second))
     return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(*handles))
 
 
@@ -106,7 +106,7 @@ def links(gpu: Gpu) -> Links:
 def computing(uuid: str) -> t.FrozenSet[int]:
     """Return the processes that have a CUDA context on a GPU."""
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    return frozenset(one.pid for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    return frozenset(process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
 
 
 @doing("reading the compute mode")

@@ -29,7 +29,7 @@ from ..._base.gpu import (
 )
 from ..._base.text.shown import cut
 from . import handles
-from .calls import INVALID_ARGUMENT, doing, listed, or_none, pynvml, text, told
+from .calls import INVALID_ARGUMENT, ask_text, doing, listed, or_none, pynvml, text
 
 UUID = re.compile("GPU-[0-9A-Za-z-]+")
 WITHOUT_BINDINGS = (
@@ -86,7 +86,7 @@ class Nvml:
     @doing("reading the driver's version")
     def driver_version(self) -> str:
         """Return the driver's version, such as 550.163.01."""
-        return told(pynvml.nvmlSystemGetDriverVersion)
+        return ask_text(pynvml.nvmlSystemGetDriverVersion)
 
     @doing("reading the CUDA version")
     def cuda_version(self) -> str:
@@ -105,38 +105,38 @@ class Nvml:
 
     def gpus(self) -> t.Tuple[t.List[Gpu], t.List[NvmlError]]:
         """Return the GPUs that answer, and an error for each that does not."""
-        found, broken = [], []
+        gpus, broken = [], []
         for index in range(self.count()):
             try:
-                found.append(self.gpu(index))
+                gpus.append(self.gpu(index))
             except NvmlError as error:
                 broken.append(error)
-        return found, broken
+        return gpus, broken
 
     def gpu(self, index: int) -> Gpu:
         """Return a GPU by its index."""
         try:
             return self._gpu(index)
         except pynvml.NVMLError as error:
-            what = f"reading GPU {index}"
-            raise NvmlError(error.value, what, gpu_index=index) from error
+            task = f"reading GPU {index}"
+            raise NvmlError(error.value, task, gpu_index=index) from error
 
     def _gpu(self, index: int) -> Gpu:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = told(pynvml.nvmlDeviceGetUUID, handle)
+        uuid = ask_text(pynvml.nvmlDeviceGetUUID, handle)
         if not UUID.fullmatch(uuid):
-            what = f"reading the UUID of GPU {index}, which is given as {cut(uuid)!r}"
-            raise NvmlError(UNKNOWN_ERROR, what, gpu_index=index)
+            task = f"reading the UUID of GPU {index}, which is given as {cut(uuid)!r}"
+            raise NvmlError(UNKNOWN_ERROR, task, gpu_index=index)
         self._handles[uuid] = handle
         mode = or_none((NOT_SUPPORTED, FUNCTION_NOT_FOUND), pynvml.nvmlDeviceGetMigMode, handle)
         current, pending = mode or (0, 0)
         if not {current, pending} <= {0, 1}:
-            what = f"reading the MIG mode of GPU {index}, which is given as {current} and {pending}"
-            raise NvmlError(UNKNOWN_ERROR, what, gpu_index=index)
+            task = f"reading the MIG mode of GPU {index}, which is given as {current} and {pending}"
+            raise NvmlError(UNKNOWN_ERROR, task, gpu_index=index)
         if (index, uuid) not in self._facts:  # they stay the same while NVML is open
             pci = pynvml.nvmlDeviceGetPciInfo(handle)
             self._facts[index, uuid] = {
-                "name": told(pynvml.nvmlDeviceGetName, handle),
+                "name": ask_text(pynvml.nvmlDeviceGetName, handle),
                 "pci_bus_id": text(pci.busId).lower()[-12:],
                 "minor": pynvml.nvmlDeviceGetMinorNumber(handle),
                 "compute_capability": tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
@@ -172,7 +172,7 @@ class Nvml:
         return result
 
     def _mig_devices(self, gpu: Gpu) -> t.Tuple[t.List[MigDevice], t.List[str]]:
-        handle, found, unnamed = self.handle(gpu), [], []
+        handle, devices, unnamed = self.handle(gpu), [], []
         profiles = {gi_profile.id: gi_profile for gi_profile in self.gi_profiles(gpu)}
         instances = {gpu_instance.id: gpu_instance for gpu_instance in self.gpu_instances(gpu)}
         self.layouts[gpu.uuid] = list(profiles.values()), list(instances.values())
@@ -186,21 +186,21 @@ class Nvml:
             uuid, gi_id, ci_id, memory = place
             gi = instances.get(gi_id)
             profile = profiles.get(gi.profile_id) if gi else None
-            slices = {one.id: one.slices for one in gi.cis}.get(ci_id) if gi else None
+            slices = {profile.id: profile.slices for profile in gi.cis}.get(ci_id) if gi else None
             if profile is None or slices is None:
                 unnamed.append(uuid)
                 continue
             name = profile.name if slices == profile.slices else f"{slices}c.{profile.name}"
             at = (uuid, gpu.uuid, gpu.index, index, gi_id, ci_id)
-            all_slices = max(one.slices for one in profiles.values())
-            found.append(MigDevice(*at, name, memory, (slices, all_slices)))
-        return found, unnamed
+            all_slices = max(profile.slices for profile in profiles.values())
+            devices.append(MigDevice(*at, name, memory, (slices, all_slices)))
+        return devices, unnamed
 
     @staticmethod
     def _place(device: t.Any) -> t.Tuple[str, int, int, int]:
         """Return a MIG device's UUID, GPU instance, compute instance and bytes of memory."""
         return (
-            told(pynvml.nvmlDeviceGetUUID, device),
+            ask_text(pynvml.nvmlDeviceGetUUID, device),
             pynvml.nvmlDeviceGetGpuInstanceId(device),
             pynvml.nvmlDeviceGetComputeInstanceId(device),
             pynvml.nvmlDeviceGetMemoryInfo(device).total,
@@ -222,11 +222,11 @@ class Nvml:
         """Return the GPU instances, with their compute instances."""
         if not gpu.mig_current:
             return []
-        handle, found = self.handle(gpu), []
+        handle, instances = self.handle(gpu), []
         for profile in self.gi_profiles(gpu):
             for gi in handles.instances(handle, profile.id, compute=False):
                 info = pynvml.nvmlGpuInstanceGetInfo(gi)
-                found.append(
+                instances.append(
                     GpuInstance(
                         info.id,
                         info.profileId,
@@ -235,7 +235,7 @@ class Nvml:
                         tuple(self._compute_instances(gpu, gi, info.profileId)),
                     )
                 )
-        return sorted(found, key=lambda one: one.start)
+        return sorted(instances, key=lambda instance: instance.start)
 
     def _compute_instances(
         self, gpu: Gpu, gi: t.Any, gi_profile: int

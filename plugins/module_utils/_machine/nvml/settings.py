@@ -38,7 +38,7 @@ def settings(handle: t.Any) -> SettingsTold:
     ecc = ask(ECC, pynvml.nvmlDeviceGetEccMode)
     profiles = ask(POWER_PROFILES, power_profiles)
     modes = {number: name for name, number in COMPUTE_MODES.items()}
-    found: t.Dict[str, Value] = {
+    values: t.Dict[str, Value] = {
         PERSISTENCE: ask.flag(PERSISTENCE, pynvml.nvmlDeviceGetPersistenceMode),
         POWER: limits and ask(POWER, pynvml.nvmlDeviceGetPowerManagementLimit),
         POWER_PROFILES: profiles and profiles.requested,
@@ -67,7 +67,7 @@ def settings(handle: t.Any) -> SettingsTold:
     kinds = {GPU_CLOCKS: pynvml.NVML_CLOCK_GRAPHICS, MEMORY_CLOCKS: pynvml.NVML_CLOCK_MEM}
     runs = {name: reported(pynvml.nvmlDeviceGetClockInfo, handle, kinds[name]) for name in clocks}
     return SettingsTold(
-        now=_known(found),
+        now=_known(values),
         power=(0, 0) if limits is None else (int(limits[0]), int(limits[1])),
         power_default=reported(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0,
         clocks=clocks,
@@ -98,8 +98,8 @@ class _Reader:
 
     def flag(self, name: str, ask: t.Callable[..., t.Any]) -> t.Optional[bool]:
         """Return a mode that is on or off, None where there is none."""
-        found = self(name, ask)
-        return None if found is None else bool(found)
+        value = self(name, ask)
+        return None if value is None else bool(value)
 
 
 def _known(values: t.Mapping[str, Value]) -> t.Dict[str, Value]:
@@ -109,8 +109,8 @@ def _known(values: t.Mapping[str, Value]) -> t.Dict[str, Value]:
 @doing("reading the persistence mode of a GPU")
 def persistent(handle: t.Any) -> t.Optional[bool]:
     """Return the persistence mode of the GPU with this handle, which it tells also where it wants a reset."""
-    found = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
-    return None if found is None else bool(found)
+    mode = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
+    return None if mode is None else bool(mode)
 
 
 @doing("setting a GPU")

@@ -18,13 +18,13 @@ LATE = 10.0  # seconds that are waited for NVML where there is nothing to go on 
 T = t.TypeVar("T")
 
 
-def within(seconds: float, what: str, ask: t.Callable[[], T]) -> T:
+def within(seconds: float, task: str, ask: t.Callable[[], T]) -> T:
     """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
-    return all_within(seconds, what, {what: ask})[what].result()
+    return all_within(seconds, task, {task: ask})[task].result()
 
 
 def all_within(
-    seconds: float, what: str, asks: t.Mapping[str, t.Callable[[], T]]
+    seconds: float, task: str, asks: t.Mapping[str, t.Callable[[], T]]
 ) -> t.Dict[str, Future[T]]:
     """Ask all at once, and return of each what ``outcome`` does; NvmlError of those that are late."""
     answers: queue.SimpleQueue[t.Tuple[str, Future[T]]] = queue.SimpleQueue()
@@ -34,17 +34,17 @@ def all_within(
 
     for name in asks:
         begin(functools.partial(work, name))
-    found: t.Dict[str, Future[T]] = {}
+    futures: t.Dict[str, Future[T]] = {}
     deadline = time.monotonic() + seconds
-    while len(found) < len(asks):
+    while len(futures) < len(asks):
         try:
             name, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             break
-        found[name] = answer
+        futures[name] = answer
     late: Future[T] = Future()
-    late.set_exception(NvmlError(TIMEOUT, what))
-    return {name: found.get(name, late) for name in asks}
+    late.set_exception(NvmlError(TIMEOUT, task))
+    return {name: futures.get(name, late) for name in asks}
 
 
 def begin(work: t.Callable[[], None]) -> None:

@@ -43,22 +43,22 @@ class OutOfOrder(NoWay):
     """The package manager refuses every transaction, since packages that are there are not in order."""
 
 
-def tail(done: Completed) -> str:
+def tail(completed: Completed) -> str:
     """Return the end of what a command has said, and its first error where that has not come so late."""
-    lines = [line for line in f"{done.out}\n{done.err}".split("\n") if line.strip()]
+    lines = [line for line in f"{completed.out}\n{completed.err}".split("\n") if line.strip()]
     early = next((at for at, line in enumerate(lines[:-20]) if ERROR.match(line)), None)
     if early is None:
         return "\n".join(lines[-20:])
     return "\n".join([*lines[early : early + 10], "...", *lines[-10:]])
 
 
-def failure(argv: t.Sequence[str], done: Completed) -> NodeError:
+def failure(argv: t.Sequence[str], completed: Completed) -> NodeError:
     """Return the error of a command that failed."""
     return NodeError(
-        f"{argv[0]} failed with {exit_status.describe(argv[0], done.rc)}",
-        cause=tail(done),
+        f"{argv[0]} failed with {exit_status.describe(argv[0], completed.rc)}",
+        cause=tail(completed),
         hint="fix the cause named above and run again, which finishes what was begun",
-        rc=done.rc,
+        rc=completed.rc,
         command=" ".join(argv),
     )
 
@@ -93,7 +93,7 @@ class PackageManager(abc.ABC):
         """Return the files that a process has locked for as long as it changes packages."""
 
     @abc.abstractmethod
-    def _is_busy(self, done: Completed) -> bool:
+    def _is_busy(self, completed: Completed) -> bool:
         """Tell whether a command gave up because another process holds the lock."""
 
     def _call(
@@ -107,23 +107,23 @@ class PackageManager(abc.ABC):
         """Run a command, and again for as long as another process holds the lock."""
         deadline = time.monotonic() + self._timeout
         while True:
-            done = self._host.run(argv, check=False, env=self.environment, stdin=stdin)
-            busy = self._is_busy(done)
+            completed = self._host.run(argv, check=False, env=self.environment, stdin=stdin)
+            busy = self._is_busy(completed)
             if not busy or time.monotonic() >= deadline:
                 break
             time.sleep(RETRY_SECONDS)
         if busy:
-            raise self._too_long(tail(done))
-        if check and done.rc not in good:
-            raise failure(argv, done)
-        return done
+            raise self._too_long(tail(completed))
+        if check and completed.rc not in good:
+            raise failure(argv, completed)
+        return completed
 
-    def _too_long(self, said: str) -> Locked:
-        found = _holder(self._host, said, self._locks())
-        who = f": {found} holds the lock" if found else ""
+    def _too_long(self, output: str) -> Locked:
+        holder = _holder(self._host, output, self._locks())
+        suffix = f": {holder} holds the lock" if holder else ""
         return Locked(
-            f"another package manager is at work on the node, for longer than {self._timeout:g} s{who}",
-            cause=said,
+            f"another package manager is at work on the node, for longer than {self._timeout:g} s{suffix}",
+            cause=output,
             hint=f"wait until it has ended, or raise lock_timeout{self._variable}",
         )
 
@@ -137,7 +137,9 @@ class PackageManager(abc.ABC):
         deadline = time.monotonic() + self._timeout
         while True:
             result = self._packages()
-            whole = not self.interrupted() and not any(one.broken for one in result.values())
+            whole = not self.interrupted() and not any(
+                package.broken for package in result.values()
+            )
             if whole or not _holder(self._host, "", self._locks()):
                 return result
             if time.monotonic() >= deadline:
@@ -210,15 +212,17 @@ class PackageManager(abc.ABC):
     def removal(self, names: t.Collection[str]) -> Removal:
         """Return what the removal of packages that are there comes to: what others need stays."""
         ours = set(names)
-        kept: t.Set[str] = set()
+        dependencies: t.Set[str] = set()
         users: t.Set[str] = set()
-        while ours - kept:
-            dragged, needed = self._needed(ours - kept)
+        while ours - dependencies:
+            dragged, needed = self._needed(ours - dependencies)
             if not dragged:
                 break
             users |= dragged - ours
-            kept |= needed
-        return Removal(tuple(sorted(ours - kept)), tuple(sorted(kept)), tuple(sorted(users)))
+            dependencies |= needed
+        return Removal(
+            tuple(sorted(ours - dependencies)), tuple(sorted(dependencies)), tuple(sorted(users))
+        )
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
         """Return those of the names that nothing needs, and what came ``along`` and only these need."""
@@ -232,19 +236,19 @@ class PackageManager(abc.ABC):
     def simulate(self, change: Change) -> Simulation:
         """Return what a transaction would do; NodeError when there is no way."""
 
-    def _no_way(self, done: Completed, change: Change, verb: str = "install") -> NodeError:
+    def _no_way(self, completed: Completed, change: Change, verb: str = "install") -> NodeError:
         """Return the error where the command finds no way, with what is on hold and in the way."""
-        stuck, hint = self._stuck(f"{done.out}\n{done.err}", change)
-        what = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
+        stuck, hint = self._stuck(f"{completed.out}\n{completed.err}", change)
+        suffix = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
         return NoWay(
-            f"{self.tool} finds no way to {verb} {self._purpose}{what}; nothing was changed",
-            cause=tail(done),
+            f"{self.tool} finds no way to {verb} {self._purpose}{suffix}; nothing was changed",
+            cause=tail(completed),
             hint=hint,
         )
 
-    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+    def _stuck(self, refusal: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
         """Return what is on hold of what a refusal names, and the next step."""
-        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", words))
+        named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", refusal))
         stuck = held(named - change.holds, self.packages())
         hint = self._pinned(named) or self.unexplained
         return stuck, f"{self.unhold} {' '.join(stuck)}" if stuck else hint
@@ -314,9 +318,9 @@ class PackageManager(abc.ABC):
         """Forget keys, where they don't go with their files."""
 
 
-def _holder(host: Host, said: str, locks: t.Iterable[str]) -> str:
+def _holder(host: Host, output: str, locks: t.Iterable[str]) -> str:
     """Return the process that a package manager names, or that has a lock: "7 (apt-get, apt-daily.service)"."""
-    named = HELD_BY.search(said)
+    named = HELD_BY.search(output)
     pids = [int(named[1])] if named else []
     pids += [pid for pid in map(host.lock_holder, locks) if pid]
     return _described(host, pids[0]) if pids else ""
@@ -324,11 +328,11 @@ def _holder(host: Host, said: str, locks: t.Iterable[str]) -> str:
 
 def _described(host: Host, pid: int) -> str:
     name = printable(_proc(host, pid, "comm").strip())
-    found = paths(_proc(host, pid, "cgroup"), _proc(host, 1, "cgroup"))
-    units = (one.rsplit("/", 1)[-1] for one in found if one.endswith(UNITS))
+    cgroups = paths(_proc(host, pid, "cgroup"), _proc(host, 1, "cgroup"))
+    units = (cgroup.rsplit("/", 1)[-1] for cgroup in cgroups if cgroup.endswith(UNITS))
     unit = next(units, "")
-    words = ", ".join(filter(None, (name, unit)))
-    return f"{pid} ({words})" if words else str(pid)
+    description = ", ".join(filter(None, (name, unit)))
+    return f"{pid} ({description})" if description else str(pid)
 
 
 def _proc(host: Host, pid: int, name: str) -> str:

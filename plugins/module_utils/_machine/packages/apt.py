@@ -53,8 +53,8 @@ class Apt(AptSources):
     def _locks(self) -> t.Tuple[str, ...]:
         return "/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"
 
-    def _is_busy(self, done: Completed) -> bool:
-        return done.rc != 0 and apt.is_busy(done.err)
+    def _is_busy(self, completed: Completed) -> bool:
+        return completed.rc != 0 and apt.is_busy(completed.err)
 
     # --- looking ---
 
@@ -76,9 +76,9 @@ class Apt(AptSources):
 
     def unneeded(self, change: Change) -> t.Set[str]:
         with self._pins(change) as pins:
-            command = ["apt-get", "--simulate", *pins, "--auto-remove", *_words(change)]
-            done = self._call(self._of(command), check=False)
-        return set(apt.parse_simulation(done.out).removed) if done.rc == 0 else set()
+            command = ["apt-get", "--simulate", *pins, "--auto-remove", *_install_command(change)]
+            completed = self._call(self._of(command), check=False)
+        return set(apt.parse_simulation(completed.out).removed) if completed.rc == 0 else set()
 
     def interrupted(self) -> bool:
         # dpkg's journal has numbered files then.
@@ -104,8 +104,8 @@ class Apt(AptSources):
         if not free:
             return ()
         options = ["--simulate", "--allow-change-held-packages", "--auto-remove", "purge"]
-        done = self._call_offline(["apt-get", *options, *free], check=False)
-        return tuple(sorted({*names, *along} & {*apt.parse_simulation(done.out).removed}))
+        completed = self._call_offline(["apt-get", *options, *free], check=False)
+        return tuple(sorted({*names, *along} & {*apt.parse_simulation(completed.out).removed}))
 
     def _needed_by_dpkg(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
         """Return the same by dpkg, which asks only for the packages that would go."""
@@ -121,41 +121,41 @@ class Apt(AptSources):
         options = ["--simulate", "--ignore-hold", "-o", "APT::Solver=internal"]
         options += ["--allow-change-held-packages", "purge"]
         command = ["apt-get", *options, *sorted(names)]
-        done = self._call_offline(command, check=False)
-        if done.rc != 0 and apt.refuses_all(f"{done.out}\n{done.err}"):
+        completed = self._call_offline(command, check=False)
+        if completed.rc != 0 and apt.refuses_all(f"{completed.out}\n{completed.err}"):
             return None
-        if done.rc != 0:
-            raise failure(command, done)
-        return set(apt.parse_simulation(done.out).removed)
+        if completed.rc != 0:
+            raise failure(command, completed)
+        return set(apt.parse_simulation(completed.out).removed)
 
     def _preferences(self) -> t.Dict[str, str]:
         """Return the files of the user's preferences, by their paths."""
         there = self._host.listdir(f"{PREFERENCES}.d")
         # Those that are called as ours are written with the repository that the user names.
-        others = [f"{PREFERENCES}.d/{name}" for name in there if OTHERS_NAME.fullmatch(name)]
-        return {path: self._host.read(path) or "" for path in (PREFERENCES, *others)}
+        paths = [f"{PREFERENCES}.d/{name}" for name in there if OTHERS_NAME.fullmatch(name)]
+        return {path: self._host.read(path) or "" for path in (PREFERENCES, *paths)}
 
     def _pinned(self, names: t.Collection[str]) -> str:
-        found = apt.pins_of(self._preferences(), names)
-        words = [f"{path} pins {', '.join(hit)}" for path, hit in found.items()]
+        pins = apt.pins_of(self._preferences(), names)
+        phrases = [f"{path} pins {', '.join(hit)}" for path, hit in pins.items()]
         hint = "let it allow what apt names, or ask for another version"
-        return f"{'; '.join(words)}: {hint}" if words else ""
+        return f"{'; '.join(phrases)}: {hint}" if phrases else ""
 
     # --- changing ---
 
     def update(self) -> str:
-        done = self._call(["apt-get", "-q", "update"], check=False)
-        return complaints(done)
+        completed = self._call(["apt-get", "-q", "update"], check=False)
+        return complaints(completed)
 
     def simulate(self, change: Change) -> Simulation:
         with self._pins(change) as pins:
-            command = ["apt-get", "--simulate", *pins, *_words(change)]
-            done = self._call(self._of(command), check=False)
-        if UNREADABLE in done.err:
+            command = ["apt-get", "--simulate", *pins, *_install_command(change)]
+            completed = self._call(self._of(command), check=False)
+        if UNREADABLE in completed.err:
             self.check_sources({})
-        if done.rc != 0:
-            raise self._refused(done) or self._no_way(done, change)
-        simulation = apt.parse_simulation(done.out)
+        if completed.rc != 0:
+            raise self._refused(completed) or self._no_way(completed, change)
+        simulation = apt.parse_simulation(completed.out)
         self._respect({*simulation.new} - change.packages.keys() if change.pins else ())
         self._warn_of_pins(change)
         return simulation
@@ -199,7 +199,7 @@ class Apt(AptSources):
 
     def change(self, change: Change) -> None:
         with self._pins(change) as pins:
-            self._carry_out(change, [*pins, *_words(change)])
+            self._carry_out(change, [*pins, *_install_command(change)])
 
     def _carry_out(self, change: Change, command: t.Sequence[str]) -> None:
         """Carry a transaction out over what is not in order: apt also tries to configure that, and may fail."""
@@ -231,36 +231,36 @@ class Apt(AptSources):
 
     def fetch(self, change: Change) -> None:
         with self._pins(change) as pins:
-            self._change([*pins, "--download-only", *_words(change)])
+            self._change([*pins, "--download-only", *_install_command(change)])
 
     def automatic(self) -> t.FrozenSet[str]:
         return frozenset(self._call_offline(["apt-mark", "showauto"]).out.split())
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
         # They are in apt's archive where the sources no longer have them.
-        self._carry_out(change, [*FORCE, "--purge", "install", *self._wanted(change)])
+        self._carry_out(change, [*FORCE, "--purge", "install", *self._requested(change)])
         if automatic:
             self._call(["apt-mark", "auto", *sorted(automatic)])
 
     def by_hand(self, change: Change) -> str:
-        return shlex.join(["apt-get", *FORCE, "install", *self._wanted(change)])
+        return shlex.join(["apt-get", *FORCE, "install", *self._requested(change)])
 
-    def _wanted(self, change: Change) -> t.List[str]:
+    def _requested(self, change: Change) -> t.List[str]:
         policies = self.policies(sorted(change.packages))
         archive = self._host.listdir(ARCHIVE)
         command = []
         for name, version in change.packages.items():
             offered = name in policies and version in policies[name].versions
             start = f"{name}_{(version or '').replace(':', '%3a')}_"
-            files = [one for one in archive if one.startswith(start) and one.endswith(".deb")]
+            files = [file for file in archive if file.startswith(start) and file.endswith(".deb")]
             command.append(f"{name}={version}" if offered or not files else f"{ARCHIVE}/{files[0]}")
         return command + [f"{name}-" for name in change.remove]
 
     def _change(self, command: t.Sequence[str]) -> None:
         options = ["-y", "-q", "-o", "Dpkg::Use-Pty=0"]
         options += ["-o", f"DPkg::Lock::Timeout={int(self._timeout)}"]
-        for one in CONFIG_FILES:
-            options += ["-o", f"Dpkg::Options::={one}"]
+        for option in CONFIG_FILES:
+            options += ["-o", f"Dpkg::Options::={option}"]
         call = self._call_offline if "purge" in command else self._call
         call(["apt-get", *options, *command])
 
@@ -338,7 +338,7 @@ class Apt(AptSources):
     def repair(self) -> None:
         self._configure_all()
         broken = self._broken()
-        halves = {name: one for name, one in broken.items() if one.needs_files}
+        halves = {name: package for name, package in broken.items() if package.needs_files}
         try:
             self._reinstall(halves)
         except NodeError:
@@ -356,7 +356,7 @@ class Apt(AptSources):
 
     def _reinstall(self, torn: t.Mapping[str, Package]) -> None:
         self._change(_repair([*torn]))
-        held = [name for name, one in torn.items() if one.held]
+        held = [name for name, package in torn.items() if package.held]
         if held:
             self.hold(held)  # apt drops the hold of what it installs
 
@@ -374,7 +374,7 @@ def _repair(torn: t.Sequence[str]) -> t.List[str]:
     return [*command, "install", *torn]
 
 
-def _words(change: Change) -> t.List[str]:
+def _install_command(change: Change) -> t.List[str]:
     command = [*FORCE, "install"]
     packages = change.packages.items()
     command += [f"{name}={version}" if version else name for name, version in packages]

@@ -74,16 +74,16 @@ class AptSources(PackageManager):
     def _sources(self) -> t.Tuple[Source, ...]:
         """Return the entries of all architectures."""
         host = self._host
-        found = parse_one_line(host.read("/etc/apt/sources.list") or "")
+        sources = parse_one_line(host.read("/etc/apt/sources.list") or "")
         for name in host.listdir(FOLDER):
             path = f"{FOLDER}/{name}"
             if name.endswith(".list"):
-                found += parse_one_line(host.read(path) or "")
+                sources += parse_one_line(host.read(path) or "")
             elif name.endswith(".sources"):
                 text = host.read(path) or ""
                 if path != OWN_SOURCES or not text.startswith(apt.HEADER):
-                    found += parse_deb822(text)
-        return tuple(found)
+                    sources += parse_deb822(text)
+        return tuple(sources)
 
     def _call_offline(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
         """Run a command that needs no sources, without them where apt can't read them."""
@@ -146,8 +146,8 @@ class AptSources(PackageManager):
         self._readable = contextlib.ExitStack()
         trial = self._readable.enter_context(self._trial_folder(files, removed))
         self._parts = _options(trial)
-        folder, done = self._fetch_aside()
-        note = complaints(done)
+        folder, completed = self._fetch_aside()
+        note = complaints(completed)
         if note:
             copy_missing(self._host, LISTS, folder)
         return note
@@ -157,8 +157,8 @@ class AptSources(PackageManager):
         self._aside = None
 
     def update_aside(self) -> bool:
-        _folder, done = self._fetch_aside()
-        if done.rc != 0 or "Failed to fetch" in done.err:
+        _folder, completed = self._fetch_aside()
+        if completed.rc != 0 or "Failed to fetch" in completed.err:
             self._aside = None  # what is missing here the node's own lists have
         return self._aside is not None
 
@@ -166,8 +166,8 @@ class AptSources(PackageManager):
         """Fetch the lists into a folder that goes with this process, and return it and what apt has said."""
         self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
         os.mkdir(f"{self._aside.name}/partial")
-        done = self._call(self._of(["apt-get", "-q", "update"]), check=False)
-        return self._aside.name, done
+        completed = self._call(self._of(["apt-get", "-q", "update"]), check=False)
+        return self._aside.name, completed
 
     def _of(self, command: t.Sequence[str]) -> t.List[str]:
         """Return a command that reads the lists that were fetched aside, where some were."""
@@ -179,9 +179,9 @@ class AptSources(PackageManager):
         return [command[0], *options, *command[1:]]
 
 
-def complaints(done: Completed) -> str:
+def complaints(completed: Completed) -> str:
     """Return what apt-get update has complained of last."""
-    lines = [line for line in done.err.split("\n") if line.startswith(("W:", "E:"))]
+    lines = [line for line in completed.err.split("\n") if line.startswith(("W:", "E:"))]
     return "; ".join(lines[-4:])
 
 

@@ -61,14 +61,14 @@ class Dnf(Rpm):
         return rpm.parse_dnf_locks(self._host.read(DNF_LOCKS) or "")
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
-        done = self._dnf([*self._query, *names], check=False)
-        if done.rc != 0:
+        completed = self._dnf([*self._query, *names], check=False)
+        if completed.rc != 0:
             raise NodeError(
                 "dnf can't be asked what the repositories offer",
-                cause=tail(done),
+                cause=tail(completed),
                 hint="fix the cause named above: dnf repoquery must work on the node",
             )
-        return rpm.parse_repoquery(done.out, set(names))
+        return rpm.parse_repoquery(completed.out, set(names))
 
     def excluded(self, names: t.Sequence[str]) -> t.FrozenSet[str]:
         """Return those of packages that the user's exclusions hide, whichever module stream they are of."""
@@ -78,9 +78,9 @@ class Dnf(Rpm):
         offered, present = (rpm.parse_repoquery(text, set(names)) for text in answers)
         return frozenset(present.keys() - offered.keys())
 
-    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
-        stuck, hint = super()._stuck(words, change)
-        names = {*change.packages, *rpm.FILTERED.findall(words)}
+    def _stuck(self, refusal: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        stuck, hint = super()._stuck(refusal, change)
+        names = {*change.packages, *rpm.FILTERED.findall(refusal)}
         excluded = [] if stuck else sorted(self.excluded(sorted(names)))
         if excluded:
             hint = f"dnf's configuration excludes {', '.join(excluded)}: {EXCLUSION_HINT}"
@@ -92,8 +92,8 @@ class Dnf(Rpm):
         return self._dnf(["repoquery", *anywhere, "--qf", "%{name}", f"{prefix}*"]).out.split()
 
     def update(self) -> str:
-        done = self._refresh()
-        return "; ".join(self.unanswered.values()) if done.rc == 0 else tail(done)
+        completed = self._refresh()
+        return "; ".join(self.unanswered.values()) if completed.rc == 0 else tail(completed)
 
     def update_aside(self) -> bool:
         # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
@@ -131,18 +131,18 @@ class Dnf(Rpm):
         self._forget_unanswered()
 
     def simulate(self, change: Change) -> Simulation:
-        done = self._transaction(change, dry=True)
-        dnf_transaction = rpm.parse_dnf_transaction(done.out)
+        completed = self._transaction(change, dry=True)
+        dnf_transaction = rpm.parse_dnf_transaction(completed.out)
         # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
         if any(not rpm.has(dnf_transaction, name) for name in self._lacking(change)):
-            raise self._no_way(done, change)
+            raise self._no_way(completed, change)
         return dnf_transaction
 
     def change(self, change: Change) -> None:
-        done = self._transaction(change)
-        expected = rpm.parse_dnf_versions(done.out).items()
+        completed = self._transaction(change)
+        expected = rpm.parse_dnf_versions(completed.out).items()
         lacking = self._lacking(change)
-        lacking += [name for name, one in expected if not self._is_there(exact(name, one))]
+        lacking += [name for name, version in expected if not self._is_there(exact(name, version))]
         left = [name for name in change.remove if self._is_there(name)]
         brought = {*change.packages, *dict(expected)}
         left += [exact(name, old[0]) for name, old in rpm.doubles(self._all()) if name in brought]
@@ -156,16 +156,16 @@ class Dnf(Rpm):
             ]
             raise NodeError(
                 f"dnf could not carry out the transaction ({'; '.join(parts)})",
-                cause=tail(done),
+                cause=tail(completed),
                 hint="fix the cause named above and run again, which finishes what was begun",
             )
 
     def check_hold(self) -> None:
-        done = self._host.run(self._lock_command("list"), check=False)
-        if done.rc != 0:
+        completed = self._host.run(self._lock_command("list"), check=False)
+        if completed.rc != 0:
             raise NoHold(
                 "dnf can't lock packages at their version",
-                cause=tail(done),
+                cause=tail(completed),
                 hint="install its plugin versionlock (python3-dnf-plugin-versionlock), set prerequisites to install "
                 "where the sources have it, or set hold to false",
             )
@@ -178,9 +178,9 @@ class Dnf(Rpm):
             self._call([*TEST, *names])
             options = [self.offline, self._anyway, *self._unlocked]
             command = ["dnf", "-q", *options, "-y", KEEP, "remove", *names]
-            done = self._call(command, check=False)
+            completed = self._call(command, check=False)
             if any(map(self._is_there, names)):
-                raise failure(command, done)
+                raise failure(command, completed)
 
     def hold(self, names: t.Sequence[str]) -> None:
         self.check_hold()
@@ -192,8 +192,8 @@ class Dnf(Rpm):
     def release(self, names: t.Sequence[str]) -> None:
         self._call(self._lock_command("delete", *names))
 
-    def _lock_command(self, *words: str) -> t.List[str]:
-        return ["dnf", "-q", self.offline, "versionlock", *words]
+    def _lock_command(self, *args: str) -> t.List[str]:
+        return ["dnf", "-q", self.offline, "versionlock", *args]
 
     def _dnf(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
         return self._ask(["-q", *self._unlocked, *command], check=check)
@@ -204,16 +204,16 @@ class Dnf(Rpm):
         """Run a command that changes no package, and again without each repository that does not answer."""
         while True:
             argv = ["dnf", ALL_ANSWER, *self._sources(), *command]
-            done = self._call(argv, check=False, stdin=stdin)
-            name, reason = rpm.parse_unanswered(done.err)
+            completed = self._call(argv, check=False, stdin=stdin)
+            name, reason = rpm.parse_unanswered(completed.err)
             # What a plugin of dnf says of a repository of its own stops nothing.
-            if done.rc == 0 or not name or name in self.unanswered:
+            if completed.rc == 0 or not name or name in self.unanswered:
                 break
             self.unanswered[name] = reason
             self.warnings[_left_out(name, reason)] = None
-        if check and done.rc != 0:
-            raise failure(argv, done)
-        return done
+        if check and completed.rc != 0:
+            raise failure(argv, completed)
+        return completed
 
     def _sources(self) -> t.List[str]:
         """Return the options that add previewed repositories, and leave out those that have not answered."""
@@ -224,13 +224,16 @@ class Dnf(Rpm):
 
     def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
         """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
-        done = self._dnf(["--assumeyes", "module", *command], check=check)
-        return done.out if done.rc == 0 else ""
+        completed = self._dnf(["--assumeyes", "module", *command], check=check)
+        return completed.out if completed.rc == 0 else ""
 
     def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
         lines = [f"module enable {change.stream}"] if change.stream else []
         packages = change.packages.items()
-        lines += [f"install {name}-{one}" if one else f"install {name}" for name, one in packages]
+        lines += [
+            f"install {name}-{version}" if version else f"install {name}"
+            for name, version in packages
+        ]
         lines += [f"remove {name}" for name in change.remove]
         command = ["--assumeno" if dry else "-y", *UNLOCKED, KEEP, NO_WEAK]
         command += ["--setopt=module_stream_switch=True"] if change.stream else []
@@ -264,8 +267,8 @@ class Dnf5(Dnf):
 
     def _holder(self) -> str:
         """Return the process that has locked what rpm has installed, empty where none has."""
-        found = [self._host.status(path) for path in GUARDS]
-        files = {str(one.inode) for one in found if one is not None}
+        statuses = [self._host.status(path) for path in GUARDS]
+        files = {str(status.inode) for status in statuses if status is not None}
         return rpm.writer(self._host.read("/proc/locks") or "", files) if files else ""
 
     def known(self, prefix: str) -> t.List[str]:
@@ -277,13 +280,13 @@ class Dnf5(Dnf):
             self._check_excluded(result, change)
         return result
 
-    def _check_excluded(self, found: Simulation, change: Change) -> None:
+    def _check_excluded(self, simulation: Simulation, change: Change) -> None:
         """Refuse what the user's exclusions forbid: where our locks are left out of account, so are they."""
-        names = {*found.new, *found.changed}
+        names = {*simulation.new, *simulation.changed}
         missing = sorted(names - self.policies(sorted(names)).keys())
         if missing:
-            words = f"excluded in dnf's configuration: {', '.join(missing)}"
-            raise self._no_way(Completed(1, "", words), change)
+            cause = f"excluded in dnf's configuration: {', '.join(missing)}"
+            raise self._no_way(Completed(1, "", cause), change)
 
     def check_hold(self) -> None:
         pass
@@ -292,10 +295,10 @@ class Dnf5(Dnf):
         return [ANYWAY] if self._locked() & change.holds else []
 
     def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
-        wanted = [
+        packages = [
             f"{name}-{package}" if package else name for name, package in change.packages.items()
         ]
-        actions = ["--action=install", *wanted] if wanted else []
+        actions = ["--action=install", *packages] if packages else []
         actions += ["--action=remove", *change.remove] if change.remove else []
         options = ["-q", "--assumeno" if dry else "-y", KEEP, NO_WEAK, *self._ours(change)]
         command = [*options, "do", *actions]

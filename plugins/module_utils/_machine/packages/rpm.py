@@ -45,9 +45,9 @@ class Rpm(PackageManager):
         folder = self._host.run(["rpm", "--eval", "%{_dbpath}"], check=False).out.strip()
         return (f"{folder}/.rpm.lock",)
 
-    def _is_busy(self, done: Completed) -> bool:
-        said = f"{done.out}\n{done.err}"
-        return bool(DNF_LOCKED.search(said) or (done.rc != 0 and RPM_BUSY.search(said)))
+    def _is_busy(self, completed: Completed) -> bool:
+        output = f"{completed.out}\n{completed.err}"
+        return bool(DNF_LOCKED.search(output) or (completed.rc != 0 and RPM_BUSY.search(output)))
 
     @abc.abstractmethod
     def _locked(self) -> t.FrozenSet[str]:
@@ -62,18 +62,18 @@ class Rpm(PackageManager):
     def repair(self) -> None:
         # A killed upgrade leaves the older version there as well, a downgrade the newer one. Such packages
         # are marked; rpm has no journal for outsiders.
-        found = rpm.doubles(self._all())
-        older = [exact(name, version) for name, versions in found for version in versions[:-1]]
-        newer = [exact(name, version) for name, versions in found for version in versions[1:]]
-        if found:
+        doubles = rpm.doubles(self._all())
+        older = [exact(name, version) for name, versions in doubles for version in versions[:-1]]
+        newer = [exact(name, version) for name, versions in doubles for version in versions[1:]]
+        if doubles:
             test = self._call(["rpm", "--erase", "--test", *older], check=False)
             self._call(["rpm", "--erase", *(older if test.rc == 0 else newer)])
 
     def trusted(self) -> t.Tuple[str, ...]:
         # rpm fails where it was never taught a key.
         command = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "gpg-pubkey"]
-        done = self._host.run(command, check=False)
-        return tuple(done.out.split()) if done.rc == 0 else ()
+        completed = self._host.run(command, check=False)
+        return tuple(completed.out.split()) if completed.rc == 0 else ()
 
     def trust(self, path: str) -> None:
         self._call(["rpm", "--import", path])
@@ -89,28 +89,28 @@ class Rpm(PackageManager):
         return frozenset(line for line in lines if line and " " not in line)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
-        found: t.Set[str] = set()
+        left: t.Set[str] = set()
         new = set(names)
         while new:
             needs = self._host.run(["rpm", "-q", "--requires", *sorted(new)], check=False).out
             names_of = {line.split()[0] for line in needs.split("\n") if line.strip()}
             providers = self.providers(sorted(names_of)) if names_of else frozenset()
-            new = set(providers.intersection(along) - found)
-            found |= new
-        return super().leftover(names, found)
+            new = set(providers.intersection(along) - left)
+            left |= new
+        return super().leftover(names, left)
 
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
-        done = self._call([*TEST, *sorted(names)], check=False)
-        needs = rpm.parse_needs(done.err + done.out)
-        if done.rc == 0 or not needs:
+        completed = self._call([*TEST, *sorted(names)], check=False)
+        needs = rpm.parse_needs(completed.err + completed.out)
+        if completed.rc == 0 or not needs:
             return set(), set()
         command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n"]
-        asked = self._call([*command, *sorted({one for one, _user in needs})], check=False)
+        asked = self._call([*command, *sorted({need for need, _user in needs})], check=False)
         needed = names & set(asked.out.split())
         if not needed:
             raise NodeError(
                 "rpm does not say which of the added packages others need",
-                cause=tail(done),
+                cause=tail(completed),
                 hint="remove the packages that it names, then run again",
             )
         return {user for _needed, user in needs}, needed
@@ -124,12 +124,12 @@ class Rpm(PackageManager):
     def _is_there(self, package: str) -> bool:
         return self._host.run(["rpm", "-q", package], check=False).rc == 0
 
-    def _check_there(self, change: Change, done: Completed) -> None:
+    def _check_there(self, change: Change, completed: Completed) -> None:
         """Refuse to believe a transaction that has not installed what it was to."""
         lacking = self._lacking(change)
         if lacking:
             raise NodeError(
                 f"{self.tool} has ended without an error, and {', '.join(lacking)} is not installed",
-                cause=tail(done),
+                cause=tail(completed),
                 hint="fix the cause named above and run again, which finishes what was begun",
             )

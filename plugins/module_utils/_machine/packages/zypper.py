@@ -50,8 +50,8 @@ class Zypper(Rpm):
         super().__init__(*values)
         self._trial = contextlib.ExitStack()
 
-    def _is_busy(self, done: Completed) -> bool:
-        return done.rc == BUSY or super()._is_busy(done)
+    def _is_busy(self, completed: Completed) -> bool:
+        return completed.rc == BUSY or super()._is_busy(completed)
 
     def _locked(self) -> t.FrozenSet[str]:
         return zypper.locked(self._locks_text(), ())
@@ -65,9 +65,12 @@ class Zypper(Rpm):
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         asked = [name.partition("=") for name in names if name]
-        found = self._search(["--match-exact", *dict.fromkeys(name for name, _e, _v in asked)])
-        exact = [one for one in asked if one[1] and one[0] in found]
-        return {**found, **{"".join(one): _of(found[one[0]], one[2]) for one in exact}}
+        offered = self._search(["--match-exact", *dict.fromkeys(name for name, _e, _v in asked)])
+        exact = [request for request in asked if request[1] and request[0] in offered]
+        return {
+            **offered,
+            **{"".join(request): _of(offered[request[0]], request[2]) for request in exact},
+        }
 
     def _full(self, change: Change) -> Change:
         """Return a change whose packages are names, for those that are asked for as NAME=VERSION."""
@@ -77,25 +80,27 @@ class Zypper(Rpm):
         known = self.policies(exact)
         full = {name: known[name].candidate if name in known else None for name in exact}
         parts = {name: name.partition("=") for name in exact}
-        rest = {name: package for name, package in change.packages.items() if name not in exact}
-        found = {parts[name][0]: one or parts[name][2] for name, one in full.items()}
-        return change._replace(packages={**rest, **found})
+        loose = {name: package for name, package in change.packages.items() if name not in exact}
+        full_names = {
+            parts[name][0]: full_name or parts[name][2] for name, full_name in full.items()
+        }
+        return change._replace(packages={**loose, **full_names})
 
     def known(self, prefix: str) -> t.List[str]:
         return sorted(self._search([f"{prefix}*"]))
 
     def _search(self, command: t.Sequence[str]) -> t.Dict[str, Policy]:
         options = ["--xmlout", "--no-refresh", "search", "--details", "--type", "package"]
-        done = self._zypper([*options, *command], check=False)
-        if done.rc not in (*GOOD, NOTHING_FOUND):
+        completed = self._zypper([*options, *command], check=False)
+        if completed.rc not in (*GOOD, NOTHING_FOUND):
             raise NodeError(
-                f"zypper search failed with {exit_status.describe('zypper', done.rc)}",
-                cause=zypper.messages(done.out).strip() or tail(done),
+                f"zypper search failed with {exit_status.describe('zypper', completed.rc)}",
+                cause=zypper.messages(completed.out).strip() or tail(completed),
                 hint="fix the cause named above and run again",
-                rc=done.rc,
+                rc=completed.rc,
             )
-        self._warn(zypper.skipped(done.out))
-        return zypper.parse_search(done.out)
+        self._warn(zypper.skipped(completed.out))
+        return zypper.parse_search(completed.out)
 
     def _warn(self, skipped: t.Sequence[zypper.Skipped]) -> None:
         # Each once: another query may have failed for another reason.
@@ -112,9 +117,9 @@ class Zypper(Rpm):
         return result
 
     def update(self) -> str:
-        return self._told(*self._refresh())
+        return self._failure(*self._refresh())
 
-    def _told(self, completed: Completed, skipped: t.Sequence[zypper.Skipped]) -> str:
+    def _failure(self, completed: Completed, skipped: t.Sequence[zypper.Skipped]) -> str:
         """Return what was wrong with a refresh, and warn of the repositories that it could not read."""
         self._warn(skipped)
         if completed.rc == 0 and not skipped:
@@ -166,7 +171,7 @@ class Zypper(Rpm):
                     unverified.append(zypper.Skipped(values["name"], name, reason))
                     os.remove(trial + path)
         completed, skipped = self._refresh_aside(lists)
-        return self._told(completed, [*unverified, *skipped])
+        return self._failure(completed, [*unverified, *skipped])
 
     def _unverified(self, path: str, key: str, *, required: bool) -> str:
         """Return why lists are not what a key has signed, empty if they are; only if ``required`` they must be."""
@@ -176,8 +181,10 @@ class Zypper(Rpm):
         keyring = f"{path}.gpg"
         with open(keyring, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(binary(read(key, "key")))
-        done = self._host.run(["gpgv", "--keyring", keyring, signature, path], check=False)
-        return "" if done.rc == 0 else f"its lists are not signed by its key: {tail(done)}"
+        completed = self._host.run(["gpgv", "--keyring", keyring, signature, path], check=False)
+        return (
+            "" if completed.rc == 0 else f"its lists are not signed by its key: {tail(completed)}"
+        )
 
     def end_preview(self) -> None:
         self._trial.close()
@@ -186,36 +193,36 @@ class Zypper(Rpm):
     def simulate(self, change: Change) -> Simulation:
         change = self._full(change)
         with self._unlocked(change):
-            done = self._install(change, dry=True)
-        self._warn(zypper.skipped(done.out))
-        if done.rc in GOOD:
-            summary = zypper.parse_summary(done.out)
+            completed = self._install(change, dry=True)
+        self._warn(zypper.skipped(completed.out))
+        if completed.rc in GOOD:
+            summary = zypper.parse_summary(completed.out)
             if any(summary) or not self._lacking(change):
                 return summary
-        raise self._no_way(done._replace(out=zypper.messages(done.out)), change)
+        raise self._no_way(completed._replace(out=zypper.messages(completed.out)), change)
 
     def change(self, change: Change) -> None:
         change = self._full(change)
         with self._unlocked(change):
-            done = self._install(change)
-        self._check_there(change, done)
-        failed = zypper.failed_scripts(f"{done.out}\n{done.err}")
-        if failed or done.rc == SCRIPT_FAILED:
+            completed = self._install(change)
+        self._check_there(change, completed)
+        failed = zypper.failed_scripts(f"{completed.out}\n{completed.err}")
+        if failed or completed.rc == SCRIPT_FAILED:
             meaning = exit_status.STATUSES["zypper"][SCRIPT_FAILED].meaning
-            words = "; ".join(failed) or tail(done)
-            self.warnings[f"all packages are installed, but {meaning}: {words}"] = None
+            cause = "; ".join(failed) or tail(completed)
+            self.warnings[f"all packages are installed, but {meaning}: {cause}"] = None
 
     def removal(self, names: t.Collection[str]) -> Removal:
         # Of kernels and their headers others may have installed further versions.
-        several = {one for one in rpm.several(self._all()) if one.startswith("kernel-")}
+        several = {package for package in rpm.several(self._all()) if package.startswith("kernel-")}
         result = super().removal(set(names) - several)
         if result.packages:
             # Whoever has locked what was added by its name alone, it is taken for ours.
             change = Change({}, result.packages, {}, frozenset(result.packages))
             with self._unlocked(change):
-                done = self._remove(result.packages, dry=True)
-            if done.rc not in GOOD:
-                wrong = done._replace(out=zypper.messages(done.out))
+                completed = self._remove(result.packages, dry=True)
+            if completed.rc not in GOOD:
+                wrong = completed._replace(out=zypper.messages(completed.out))
                 raise self._no_way(wrong, change, "remove")
         return result
 
@@ -223,14 +230,14 @@ class Zypper(Rpm):
     def _unlocked(self, change: Change) -> t.Iterator[None]:
         """Show zypper a copy of the locks without those of ours, which stay where they are."""
         text = self._locks_text()
-        others = zypper.without(text, change.holds)
-        if not {one.name for one in zypper.parse_locks(text)} & change.holds:
+        foreign = zypper.without(text, change.holds)
+        if not {lock.name for lock in zypper.parse_locks(text)} & change.holds:
             yield
             return
         folder = PRIVATE.format(os.getpid())
         locks, path = f"{folder}/locks", f"{folder}/zypp.conf"
         try:
-            self._host.write(locks, others, mode=0o600)
+            self._host.write(locks, foreign, mode=0o600)
             configuration = zypper.configuration(self._configuration(), locks)
             self._host.write(path, configuration, mode=0o600)
             self.environment = {"ZYPP_CONF": path}
@@ -241,19 +248,19 @@ class Zypper(Rpm):
 
     def _configuration(self) -> t.Dict[str, str]:
         paths = [f"{folder}/zypp.conf" for folder in CONFIGURATIONS]
-        for folder in (f"{one}/zypp.conf.d" for one in CONFIGURATIONS):
+        for folder in (f"{place}/zypp.conf.d" for place in CONFIGURATIONS):
             names = self._host.listdir(folder)
             paths += [f"{folder}/{name}" for name in names if name.endswith(".conf")]
-        found = {path: self._host.read(path) for path in paths}
-        return {path: text for path, text in found.items() if text is not None}
+        texts = {path: self._host.read(path) for path in paths}
+        return {path: text for path, text in texts.items() if text is not None}
 
-    def _stuck(self, words: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
-        locks = zypper.in_the_way(self._locks_text(), words, change.holds)
+    def _stuck(self, refusal: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
+        locks = zypper.in_the_way(self._locks_text(), refusal, change.holds)
         if locks:
-            commands = [shlex.join(["zypper", "removelock", *one.arguments]) for one in locks]
-            names = list(dict.fromkeys(one.pattern for one in locks))
+            commands = [shlex.join(["zypper", "removelock", *lock.arguments]) for lock in locks]
+            names = list(dict.fromkeys(lock.pattern for lock in locks))
             return names, f"remove the lock: {'; '.join(commands)}"
-        stuck, hint = super()._stuck(words, change)
+        stuck, hint = super()._stuck(refusal, change)
         paths = [f"{REPOSITORIES}/{name}" for name in self._host.listdir(REPOSITORIES)]
         texts = [self._host.read(path) or "" for path in paths if path.endswith(".repo")]
         off = zypper.disabled(texts)
@@ -277,15 +284,15 @@ class Zypper(Rpm):
         self._zypper([*OFFLINE, "removelock", *names])
 
     def _install(self, change: Change, *, dry: bool = False) -> Completed:
-        words = ["--no-recommends", "--oldpackage", "--auto-agree-with-licenses"]
-        words += ["--download", "in-advance", *_names(change)]
-        return self._transact("install", words, dry=dry)
+        args = ["--no-recommends", "--oldpackage", "--auto-agree-with-licenses"]
+        args += ["--download", "in-advance", *_names(change)]
+        return self._transact("install", args, dry=dry)
 
-    def _transact(self, verb: str, words: t.Sequence[str], *, dry: bool) -> Completed:
+    def _transact(self, verb: str, args: t.Sequence[str], *, dry: bool) -> Completed:
         # Of the lists that the plan was made by; what is removed is in none.
         options = ["--no-refresh"] if verb == "install" else OFFLINE
         before, more = (["--xmlout"], ["--dry-run"]) if dry else ([], [])
-        return self._zypper([*before, *options, verb, *more, *words], check=not dry)
+        return self._zypper([*before, *options, verb, *more, *args], check=not dry)
 
     def _zypper(
         self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD
@@ -299,7 +306,9 @@ class Zypper(Rpm):
 
 def _of(policy: Policy, version: str) -> Policy:
     """Return what there is of a version; SUSE's kernels count how often they were built after it."""
-    fitting = tuple(one for one in policy.versions if f"{one}.".startswith(f"{version}."))
+    fitting = tuple(
+        candidate for candidate in policy.versions if f"{candidate}.".startswith(f"{version}.")
+    )
     return Policy(fitting[0] if fitting else None, fitting)
 
 

@@ -92,7 +92,7 @@ def test_absent_disables_the_service_that_was_only_enabled() -> None:
 
 
 def test_absent_refuses_what_others_need() -> None:
-    observed = with_removal(converged(), packages=(), kept=("libcuda1",), users=("pytorch",))
+    observed = with_removal(converged(), packages=(), needed=("libcuda1",), users=("pytorch",))
     with pytest.raises(NodeError, match=r"^libcuda1 cannot be removed: pytorch.*purge pytorch"):
         actions(observed, state="absent")
 
@@ -100,7 +100,7 @@ def test_absent_refuses_what_others_need() -> None:
 def test_absent_keeps_dependencies_that_others_need() -> None:
     record = Record(packages=frozenset({"nvidia-smi", "dkms"}), requested=frozenset({"nvidia-smi"}))
     observed = with_removal(
-        converged(record=record), packages=("nvidia-smi",), kept=("dkms",), users=("zfs-dkms",)
+        converged(record=record), packages=("nvidia-smi",), needed=("dkms",), users=("zfs-dkms",)
     )
     found = planned(observed, state="absent")
     assert [step.params["packages"] for step in found.steps] == [("nvidia-smi",)]

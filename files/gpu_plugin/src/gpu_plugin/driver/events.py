@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NOT_SUPPORTED, TIMEOUT, UNKNOWN_ERROR, NvmlError
-from .._shared._machine.nvml.calls import doing, instance, or_none, pynvml, told
+from .._shared._machine.nvml.calls import ask_text, doing, instance, or_none, pynvml
 from ..tools import logs
 
 WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event
@@ -72,7 +72,7 @@ class XidWatch:
         gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
         uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
         if uuid is None:
-            uuid = told(pynvml.nvmlDeviceGetUUID, event.device)
+            uuid = ask_text(pynvml.nvmlDeviceGetUUID, event.device)
         return Xid(uuid, int(event.eventData), gi, ci)
 
     def close(self) -> None:
