@@ -74,8 +74,8 @@ Chosen = t.AbstractSet[str]
 
 def chosen(names: t.Iterable[str]) -> t.FrozenSet[str]:
     """Return the capabilities that are meant; ``all`` means each of them."""
-    found = frozenset(names)
-    return frozenset(CAPABILITIES) if ALL in found else found
+    capabilities = frozenset(names)
+    return frozenset(CAPABILITIES) if ALL in capabilities else capabilities
 
 
 def draws(capabilities: Chosen) -> bool:
@@ -91,14 +91,14 @@ def has_library(stem: str, capabilities: Chosen) -> bool:
 
 def binaries(capabilities: Chosen) -> t.List[str]:
     """Return the names of programs."""
-    names = (found for name, found in BINARIES.items() if name in capabilities)
+    names = (programs for name, programs in BINARIES.items() if name in capabilities)
     return " ".join(names).split()
 
 
 def files(capabilities: Chosen) -> t.List[t.Tuple[str, str]]:
     """Return the other files: the folder that each has in containers, and its path below that."""
-    found = [pair for name, pairs in FILES.items() if name in capabilities for pair in pairs]
-    return list(dict.fromkeys(found))
+    files_ = [pair for name, pairs in FILES.items() if name in capabilities for pair in pairs]
+    return list(dict.fromkeys(files_))
 
 
 def aliases(stem: str, capabilities: Chosen) -> t.Tuple[str, ...]:

@@ -37,7 +37,7 @@ class Observed(t.NamedTuple):
 
     boot: Boot
     text: t.Optional[str]
-    wanted: t.Optional[Wanted]
+    desired: t.Optional[Wanted]
     warnings: t.Tuple[str, ...] = ()
     differences: t.Tuple[t.Dict[str, str], ...] = ()
     waits_for: str = ""
@@ -87,13 +87,13 @@ class CdiCapability:
         if problem:
             raise InputError.exposed("path", self._path, "a file in a folder", problem)
         units = boot.observe(self._host, cdi_boot.BOOT)
-        found, path = self._observe(units), cdi_boot.path(units.config)
+        observed, path = self._observe(units), cdi_boot.path(units.config)
         elsewhere = bool(path) and not specification.is_same_file(path, self._path)
         ours = elsewhere and specification.is_ours(self._host.read(path))
         known = frozenset(replaced.load(self._host))
         named = self._path in known or (bool(path) and not elsewhere)
-        foreign = bool(found.text) and not named and not specification.is_ours(found.text)
-        return found._replace(earlier=path if ours else "", foreign=foreign, replaced=known)
+        foreign = bool(observed.text) and not named and not specification.is_ours(observed.text)
+        return observed._replace(earlier=path if ours else "", foreign=foreign, replaced=known)
 
     def _observe(self, units: Boot) -> Observed:
         text = self._host.read(self._path)
@@ -116,33 +116,35 @@ class CdiCapability:
     def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
         uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
         if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
-            said = "nvidia-ctk is not there yet: the devices are known only after it is installed"
-            return Observed(units, text, None, (said,), (), "nvidia-ctk is installed")
-        found = inventory(nvml)
-        wanted, warnings = specify(found, self._files, self._options)
-        refused = lost_nodes(self._host, text, wanted.text, self._files.root)
-        refused = refused or lost_files(self._host, text, wanted.text)
+            message = (
+                "nvidia-ctk is not there yet: the devices are known only after it is installed"
+            )
+            return Observed(units, text, None, (message,), (), "nvidia-ctk is installed")
+        node = inventory(nvml)
+        desired, warnings = specify(node, self._files, self._options)
+        refused = lost_nodes(self._host, text, desired.text, self._files.root)
+        refused = refused or lost_files(self._host, text, desired.text)
         if refused:
             raise refused
         if not self._compare:
-            return Observed(units, text, wanted, warnings)
+            return Observed(units, text, desired, warnings)
         both = [
-            wanted.text
-            if one == self._options.generator
-            else specify(found, self._files, self._options._replace(generator=one))[0].text
-            for one in GENERATORS
+            desired.text
+            if generator == self._options.generator
+            else specify(node, self._files, self._options._replace(generator=generator))[0].text
+            for generator in GENERATORS
         ]
-        specs = (json.loads(one or '{"devices": []}') for one in both)
-        return Observed(units, text, wanted, warnings, tuple(differences(*specs)))
+        specs = (json.loads(generator or '{"devices": []}') for generator in both)
+        return Observed(units, text, desired, warnings, tuple(differences(*specs)))
 
     def plan(self, state: Observed) -> Plan:
         """Plan to write the file, or to remove it, and what keeps it up to date."""
-        wanted = cdi_boot.dump(self._options) if self._keeps else None
+        boot_text = cdi_boot.dump(self._options) if self._keeps else None
         texts = cdi_boot.texts(self._options)
-        at_boot = cdi_boot.BOOT.plan(state.boot, wanted, texts, check_mode=self._check_mode)
+        at_boot = cdi_boot.BOOT.plan(state.boot, boot_text, texts, check_mode=self._check_mode)
         step, before, after = self._plan_file(state)
         if at_boot:
-            before, after = before + (state.boot.config or ""), after + (wanted or "")
+            before, after = before + (state.boot.config or ""), after + (boot_text or "")
         if state.earlier:
             summary = f"remove {state.earlier}, where the specification was before"
             step = (*step, Step("forget", summary, {"path": state.earlier}))
@@ -150,38 +152,38 @@ class CdiCapability:
         return Plan(steps, before, after, warnings=state.warnings, later=state.waits_for)
 
     def _plan_file(self, state: Observed) -> t.Tuple[t.Tuple[Step, ...], str, str]:
-        text, wanted = state.text, state.wanted
-        if wanted is None:
+        text, desired = state.text, state.desired
+        if desired is None:
             summary = f"write the node's GPUs to {self._path} once {state.waits_for}"
             return (Step("write", summary),), text or "", ""
         if not self._present and self._path in state.replaced:
             step = Step("restore", f"restore {self._path} as it was before", {"path": self._path})
             return (step,), text or "", ""
-        if (text or "") == wanted.text and (text is None) == (not wanted.text):
+        if (text or "") == desired.text and (text is None) == (not desired.text):
             return (), "", ""
-        if not wanted.text:
+        if not desired.text:
             remove = () if state.foreign else (Step("remove", f"remove {self._path}"),)
             return remove, text or "", ""
-        params = {"text": wanted.text, "keep": state.foreign}
-        step = Step("write", self._summary(state, wanted), params)
-        return (step,), text or "", wanted.text
+        params = {"text": desired.text, "keep": state.foreign}
+        step = Step("write", self._summary(state, desired), params)
+        return (step,), text or "", desired.text
 
-    def _summary(self, state: Observed, wanted: Wanted) -> str:
+    def _summary(self, state: Observed, desired: Wanted) -> str:
         if state.foreign:
             return f"replace {self._path}, which something else wrote and which comes back with state absent"
         before = specification.names_in(state.text)
         if before is None:
             return f"replace {self._path}, which something else wrote"
-        added = [name for name in wanted.devices if name not in before]
-        removed = [name for name in before if name not in wanted.devices]
+        added = [name for name in desired.devices if name not in before]
+        removed = [name for name in before if name not in desired.devices]
         parts = [f"add {', '.join(added)}"] if added else []
         parts += [f"remove {', '.join(removed)}"] if removed else []
         return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
 
     def own(self, state: Observed) -> OwnFiles:
         """Return what is root's alone."""
-        kept = boot.files(cdi_boot.BOOT) if self._keeps else ()
-        paths = (self._path, *kept) if self._present else ()
+        boot_files = boot.files(cdi_boot.BOOT) if self._keeps else ()
+        paths = (self._path, *boot_files) if self._present else ()
         modes = {**dict.fromkeys(paths, 0o644), replaced.RECORD: 0o600}
         if state.foreign and self._host.readlink(self._path) is None:
             modes.pop(self._path, None)  # its mode is its owner's, and comes back with it
@@ -203,13 +205,13 @@ class CdiCapability:
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what containers can ask for."""
-        wanted = state.wanted or Wanted()
+        desired = state.desired or Wanted()
         return {
             "path": self._path,
             "kind": specification.KIND,
-            "devices": list(wanted.devices),
-            "cdi_version": wanted.cdi_version,
-            "driver_version": wanted.driver_version,
-            "hook": wanted.hook,
+            "devices": list(desired.devices),
+            "cdi_version": desired.cdi_version,
+            "driver_version": desired.driver_version,
+            "hook": desired.hook,
             **({"differences": list(state.differences)} if self._compare else {}),
         }

@@ -31,13 +31,13 @@ def arguments(root: str) -> t.List[str]:
     return [*argv, f"--driver-root={root}"] if root else argv
 
 
-def check_program(found: t.Optional[t.Tuple[str, str]]) -> str:
+def check_program(program: t.Optional[t.Tuple[str, str]]) -> str:
     """Return the program's path; NodeError where it is not there or not safe to use."""
-    if found is None:
+    if program is None:
         hint = f"{INSTALL}, or set generator to nvml, which needs no program"
         cause = "generator or compare asks for it"
         raise NodeError("nvidia-ctk is not on the node", cause=cause, hint=hint)
-    path, text = found
+    path, text = program
     if not is_safe(text):
         cause = f"before {MINIMUM_TEXT} containers could break out through the hooks that it names"
         raise NodeError(f"{path} has version {described(text)}", cause=cause, hint=INSTALL)
@@ -58,12 +58,12 @@ def parse(text: str, path: str) -> Spec:
         wrong = [f"kind: {shown(spec['kind'])} is not {KIND}"]
     if wrong:
         raise _bad(path, "; ".join(map(cut, wrong[:5])))
-    spec["devices"].sort(key=lambda one: str(one["name"]))
+    spec["devices"].sort(key=lambda device: str(device["name"]))
     for edits in _edits(spec).values():
         for key, field in (("deviceNodes", "path"), ("mounts", "containerPath")):
             if key in edits:
                 # Folders come before what is in them; of hooks the order is the program's own.
-                edits[key].sort(key=lambda one, field=field: str(one[field]))
+                edits[key].sort(key=lambda device, field=field: str(device[field]))
     return t.cast(Spec, spec)
 
 
@@ -72,10 +72,10 @@ def unchecked(spec: Spec, path: str) -> t.List[str]:
     if not is_newer(spec["cdiVersion"]):
         return []
     keys = [cut(key) for key in unknown_keys(spec)]
-    rest = f": {', '.join(keys[:5])} are not checked" if keys else ""
+    suffix = f": {', '.join(keys[:5])} are not checked" if keys else ""
     return [
         f"{path} wrote version {cut(spec['cdiVersion'])} of the CDI format, and this collection knows it up to "
-        f"{VERSIONS[-1]}{rest}. Next step: see that the container runtimes know it; they leave out a file that "
+        f"{VERSIONS[-1]}{suffix}. Next step: see that the container runtimes know it; they leave out a file that "
         "they do not"
     ]
 
@@ -88,16 +88,18 @@ def _bad(path: str, cause: str) -> NodeError:
 def differences(ours: Spec, theirs: Spec) -> t.List[Difference]:
     """Return what a container gets from one specification and not from the other.
 
-    Each difference has ``what`` (device, node, mount, env or hook), ``name``, the ``device`` that it
+    Each difference has ``kind`` (device, node, mount, env or hook), ``name``, the ``device`` that it
     is about (empty where it is about all), and ``only`` in whose specification it is. A mount
     under another name is another mount.
     """
     mine, yours = _edits(ours), _edits(theirs)
     result = _compare("device", "", set(mine), set(yours))
     for device in sorted(set(mine) & set(yours), key=lambda your: (not your, your)):
-        for what, (key, name) in READERS.items():
-            one, other = (set(map(name, side[device].get(key, ()))) for side in (mine, yours))
-            result += _compare(what, device, one, other)
+        for kind, (key, name) in READERS.items():
+            our_names, their_names = (
+                set(map(name, side[device].get(key, ()))) for side in (mine, yours)
+            )
+            result += _compare(kind, device, our_names, their_names)
     return result
 
 
@@ -126,8 +128,9 @@ READERS: t.Dict[str, t.Tuple[str, t.Callable[[t.Any], str]]] = {
 }
 
 
-def _compare(what: str, device: str, mine: t.Set[str], yours: t.Set[str]) -> t.List[Difference]:
+def _compare(kind: str, device: str, mine: t.Set[str], yours: t.Set[str]) -> t.List[Difference]:
     only = {name: NVML if name in mine else NVIDIA_CTK for name in sorted(mine ^ yours)}
     return [
-        {"what": what, "name": name, "device": device, "only": one} for name, one in only.items()
+        {"what": kind, "name": name, "device": device, "only": generator}
+        for name, generator in only.items()
     ]

@@ -47,10 +47,10 @@ def stem(name: str) -> str:
     return name.partition(".so")[0]
 
 
-def collect(found: t.Iterable[Pair], capabilities: Chosen) -> t.List[Library]:
+def collect(pairs: t.Iterable[Pair], capabilities: Chosen) -> t.List[Library]:
     """Gather (file, name) pairs into libraries, in the order in which the files come up first."""
     names: t.Dict[str, t.Set[str]] = {}
-    for path, name in found:
+    for path, name in pairs:
         names.setdefault(path, {posixpath.basename(path)}).add(name)
     for path, known in names.items():
         known.update(aliases(stem(posixpath.basename(path)), capabilities))

@@ -50,7 +50,7 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
     devices = spec.get("devices", ())
     edits = [device["containerEdits"] for device in (spec, *devices) if "containerEdits" in device]
     rdt = [edit["intelRdt"] for edit in edits if "intelRdt" in edit]
-    newer = any("schemata" in one or "enableMonitoring" in one for one in rdt)
+    newer = any("schemata" in technology or "enableMonitoring" in technology for technology in rdt)
     if newer or any(edit.get("netDevices") for edit in edits):
         return "1.1.0"
     if any(edit.get("intelRdt") or edit.get("additionalGids") for edit in edits):
@@ -84,13 +84,13 @@ class Unknown(str):
 def is_newer(version: t.Any) -> bool:
     """Tell whether it is a version that came after those that are known here, and has all that they have."""
     match = NUMBERS.fullmatch(version) if isinstance(version, str) else None
-    found = tuple(map(int, match.groups())) if match else ()
-    return found > LATEST and found[0] == LATEST[0]
+    numbers = tuple(map(int, match.groups())) if match else ()
+    return numbers > LATEST and numbers[0] == LATEST[0]
 
 
 def unknown_keys(spec: t.Any) -> t.List[str]:
     """Return the places of keys that are not known here."""
-    return [one.key for one in _shape(spec, "spec", "") if isinstance(one, Unknown)]
+    return [problem.key for problem in _shape(spec, "spec", "") if isinstance(problem, Unknown)]
 
 
 def problems(spec: t.Any) -> t.List[str]:
@@ -99,9 +99,13 @@ def problems(spec: t.Any) -> t.List[str]:
     Runtimes refuse a key that they do not know, as we do; a newer version of the format may have more of them.
     """
     newer = isinstance(spec, dict) and is_newer(spec.get("cdiVersion"))
-    found = [one for one in _shape(spec, "spec", "") if not (newer and isinstance(one, Unknown))]
+    problem_texts = [
+        problem
+        for problem in _shape(spec, "spec", "")
+        if not (newer and isinstance(problem, Unknown))
+    ]
     # What depends on several values is looked at once each of them has its type.
-    return found or list(_rules(spec))
+    return problem_texts or list(_rules(spec))
 
 
 def _shape(value: t.Any, shape: str, at: str) -> Found:
@@ -196,22 +200,22 @@ def without_pipes(spec: t.Any) -> t.Any:
         return spec
     result = {**spec}
     if "containerEdits" in spec:
-        result["containerEdits"] = _kept(spec["containerEdits"])
+        result["containerEdits"] = _without_pipes(spec["containerEdits"])
     if isinstance(spec.get("devices"), list):
         result["devices"] = [without_pipes(device) for device in spec["devices"]]
     return result
 
 
-def _kept(edits: t.Any) -> t.Any:
+def _without_pipes(edits: t.Any) -> t.Any:
     if not isinstance(edits, dict) or not isinstance(edits.get("mounts"), list):
         return edits
-    found = []
+    mounts = []
     for mount in edits["mounts"]:
         both = map(table(mount).get, ("hostPath", "containerPath"))
-        if not any(isinstance(one, str) and posixpath.normpath(one) == PIPES for one in both):
-            found.append(mount)
-    kept = {**edits, "mounts": found}
-    return {key: value for key, value in kept.items() if key != "mounts" or value}
+        if not any(isinstance(end, str) and posixpath.normpath(end) == PIPES for end in both):
+            mounts.append(mount)
+    filtered = {**edits, "mounts": mounts}
+    return {key: value for key, value in filtered.items() if key != "mounts" or value}
 
 
 def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:

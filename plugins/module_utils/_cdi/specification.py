@@ -47,12 +47,12 @@ class Device(t.NamedTuple):
 
 
 class Files(t.NamedTuple):
-    """The driver's files; ``binaries`` and ``others`` are (file, path in the container). Paths start at the root."""
+    """The driver's files; ``binaries`` and ``further`` are (file, path in the container). Paths start at the root."""
 
     libraries: t.Tuple[Library, ...] = ()
     binaries: t.Tuple[Pair, ...] = ()
     sockets: t.Tuple[str, ...] = ()
-    others: t.Tuple[Pair, ...] = ()
+    further: t.Tuple[Pair, ...] = ()
     compat32: t.Tuple[Library, ...] = ()
 
 
@@ -82,15 +82,15 @@ def devices(
     ``nodes`` are the device nodes that exist, ``drm`` those to draw with by the UUIDs of GPUs. A GPU in MIG
     mode is there by its MIG devices only, and of those few can draw.
     """
-    found: t.List[Device] = []
+    devices_: t.List[Device] = []
     left_out: t.List[str] = []
-    by_index = sorted(migs, key=lambda one: one.mig_index)
-    for gpu in sorted(gpus, key=lambda one: one.index):
+    by_index = sorted(migs, key=lambda mig: mig.mig_index)
+    for gpu in sorted(gpus, key=lambda mig: mig.index):
         if not gpu.mig_current:
             names, own = (str(gpu.index), gpu.uuid), drm.get(gpu.uuid, Drm())
-            found.append(Device(names, gpu_nodes(gpu), own))
+            devices_.append(Device(names, gpu_nodes(gpu), own))
             continue
-        parts = [one for one in by_index if one.gpu_uuid == gpu.uuid]
+        parts = [mig for mig in by_index if mig.gpu_uuid == gpu.uuid]
         if not parts:
             why = "it is in MIG mode and has no MIG devices"
             left_out.append(f"GPU {gpu.index} is left out: {why}")
@@ -101,9 +101,9 @@ def devices(
                 left_out.append(f"{gpu.index}:{mig.mig_index} is left out: {error}")
                 continue
             own = drm.get(gpu.uuid, Drm()) if GRAPHICS in mig.profile else Drm()
-            found.append(Device((f"{gpu.index}:{mig.mig_index}", mig.uuid), paths, own))
+            devices_.append(Device((f"{gpu.index}:{mig.mig_index}", mig.uuid), paths, own))
     usable = []
-    for device in found:
+    for device in devices_:
         missing = [path for path in device.nodes if path not in nodes]
         if missing:
             left_out.append(f"{device.names[0]} is left out: {missing[0]} does not exist")
@@ -113,12 +113,17 @@ def devices(
 
 
 def build(
-    found: t.Sequence[Device], nodes: t.Container[str], files: Files, layout: Layout
+    described: t.Sequence[Device], nodes: t.Container[str], files: Files, layout: Layout
 ) -> t.Dict[str, t.Any]:
     """Return the specification; there must be a device at least."""
-    drm = Drm(_once(one.drm.nodes for one in found), _once(one.drm.links for one in found))
-    whole = Device(("all",), _once(one.nodes for one in found), drm)
-    entries = [(name, _device(one, layout)) for one in (*found, whole) for name in one.names]
+    drm = Drm(
+        _once(device.drm.nodes for device in described),
+        _once(device.drm.links for device in described),
+    )
+    whole = Device(("all",), _once(device.nodes for device in described), drm)
+    entries = [
+        (name, _device(device, layout)) for device in (*described, whole) for name in device.names
+    ]
     spec: t.Dict[str, t.Any] = {
         "cdiVersion": "",
         "kind": KIND,
@@ -177,7 +182,7 @@ def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
     mounts = [
         {"hostPath": layout.root + host, "containerPath": inside, "options": list(options)}
         for options, pairs in (
-            (FILE_OPTIONS, (*libraries, *files.binaries, *files.others)),
+            (FILE_OPTIONS, (*libraries, *files.binaries, *files.further)),
             (SOCKET_OPTIONS, [(path, path) for path in files.sockets]),
         )
         for host, inside in pairs
@@ -194,8 +199,8 @@ def _hooks(layout: Layout, mounts: t.Sequence[Pair], links: t.Sequence[Pair]) ->
     calls += layout.calls
     folders = sorted({posixpath.dirname(container) for _host, container in mounts})
     if folders:
-        words = [("--folder", folder) for folder in folders]
-        calls.append(["update-ldcache", *itertools.chain(*words)])
+        folder_args = [("--folder", folder) for folder in folders]
+        calls.append(["update-ldcache", *itertools.chain(*folder_args)])
     calls.append(["disable-device-node-modification"])
     return [_hook(layout.hook, *call) for call in calls]
 
@@ -204,10 +209,10 @@ def _links(pairs: t.Iterable[Pair]) -> t.Iterator[str]:
     return itertools.chain.from_iterable(("--link", f"{target}::{link}") for target, link in pairs)
 
 
-def _hook(program: str, *words: str) -> Edits:
+def _hook(program: str, *args: str) -> Edits:
     name = posixpath.basename(program)
     first = [name, "hook"] if name == "nvidia-ctk" else [name]
-    return {"hookName": "createContainer", "path": program, "args": [*first, *words]}
+    return {"hookName": "createContainer", "path": program, "args": [*first, *args]}
 
 
 def render(spec: t.Mapping[str, t.Any]) -> str:

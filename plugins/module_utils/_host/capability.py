@@ -28,7 +28,7 @@ NO_BOOT = BootState(None, {}, {}, program=True)
 class State(t.NamedTuple):
     """What the host is set to, and what is remembered."""
 
-    kept: Kept
+    record: Kept
     iommu: Iommu
     processor: str = ""
     guests: t.Tuple[str, ...] = ()
@@ -58,16 +58,16 @@ class HostCapability:
 
     def observe(self) -> State:
         """Read the host."""
-        kept = parse(self._host.read(PATH))
-        state = State(kept, observe.booted(self._host))
-        if self._iommu or kept.command_line.added:
-            self._loader, found = observe.iommu(self._host, kept.command_line.added)
+        record = parse(self._host.read(PATH))
+        state = State(record, observe.booted(self._host))
+        if self._iommu or record.command_line.added:
+            self._loader, observed = observe.iommu(self._host, record.command_line.added)
             vendor = processor(self._host.read("/proc/cpuinfo") or "")
             guests = observe.guests(self._host) if self._iommu == OFF else ()
-            state = state._replace(iommu=found, processor=vendor, guests=guests)
-        if self._asked or kept.values:
+            state = state._replace(iommu=observed, processor=vendor, guests=guests)
+        if self._asked or record.values:
             state = state._replace(
-                values=observe.values(self._host, self._asked, kept.values),
+                values=observe.values(self._host, self._asked, record.values),
                 facts=observe.facts(self._host, self._asked),
             )
         if self._asked or self._host.exists(boot.CONFIG):
@@ -84,9 +84,9 @@ class HostCapability:
 
     def plan(self, state: State) -> Plan:
         """Plan each setting; refuse before anything is changed."""
-        words = asked(self._iommu, state.processor)
-        line = iommu.plan(state.iommu, state.kept.command_line, self._iommu, words, state.guests)
-        values = live.plan(state.values, state.kept.values, self._asked, state.facts)
+        args = asked(self._iommu, state.processor)
+        line = iommu.plan(state.iommu, state.record.command_line, self._iommu, args, state.guests)
+        values = live.plan(state.values, state.record.values, self._asked, state.facts)
         again = boot.BOOT.plan(
             state.boot._replace(program=True),
             boot.text(live.boot_lines(self._asked)),
@@ -103,12 +103,12 @@ class HostCapability:
         every = (line, values, limits)
         return Plan(
             (*line.steps, *values.steps, *again, *limits.steps),
-            {name: value for one in every for name, value in one.before.items()},
-            {name: value for one in every for name, value in one.after.items()},
+            {name: value for part in every for name, value in part.before.items()},
+            {name: value for part in every for name, value in part.after.items()},
             reboot_required=line.reboot_required,
             restart_required=limits.restart_required,
             more=limits.more,
-            warnings=tuple(said for one in every for said in one.warnings),
+            warnings=tuple(warnings for part in every for warnings in part.warnings),
         )
 
     def own(self, _state: State) -> OwnFiles:
@@ -138,17 +138,17 @@ class HostCapability:
     def _write_line(self, params: t.Mapping[str, t.Any]) -> None:
         if self._loader is None:
             raise NodeError("the kernel command line was not read yet")
-        new, kept = params["kept"], parse(self._host.read(PATH))
-        self._remember(kept._replace(command_line=kept.command_line.with_those_of(new)))
+        new, record = params["kept"], parse(self._host.read(PATH))
+        self._remember(record._replace(command_line=record.command_line.with_those_of(new)))
         self._loader.write(new.added, params["add"], params["remove"])
-        self._remember(kept._replace(command_line=new))
+        self._remember(record._replace(command_line=new))
 
     def _set(self, params: t.Mapping[str, t.Any]) -> None:
         names, value = params["names"], params["value"]
-        now = observe.values(self._host, self._asked, dict.fromkeys(names, value))
-        kept = parse(self._host.read(PATH))
-        before = {name: now[name] for name in names if name in now}
-        self._remember(kept._replace(values={**before, **kept.values}))
+        current = observe.values(self._host, self._asked, dict.fromkeys(names, value))
+        record = parse(self._host.read(PATH))
+        before = {name: current[name] for name in names if name in current}
+        self._remember(record._replace(values={**before, **record.values}))
         word = "acs_set" if kind(names[0]) == ACS else "put"
         observe.program(self._host, word, value, *names)
         for name in names if kind(names[0]) == HUGEPAGES else ():
@@ -163,15 +163,15 @@ class HostCapability:
                 )
 
     def _forget(self, params: t.Mapping[str, t.Any]) -> None:
-        kept = parse(self._host.read(PATH))
-        left = {name: value for name, value in kept.values.items() if name not in params["names"]}
-        self._remember(kept._replace(values=left))
+        record = parse(self._host.read(PATH))
+        left = {name: value for name, value in record.values.items() if name not in params["names"]}
+        self._remember(record._replace(values=left))
 
-    def _remember(self, kept: Kept) -> None:
-        if kept == Kept():
+    def _remember(self, record: Kept) -> None:
+        if record == Kept():
             self._host.remove(PATH)
         else:
-            self._host.write(PATH, dump(kept), mode=0o644)
+            self._host.write(PATH, dump(record), mode=0o644)
 
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what the host is set to."""

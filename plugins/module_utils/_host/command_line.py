@@ -52,22 +52,22 @@ def asked(mode: str, vendor: str) -> Words:
     return WANTED[mode, vendor]
 
 
-def has(words: t.Sequence[str], word: str) -> bool:
+def has(cmdline: t.Sequence[str], option: str) -> bool:
     """Tell whether a command line says so: of options of one name the last counts, whose values have commas."""
-    name, value = parameter(word)
-    values = [each.value or "" for each in map(parameter, words) if each.name == name]
+    name, value = parameter(option)
+    values = [each.value or "" for each in map(parameter, cmdline) if each.name == name]
     return bool(values) and (value or "") in values[-1].split(",")
 
 
-def lacking(words: t.Sequence[str], wanted: t.Iterable[str]) -> Words:
+def lacking(cmdline: t.Sequence[str], options: t.Iterable[str]) -> Words:
     """Return those that a command line does not say."""
-    return tuple(one for one in wanted if not has(words, one))
+    return tuple(option for option in options if not has(cmdline, option))
 
 
-def same_keys(words: t.Iterable[str], others: t.Iterable[str]) -> Words:
+def same_keys(cmdline: t.Iterable[str], options: t.Iterable[str]) -> Words:
     """Return those words that have the name of one of the others."""
-    names = {parameter(word).name for word in others}
-    return tuple(word for word in words if parameter(word).name in names)
+    names = {parameter(word).name for word in options}
+    return tuple(word for word in cmdline if parameter(word).name in names)
 
 
 def grub(text: str) -> t.Optional[Words]:
@@ -98,12 +98,12 @@ def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
     return tuple(word for word in lines[0] if all(has(line, word) for line in lines[1:]))
 
 
-def edited(words: t.Iterable[str], added: t.Iterable[str], removed: t.Collection[str]) -> Words:
+def edited(cmdline: t.Iterable[str], added: t.Iterable[str], removed: t.Collection[str]) -> Words:
     """Return a command line with words that are added at the end, and without others."""
     new = tuple(added)
-    return (*(one for one in words if one not in {*removed, *new}), *new)
+    return (*(option for option in cmdline if option not in {*removed, *new}), *new)
 
 
-def booted(words: t.Iterable[str]) -> Words:
+def booted(cmdline: t.Iterable[str]) -> Words:
     """Return the command line of a running kernel without what its boot loader has added."""
-    return tuple(one for one in words if not one.startswith(LOADERS_OWN))
+    return tuple(option for option in cmdline if not option.startswith(LOADERS_OWN))

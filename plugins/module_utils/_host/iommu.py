@@ -18,77 +18,83 @@ NO_IOMMU = "host: there is no IOMMU, so nothing is translated: the firmware has 
 WRITE, NOTE = "command_line", "note_reboot"
 
 
-def plan(now: Iommu, kept: CommandLine, mode: str, asked: Words, guests: t.Sequence[str]) -> Plan:
+def plan(
+    current: Iommu, record: CommandLine, mode: str, asked: Words, guests: t.Sequence[str]
+) -> Plan:
     """Return the plan; without a mode, to what there was before. ``asked`` are the words that the mode takes.
 
     NodeError: it can't be carried out. ``guests`` are those that have devices, or might.
     """
-    if mode and now.none and not kept.added:
+    if mode and current.none and not record.added:
         return Plan(before={}, after={}, warnings=(NO_IOMMU,))
-    theirs = edited(edited(now.written, (), kept.added), kept.replaced, ())
+    theirs = edited(edited(current.written, (), record.added), record.replaced, ())
     added = lacking(theirs, asked)
-    change = set(added) != set(kept.added) or bool(lacking(now.written, asked)) or now.lost
-    pending = lacking(now.running, asked)
-    if asked and not now.loader and not pending:
+    change = (
+        set(added) != set(record.added) or bool(lacking(current.written, asked)) or current.lost
+    )
+    pending = lacking(current.running, asked)
+    if asked and not current.loader and not pending:
         change = False  # who boots this node some other way has seen to it
     if change or pending:
-        _check(now, mode, asked, theirs, guests)
-    removed = tuple(one for one in kept.added if one not in added)
-    reasons = _reasons(now, kept, asked, removed, change=change)
+        _check(current, mode, asked, theirs, guests)
+    removed = tuple(option for option in record.added if option not in added)
+    reasons = _reasons(current, record, asked, removed, change=change)
     steps = []
     if change:
-        replaced = same_keys(theirs, added) if now.replaces else ()
-        back = tuple(one for one in kept.replaced if one not in replaced)
+        replaced = same_keys(theirs, added) if current.replaces else ()
+        back = tuple(option for option in record.replaced if option not in replaced)
         more = (*added, *back)
-        words = [f"add {' '.join(more)}"] if more else []
-        words += [f"remove {' '.join(removed)}"] if removed else []
-        line = CommandLine(added, replaced, now.boot if added else "")
+        changes = [f"add {' '.join(more)}"] if more else []
+        changes += [f"remove {' '.join(removed)}"] if removed else []
+        line = CommandLine(added, replaced, current.boot if added else "")
         params = {"kept": line, "add": more, "remove": removed}
-        summary = f"{' and '.join(words)} in the kernel command line of {now.loader}"
+        summary = f"{' and '.join(changes)} in the kernel command line of {current.loader}"
         steps.append(Step(WRITE, summary, params, ("reboot",)))
-    if reasons != now.noted:
+    if reasons != current.noted:
         summary = "note that a reboot is needed" if reasons else "note that no reboot is needed"
         steps.append(Step(NOTE, summary, {"lines": reasons}))
-    after = edited(now.written, added, removed)
+    after = edited(current.written, added, removed)
     return Plan(
         tuple(steps),
-        {"command line": " ".join(now.written)} if steps else {},
+        {"command line": " ".join(current.written)} if steps else {},
         {"command line": " ".join(after)} if steps else {},
         reboot_required=reasons,
-        warnings=tuple(_warnings(now, kept, mode, asked)),
+        warnings=tuple(_warnings(current, record, mode, asked)),
     )
 
 
-def _reasons(now: Iommu, kept: CommandLine, asked: Words, removed: Words, *, change: bool) -> Words:
+def _reasons(
+    current: Iommu, record: CommandLine, asked: Words, removed: Words, *, change: bool
+) -> Words:
     """Return why a reboot is needed, in words."""
-    pending = lacking(now.running, asked)
-    left = [one for one in removed if one in now.running]
+    pending = lacking(current.running, asked)
+    left = [option for option in removed if option in current.running]
     if asked:
-        if pending and (change or not _elsewhere(now, kept)):
+        if pending and (change or not _elsewhere(current, record)):
             return (f"iommu: the kernel was booted without {' '.join(pending)}",)
         return ()
     if change:
         return (f"iommu: the kernel was booted with {' '.join(left)}",) if left else ()
-    return now.noted  # a boot forgets it
+    return current.noted  # a boot forgets it
 
 
-def _elsewhere(now: Iommu, kept: CommandLine) -> bool:
+def _elsewhere(current: Iommu, record: CommandLine) -> bool:
     """Tell whether what was written in an earlier boot is not what this one was booted with."""
-    return kept.boot not in ("", now.boot)
+    return record.boot not in ("", current.boot)
 
 
-def _check(now: Iommu, mode: str, asked: Words, theirs: Words, guests: t.Sequence[str]) -> None:
-    what = f"iommu can't be {mode}" if mode else "iommu can't be given back"
-    if not now.loader:
+def _check(current: Iommu, mode: str, asked: Words, theirs: Words, guests: t.Sequence[str]) -> None:
+    refusal = f"iommu can't be {mode}" if mode else "iommu can't be given back"
+    if not current.loader:
         by_hand = f"have what boots this node add {' '.join(asked)}, reboot, and run again"
         raise NodeError(
-            what,
-            cause=f"how this node's kernel command line is written is not known: {now.why}",
+            refusal,
+            cause=f"how this node's kernel command line is written is not known: {current.why}",
             hint=f"{by_hand}; or set host_iommu to unmanaged" if asked else "remove it by hand",
         )
     if mode == OFF and guests:
         raise NodeError(
-            what,
+            refusal,
             cause=f"this host hands devices to guests, who need the IOMMU: {', '.join(guests)}",
             hint="set host_iommu to pt or unmanaged",
         )
@@ -96,26 +102,26 @@ def _check(now: Iommu, mode: str, asked: Words, theirs: Words, guests: t.Sequenc
     against = [word for word in theirs if parameter(word) in forbidden]
     if against:
         raise NodeError(
-            what,
+            refusal,
             cause=f"the kernel command line has {' '.join(against)} from somebody else, and nothing takes that back",
-            hint=f"remove it in {now.loader}, or set host_iommu to unmanaged",
+            hint=f"remove it in {current.loader}, or set host_iommu to unmanaged",
         )
 
 
-def _warnings(now: Iommu, kept: CommandLine, mode: str, asked: Words) -> t.Iterator[str]:
+def _warnings(current: Iommu, record: CommandLine, mode: str, asked: Words) -> t.Iterator[str]:
     if not mode:
         return
-    pending = lacking(now.running, asked)
+    pending = lacking(current.running, asked)
     if pending:
-        if now.loader and _elsewhere(now, kept) and not lacking(now.written, asked):
+        if current.loader and _elsewhere(current, record) and not lacking(current.written, asked):
             yield (
-                f"host: {' '.join(pending)} is written for {now.loader} since an earlier boot, and the kernel was "
+                f"host: {' '.join(pending)} is written for {current.loader} since an earlier boot, and the kernel was "
                 "booted without it. Next step: see what boots this node, by cat /proc/cmdline"
             )
-    elif mode == PT and now.in_force == OFF:
+    elif mode == PT and current.in_force == OFF:
         yield NO_IOMMU
-    elif now.in_force not in (mode, UNKNOWN):
+    elif current.in_force not in (mode, UNKNOWN):
         yield (
-            f"host: the kernel was booted with {' '.join(asked)}, and the IOMMU of the GPUs is {now.in_force}. "
+            f"host: the kernel was booted with {' '.join(asked)}, and the IOMMU of the GPUs is {current.in_force}. "
             "Next step: see grep . /sys/kernel/iommu_groups/*/type, and dmesg"
         )

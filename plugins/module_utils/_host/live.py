@@ -89,46 +89,51 @@ def boot_lines(asked: Asked) -> t.List[str]:
     return [*lines, *([f'put 0 "$root"{NUMA_FILE}'] if asked.numa else [])]
 
 
-def wanted(asked: Asked, now: Values) -> t.Dict[str, str]:
+def desired_values(asked: Asked, current: Values) -> t.Dict[str, str]:
     """Return the values that are asked for, of those that there are."""
     of = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
-    found = {name: of[kind(name)] for name in now if of.get(kind(name))}
-    return {**found, **{pages_file(size): str(count) for size, count in asked.pages.items()}}
+    desired_values = {name: of[kind(name)] for name in current if of.get(kind(name))}
+    return {
+        **desired_values,
+        **{pages_file(size): str(count) for size, count in asked.pages.items()},
+    }
 
 
-def plan(now: Values, kept: Values, asked: Asked, facts: Facts) -> Plan:
+def plan(current: Values, record: Values, asked: Asked, facts: Facts) -> Plan:
     """Return the steps to what is asked for, and back where nothing asks any more. NodeError: it can't be had."""
-    target = wanted(asked, now)
-    _check_pages(now, asked, facts)
-    over = {name: value for name, value in kept.items() if name not in target}
+    target = desired_values(asked, current)
+    _check_pages(current, asked, facts)
+    over = {name: value for name, value in record.items() if name not in target}
     changes = {
-        name: value for name, value in {**over, **target}.items() if now.get(name, value) != value
+        name: value
+        for name, value in {**over, **target}.items()
+        if current.get(name, value) != value
     }
     _check(changes, asked, facts)
     groups: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
     for name, value in changes.items():
-        groups.setdefault((kind(name), now[name], value), []).append(name)
+        groups.setdefault((kind(name), current[name], value), []).append(name)
     steps = []
-    for (what, was, value), names in groups.items():
+    for (setting, was, value), names in groups.items():
         where = names[0] + (f" and {len(names) - 1} more" if names[1:] else "")
-        summary = f"{what}: {value} in place of {was} ({where})"
+        summary = f"{setting}: {value} in place of {was} ({where})"
         steps.append(Step(SET, summary, {"names": names, "value": value}))
     if over:
-        words = ", ".join(sorted(set(map(kind, over))))
-        summary = f"forget what {words} was before"
+        kinds = ", ".join(sorted(set(map(kind, over))))
+        summary = f"forget what {kinds} was before"
         steps.append(Step(FORGET, summary, {"names": tuple(over)}))
     return Plan(
         tuple(steps),
-        {name: now[name] for name in changes},
+        {name: current[name] for name in changes},
         changes,
-        warnings=tuple(_warnings(now, asked)),
+        warnings=tuple(_warnings(current, asked)),
     )
 
 
-def _check_pages(now: Values, asked: Asked, facts: Facts) -> None:
+def _check_pages(current: Values, asked: Asked, facts: Facts) -> None:
     for size, count in asked.pages.items():
         named = f"hugepages.{size // 1024}M" if size < UNITS["G"] else f"hugepages.{size >> 20}G"
-        if pages_file(size) not in now:
+        if pages_file(size) not in current:
             raise InputError.of("hugepages", named[10:], "a size that this kernel has")
         if count * size > facts.memory:
             raise InputError.of(named, count, f"less than the {facts.memory >> 20} GiB of memory")
@@ -157,8 +162,8 @@ def _check(changes: Values, asked: Asked, facts: Facts) -> None:
         )
 
 
-def _warnings(now: Values, asked: Asked) -> t.Iterator[str]:
-    there = {kind(name) for name in now}
+def _warnings(current: Values, asked: Asked) -> t.Iterator[str]:
+    there = {kind(name) for name in current}
     if asked.acs and ACS not in there:
         yield "host: no bridge above GPUs and NICs has ACS, as in most virtual machines: nothing to switch off"
     if asked.governor and GOVERNOR not in there:

@@ -117,16 +117,16 @@ def load_seen(text: t.Optional[str]) -> t.Dict[str, Mark]:
     with readable(SEEN, "remove it; the next start of the unit then sets all GPUs"):
         data = strict.keys("the file", json_data.loads(text), "version", "gpus")
         strict.version(data["version"], VERSION)
-        found = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
-        return {uuid: _mark(uuid, one) for uuid, one in found.items()}
+        rows = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
+        return {uuid: _mark(uuid, row) for uuid, row in rows.items()}
 
 
 def _mark(uuid: str, data: object) -> Mark:
-    found = strict.keys(uuid, data, *Mark._fields)
-    if not isinstance(found["mig"], bool):
+    row = strict.keys(uuid, data, *Mark._fields)
+    if not isinstance(row["mig"], bool):
         raise ValueError(f"{uuid}: mig is neither true nor false")
-    if found["energy"] is not None and not json_data.is_whole(found["energy"]):
+    if row["energy"] is not None and not json_data.is_whole(row["energy"]):
         raise ValueError(f"{uuid}: energy is no whole number")
     for name in ("load", "daemon"):
-        strict.text(name, found[name])
-    return Mark(**found)
+        strict.text(name, row[name])
+    return Mark(**row)

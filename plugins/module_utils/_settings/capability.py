@@ -31,7 +31,7 @@ from . import dcgm
 from .boot import SEEN, Mark
 from .plan import FORGET, SET, GpuPlan, Node, plan
 from .rules import Rule, parse
-from .state import NOTHING, PATH, GpuState, Kept, Lock, dump, now, shown
+from .state import NOTHING, PATH, GpuState, Kept, Lock, current_values, dump, shown
 from .state import parse as parse_record
 
 LOCK = "/run/gpu-node/locks/settings.lock"
@@ -71,7 +71,9 @@ class SettingsCapability:
         self._again = params["boot"]
         self._partitioned: t.Callable[[Gpu], t.Optional[bool]]
         self._partitioned = params.get("partitioned", lambda _gpu: None)
-        self._wanted = settings_boot.dump(params["rules"]) if self._again and self._rules else None
+        self._boot_text = (
+            settings_boot.dump(params["rules"]) if self._again and self._rules else None
+        )
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
@@ -105,14 +107,16 @@ class SettingsCapability:
         users = self.users(read)
         quarantine = {} if self._back else QuarantineFile(self._host).read().gpus
         states = []
-        for gpu, told in read:
-            kept = record.get(gpu.uuid, NOTHING)
-            values = now(told, kept, self._load)
+        for gpu, reported in read:
+            record_of_gpu = record.get(gpu.uuid, NOTHING)
+            values = current_values(reported, record_of_gpu, self._load)
             held = users.get(gpu.uuid, ())
             entry = quarantine.get(gpu.uuid)
             aside, fenced = self._aside(gpu.uuid, entry), entry is not None and entry.by == REPAIR
             shares, parts = gpu.uuid in shared, self._partitioned(gpu)
-            states.append(GpuState(gpu, told, values, kept, held, shares, aside, parts, fenced))
+            states.append(
+                GpuState(gpu, reported, values, record_of_gpu, held, shares, aside, parts, fenced)
+            )
         self._gpus = {state.gpu.uuid: state for state in states}
         daemon = properties(self._host, SERVICE, "ActiveState", "InvocationID")
         started = daemon.get("InvocationID", "")
@@ -154,12 +158,14 @@ class SettingsCapability:
 
     def users(self, read: t.Sequence[t.Tuple[Gpu, SettingsTold]]) -> t.Dict[str, t.Tuple[str, ...]]:
         """Return the processes and pods that have something of each GPU, where a compute mode would keep them out."""
-        modes = [rule.wanted.get(COMPUTE, OPEN) for rule in self._rules]
+        modes = [rule.settings.get(COMPUTE, OPEN) for rule in self._rules]
         if self._nvml is None or not any(
-            mode not in (OPEN, told.now.get(COMPUTE)) for mode in modes for _gpu, told in read
+            mode not in (OPEN, reported.now.get(COMPUTE))
+            for mode in modes
+            for _gpu, reported in read
         ):
             return {}
-        devices = [Devices(gpu) for gpu, _told in read]
+        devices = [Devices(gpu) for gpu, _reported in read]
         held = holders(allocated.observe(self._host), devices)
         return {
             device.gpu.uuid: (
@@ -179,21 +185,21 @@ class SettingsCapability:
             warning = f"settings: the rules are valid in form, whether they fit the GPUs is not known: {state.absent}"
             due = [Step(SET, "set the GPUs once NVML answers")] if self._rules else []
             return Plan((*due, *at_boot), warnings=(warning,), later="NVML answers")
-        found, self._plans = plan(state.gpus, self._rules, state.node)
-        found = self._beside_dcgm(found)
-        steps = (*found.steps, *at_boot)
+        planned, self._plans = plan(state.gpus, self._rules, state.node)
+        planned = self._beside_dcgm(planned)
+        steps = (*planned.steps, *at_boot)
         self._last = steps[-1] if steps else None
         left = tuple(
-            f"settings: left alone, since it does not answer: {one}" for one in state.broken
+            f"settings: left alone, since it does not answer: {broken}" for broken in state.broken
         )
-        return dataclasses.replace(found, steps=steps, warnings=(*found.warnings, *left))
+        return dataclasses.replace(planned, steps=steps, warnings=(*planned.warnings, *left))
 
     def _plan_boot(self, state: State) -> t.Tuple[Step, ...]:
         """Return the steps to what sets the GPUs again, or to none of it."""
         if self._again is None and not self._back:
             return ()
         how = {"check_mode": self._check_mode}
-        steps = settings_boot.BOOT.plan(state.boot, self._wanted, settings_boot.TEXTS, **how)
+        steps = settings_boot.BOOT.plan(state.boot, self._boot_text, settings_boot.TEXTS, **how)
         return tuple(
             dataclasses.replace(
                 step, params={**step.params, "remove": [*step.params["remove"], SEEN]}
@@ -203,33 +209,37 @@ class SettingsCapability:
             for step in steps
         )
 
-    def _beside_dcgm(self, found: Plan) -> Plan:
+    def _beside_dcgm(self, planned: Plan) -> Plan:
         """Refuse what DCGM would undo. It is asked only where something is to be set that it sets as well."""
-        by_uuid = {one.state.gpu.uuid: one for one in self._plans}
+        by_uuid = {gpu_plan.state.gpu.uuid: gpu_plan for gpu_plan in self._plans}
         steps = [
             (by_uuid[step.params["gpu"]], step.params["name"], step.params["value"])
-            for step in found.steps
+            for step in planned.steps
             if step.action == SET
         ]
         steps = [step for step in steps if step[1] in dcgm.SETS and step[1] in step[0].asked]
         if not steps or not self._host.which(dcgm.PROGRAM):
-            return found
-        told = self._host.run(dcgm.CONFIGURED, check=False, timeout=dcgm.SECONDS)
-        targets = dcgm.targets(told.out) if told.rc == 0 else {}
-        listed = self._host.run(dcgm.LISTED, check=False, timeout=dcgm.SECONDS) if targets else told
+            return planned
+        completed = self._host.run(dcgm.CONFIGURED, check=False, timeout=dcgm.SECONDS)
+        targets = dcgm.targets(completed.out) if completed.rc == 0 else {}
+        listed = (
+            self._host.run(dcgm.LISTED, check=False, timeout=dcgm.SECONDS) if targets else completed
+        )
         uuids = dcgm.uuids(listed.out) if targets else {}
         enforced = {uuids[number]: target for number, target in targets.items() if number in uuids}
-        for one, name, value in steps:
-            dcgm.refuse(one.state, name, value, enforced.get(one.state.gpu.uuid, {}).get(name))
-        if TIMED_OUT in (told.rc, listed.rc) or len(enforced) < len(targets):
+        for gpu_plan, name, value in steps:
+            dcgm.refuse(
+                gpu_plan.state, name, value, enforced.get(gpu_plan.state.gpu.uuid, {}).get(name)
+            )
+        if TIMED_OUT in (completed.rc, listed.rc) or len(enforced) < len(targets):
             warning = "settings: dcgmi did not tell whether DCGM enforces something else"
-            return dataclasses.replace(found, warnings=(*found.warnings, warning))
-        return found
+            return dataclasses.replace(planned, warnings=(*planned.warnings, warning))
+        return planned
 
     def own(self, _state: State) -> OwnFiles:
         """Return what is root's alone."""
-        kept = boot.files(settings_boot.BOOT) if self._wanted else ()
-        return OwnFiles(self._host, dict.fromkeys((PATH, *kept), 0o644), record=PATH)
+        boot_files = boot.files(settings_boot.BOOT) if self._boot_text else ()
+        return OwnFiles(self._host, dict.fromkeys((PATH, *boot_files), 0o644), record=PATH)
 
     def apply(self, step: Step) -> None:
         """Carry out one step. What a GPU was before is written down first.
@@ -245,7 +255,7 @@ class SettingsCapability:
                 if not self._gpus[step.params["gpu"]].fenced:
                     raise
                 self._failures[step.params["gpu"]] = str(error)
-        if step is self._last and self._wanted:
+        if step is self._last and self._boot_text:
             left = {uuid for uuid, gpu in self._gpus.items() if gpu.aside or uuid in self._failures}
             self.note({uuid: mark for uuid, mark in self._marks.items() if uuid not in left})
 
@@ -256,23 +266,29 @@ class SettingsCapability:
     def change(self, step: Step) -> None:
         """Carry out a step of a GPU."""
         uuid, record = step.params["gpu"], parse_record(self._host.read(PATH))
-        kept = record.get(uuid, NOTHING)
+        record_of_gpu = record.get(uuid, NOTHING)
         if step.action == FORGET:
             names = step.params["names"]
-            left = {name: one for name, one in kept.before.items() if name not in names}
-            locks = {name: one for name, one in kept.locks.items() if name not in names}
+            left = {
+                name: value for name, value in record_of_gpu.before.items() if name not in names
+            }
+            locks = {
+                name: value for name, value in record_of_gpu.locks.items() if name not in names
+            }
             self._write({**record, uuid: Kept(left, locks)})
             return
         name, value = step.params["name"], step.params["value"]
         state = self._gpus[uuid]
-        kept = kept._replace(before={name: state.now[name], **kept.before})
-        self._write({**record, uuid: kept})
+        record_of_gpu = record_of_gpu._replace(
+            before={name: state.now[name], **record_of_gpu.before}
+        )
+        self._write({**record, uuid: record_of_gpu})
         self._set(state, name, value)
         if name in CLOCKS:
-            locks = {key: one for key, one in kept.locks.items() if key != name}
+            locks = {key: value for key, value in record_of_gpu.locks.items() if key != name}
             if isinstance(value, tuple):
                 locks[name] = Lock(value, self._load, state.told.energy)
-            self._write({**record, uuid: kept._replace(locks=locks)})
+            self._write({**record, uuid: record_of_gpu._replace(locks=locks)})
 
     def _set(self, state: GpuState, name: str, value: Value) -> None:
         if self._nvml is None:
@@ -286,7 +302,7 @@ class SettingsCapability:
             raise
 
     def _write(self, record: t.Mapping[str, Kept]) -> None:
-        left = {uuid: one for uuid, one in record.items() if one != NOTHING}
+        left = {uuid: entry for uuid, entry in record.items() if entry != NOTHING}
         if left:
             self._host.write(PATH, dump(left), mode=0o644)
         else:
@@ -300,15 +316,15 @@ class SettingsCapability:
             "nvml_error": state.absent,
             "gpus": [
                 {
-                    "index": one.state.gpu.index,
-                    "uuid": one.state.gpu.uuid,
-                    "name": one.state.gpu.name,
-                    "settings": dict(one.after),
-                    "unsupported": list(one.unsupported),
-                    "pending": one.pending,
-                    "enforced": dict(one.held_back),
-                    "left_alone": one.state.aside,
+                    "index": gpu_plan.state.gpu.index,
+                    "uuid": gpu_plan.state.gpu.uuid,
+                    "name": gpu_plan.state.gpu.name,
+                    "settings": dict(gpu_plan.after),
+                    "unsupported": list(gpu_plan.unsupported),
+                    "pending": gpu_plan.pending,
+                    "enforced": dict(gpu_plan.held_back),
+                    "left_alone": gpu_plan.state.aside,
                 }
-                for one in self._plans
+                for gpu_plan in self._plans
             ],
         }

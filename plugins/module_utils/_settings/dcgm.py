@@ -77,13 +77,15 @@ def targets(text: str) -> t.Dict[int, Targets]:
     while "{" in text[at:]:
         at = text.index("{", at)
         try:
-            one, at = decoder.raw_decode(text, at)
+            document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             break
-        number = HEADER.fullmatch(json_data.text((json_data.rows(one.get("header")) or [""])[0]))
-        wanted = _targets(json_data.table(one.get("body")))
-        if number and wanted:
-            result[int(number[1])] = wanted
+        number = HEADER.fullmatch(
+            json_data.text((json_data.rows(document.get("header")) or [""])[0])
+        )
+        desired = _targets(json_data.table(document.get("body")))
+        if number and desired:
+            result[int(number[1])] = desired
     return result
 
 

@@ -22,7 +22,7 @@ from .._base.gpu import (
 )
 from .._base.steps import Plan, Step
 from .._node.users.busy import refuse_if_busy
-from .rules import IN_MIG, Rule, wanted
+from .rules import IN_MIG, Rule, resolve_rules
 from .state import NOTHING, GpuState, shown
 
 SET, FORGET = "set", "forget"
@@ -62,8 +62,12 @@ class GpuPlan(t.NamedTuple):
     @property
     def held_back(self) -> t.Mapping[str, Value]:
         """Return what holds of a power limit and of power profiles where that is not what they are set to."""
-        told = self.state.told
-        return {name: one for name, one in told.enforced.items() if told.now.get(name, one) != one}
+        reported = self.state.told
+        return {
+            name: value
+            for name, value in reported.enforced.items()
+            if reported.now.get(name, value) != value
+        }
 
 
 def plan(
@@ -76,14 +80,14 @@ def plan(
     plans = tuple(_plan_gpu(state, rules, node) for state in states)
     idle = [rule.key for rule in rules if not any(rule.matches(state.gpu) for state in states)]
     warnings = [f"settings: {key} matches no GPU of this node" for key in idle]
-    for one in plans:
-        warnings += _warnings(one, node)
+    for gpu_plan in plans:
+        warnings += _warnings(gpu_plan, node)
     return (
         Plan(
-            tuple(step for one in plans for step in one.steps),
-            {one.state.named: _words(one.state.now) for one in plans},
-            {one.state.named: _words(one.after) for one in plans},
-            reboot_required=tuple(one.pending for one in plans if one.pending),
+            tuple(step for gpu_plan in plans for step in gpu_plan.steps),
+            {gpu_plan.state.named: _shown_values(gpu_plan.state.now) for gpu_plan in plans},
+            {gpu_plan.state.named: _shown_values(gpu_plan.after) for gpu_plan in plans},
+            reboot_required=tuple(gpu_plan.pending for gpu_plan in plans if gpu_plan.pending),
             warnings=tuple(warnings),
         ),
         plans,
@@ -105,7 +109,7 @@ def _plan_gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
 def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
     if state.aside:
         return GpuPlan(state, state.now)
-    asked = wanted(rules, state.gpu, state.told)
+    asked = resolve_rules(rules, state.gpu, state.told)
     over = {name: value for name, value in state.kept.before.items() if name not in asked}
     _beside_mig(state, asked)
     kept_off = IN_MIG if _in_mig(state) else ()
@@ -118,8 +122,8 @@ def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
         _check(state, name, target[name], node)
         steps.append(_step(state, name, target[name]))
     if over:
-        words = f"{state.named}: forget what {', '.join(over)} was before"
-        steps.append(Step(FORGET, words, {"gpu": state.gpu.uuid, "names": tuple(over)}))
+        summary = f"{state.named}: forget what {', '.join(over)} was before"
+        steps.append(Step(FORGET, summary, {"gpu": state.gpu.uuid, "names": tuple(over)}))
     after = {name: target.get(name, value) for name, value in state.now.items()}
     pending = ""
     if ECC in state.now and state.now[ECC] != after[ECC]:
@@ -192,8 +196,8 @@ def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
             hint=f"leave {name} out of the rules for GPUs that are shared by MPS",
         )
     if name == COMPUTE and value != "default":
-        what = f"{state.named}: {name} can't be {shown(name, value)} now, as no other process could use the GPU then"
-        refuse_if_busy(what, state.users)
+        refusal = f"{state.named}: {name} can't be {shown(name, value)} now, as no other process could use the GPU then"
+        refuse_if_busy(refusal, state.users)
 
 
 class Compared(t.NamedTuple):
@@ -207,7 +211,7 @@ class Compared(t.NamedTuple):
 
 def compared(state: GpuState, rules: t.Sequence[Rule]) -> t.Tuple[Compared, ...]:
     """Compare a GPU with the rules. InputError: its board does not allow them."""
-    asked = wanted(rules, state.gpu, state.told)
+    asked = resolve_rules(rules, state.gpu, state.told)
     differing = _differing(state, asked)
     return tuple(
         Compared(name, shown(name, _next(state, name)), shown(name, asked[name]), name in differing)
@@ -226,28 +230,30 @@ def lost(
     steps: t.List[Step] = []
     refused = []
     for name in NAMES:
-        some = [
-            rule._replace(wanted={name: rule.wanted[name]}) for rule in rules if name in rule.wanted
+        setting_rules = [
+            rule._replace(settings={name: rule.settings[name]})
+            for rule in rules
+            if name in rule.settings
         ]
-        if name != ECC and some:
+        if name != ECC and setting_rules:
             try:
-                steps += _gpu(dataclasses.replace(state, kept=NOTHING), some, node).steps
+                steps += _gpu(dataclasses.replace(state, kept=NOTHING), setting_rules, node).steps
             except NodeError as error:
                 refused.append(str(error))
     return tuple(steps), tuple(refused)
 
 
-def _warnings(one: GpuPlan, node: Node) -> t.Iterator[str]:
-    state, after = one.state, one.after
+def _warnings(gpu_plan: GpuPlan, node: Node) -> t.Iterator[str]:
+    state, after = gpu_plan.state, gpu_plan.after
     if state.aside:
         yield f"settings: left alone: {state.named} is {state.aside}"
-    for name in one.unsupported:
+    for name in gpu_plan.unsupported:
         yield f"settings: {state.named} has no {name}, so it is left out: {state.gpu.name}"
-    for name, holds in one.held_back.items():
+    for name, holds in gpu_plan.held_back.items():
         less = name == POWER and t.cast(int, holds) < t.cast(int, after[name])
-        if name in one.asked and (less or (name != POWER and after[name] == state.now[name])):
-            words = f"is set to {shown(name, after[name])}, and {shown(name, holds)} holds"
-            yield f"settings: {state.named}: {name} {words}: {HELD_BACK[name]}"
+        if name in gpu_plan.asked and (less or (name != POWER and after[name] == state.now[name])):
+            warning = f"is set to {shown(name, after[name])}, and {shown(name, holds)} holds"
+            yield f"settings: {state.named}: {name} {warning}: {HELD_BACK[name]}"
     unset = (None, (), state.told.power_default)
     changed = [name for name in VOLATILE if after.get(name) not in unset]
     if changed and not after.get(PERSISTENCE, True):
@@ -262,5 +268,5 @@ def _warnings(one: GpuPlan, node: Node) -> t.Iterator[str]:
         )
 
 
-def _words(values: t.Mapping[str, Value]) -> t.Dict[str, str]:
+def _shown_values(values: t.Mapping[str, Value]) -> t.Dict[str, str]:
     return {name: shown(name, values[name]) for name in NAMES if name in values}

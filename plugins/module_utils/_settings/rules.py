@@ -46,11 +46,13 @@ class Rule(t.NamedTuple):
 
     key: str
     match: t.Mapping[str, t.Tuple[str, ...]]
-    wanted: t.Mapping[str, t.Any]
+    settings: t.Mapping[str, t.Any]
 
     def matches(self, gpu: Gpu) -> bool:
         """Tell whether a rule is about a GPU."""
-        return all(any(_is(gpu, name, one) for one in some) for name, some in self.match.items())
+        return all(
+            any(_is(gpu, name, value) for value in values) for name, values in self.match.items()
+        )
 
 
 def _is(gpu: Gpu, name: str, text: str) -> bool:
@@ -77,13 +79,13 @@ def parse(rules: t.Sequence[t.Any]) -> t.Tuple[Rule, ...]:
 def _rule(key: str, data: t.Any) -> Rule:
     row = mapping(key, data, "a mapping with match and settings")
     check_keys(key, row, ("match", *NAMES))
-    wanted = {name: value for name, value in row.items() if name != "match" and value is not None}
-    if not wanted:
+    settings = {name: value for name, value in row.items() if name != "match" and value is not None}
+    if not settings:
         raise InputError.of(key, data, f"at least one of {', '.join(NAMES)}")
-    for name, value in wanted.items():
+    for name, value in settings.items():
         if not _valid(name, value):
             raise InputError.of(f"{key}.{name}", value, WANTED.get(name, "true or false"))
-    return Rule(key, _match(f"{key}.match", row.get("match", ALL)), wanted)
+    return Rule(key, _match(f"{key}.match", row.get("match", ALL)), settings)
 
 
 def _match(key: str, data: t.Any) -> t.Dict[str, t.Tuple[str, ...]]:
@@ -93,14 +95,14 @@ def _match(key: str, data: t.Any) -> t.Dict[str, t.Tuple[str, ...]]:
     check_keys(key, row, MATCH)
     result = {}
     for name, value in row.items():
-        some = _some(value)
-        if not some or not all(isinstance(one, str) or is_whole(one) for one in some):
+        values = _as_list(value)
+        if not values or not all(isinstance(item, str) or is_whole(item) for item in values):
             raise InputError.of(f"{key}.{name}", value, "a text or a number, or a list of them")
-        result[name] = tuple(map(str, some))
+        result[name] = tuple(map(str, values))
     return result
 
 
-def _some(value: t.Any) -> t.List[t.Any]:
+def _as_list(value: t.Any) -> t.List[t.Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -112,16 +114,16 @@ def _valid(name: str, value: t.Any) -> bool:
     if value == DEFAULT:
         return True
     if name == POWER_PROFILES:
-        return bool(value) and all(profile_number(one) is not None for one in _some(value))
+        return bool(value) and all(profile_number(item) is not None for item in _as_list(value))
     if name == POWER:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
         return number or bool(isinstance(value, str) and PERCENT.fullmatch(value))
-    some = _some(value)
-    ordered = len(some) in (1, 2) and all(is_whole(one) and one > 0 for one in some)
-    return ordered and some[0] <= some[-1]
+    values = _as_list(value)
+    ordered = len(values) in (1, 2) and all(is_whole(item) and item > 0 for item in values)
+    return ordered and values[0] <= values[-1]
 
 
-def wanted(rules: t.Sequence[Rule], gpu: Gpu, told: SettingsTold) -> t.Dict[str, Value]:
+def resolve_rules(rules: t.Sequence[Rule], gpu: Gpu, reported: SettingsTold) -> t.Dict[str, Value]:
     """Return what a GPU is to be set to; of the rules that match, the last that names a setting counts.
 
     InputError: its board does not allow it. A setting that it does not have is left as it is written.
@@ -129,48 +131,48 @@ def wanted(rules: t.Sequence[Rule], gpu: Gpu, told: SettingsTold) -> t.Dict[str,
     result: t.Dict[str, Value] = {}
     for rule in rules:
         if rule.matches(gpu):
-            for name, value in rule.wanted.items():
-                result[name] = _resolved(f"{rule.key}.{name}", name, value, gpu, told)
+            for name, value in rule.settings.items():
+                result[name] = _resolved(f"{rule.key}.{name}", name, value, gpu, reported)
     return result
 
 
-def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, told: SettingsTold) -> Value:
-    if name == POWER and POWER in told.now:
-        milliwatts = _milliwatts(value, told.power_default)
-        least, most = told.power
+def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, reported: SettingsTold) -> Value:
+    if name == POWER and POWER in reported.now:
+        milliwatts = _milliwatts(value, reported.power_default)
+        least, most = reported.power
         if not least <= milliwatts <= most:
             board = (
                 f"{least / 1000:g} to {most / 1000:g} W, which GPU {gpu.index} ({gpu.name}) allows"
             )
             raise InputError.of(key, value, board)
         return milliwatts
-    if name in CLOCKS and name in told.clocks:
+    if name in CLOCKS and name in reported.clocks:
         if value == DEFAULT:
             return None
-        some = _some(value)
-        least, most = told.clocks[name]
-        if not least <= some[0] <= some[-1] <= most:
+        values = _as_list(value)
+        least, most = reported.clocks[name]
+        if not least <= values[0] <= values[-1] <= most:
             board = f"{least} to {most} MHz, which GPU {gpu.index} ({gpu.name}) has"
             raise InputError.of(key, value, board)
-        return some[0], some[-1]
-    if name == POWER_PROFILES and POWER_PROFILES in told.now:
-        return _profiles(key, [] if value == DEFAULT else _some(value), gpu, told.profiles)
+        return values[0], values[-1]
+    if name == POWER_PROFILES and POWER_PROFILES in reported.now:
+        return _profiles(key, [] if value == DEFAULT else _as_list(value), gpu, reported.profiles)
     return t.cast(Value, value)
 
 
 def _profiles(
-    key: str, some: t.Sequence[str], gpu: Gpu, board: t.Mapping[str, Profiles]
+    key: str, names: t.Sequence[str], gpu: Gpu, board: t.Mapping[str, Profiles]
 ) -> Profiles:
     """Return power profiles by their numbers. InputError: the board lacks one, or two of them conflict."""
     named = f"GPU {gpu.index} ({gpu.name})"
-    if not set(some) <= set(board):
-        raise InputError.of(key, list(some), f"some of {', '.join(board)}, which {named} has")
-    for one in some:
-        others = [other for other in board[one] if other in some and other != one]
-        if others:
-            words = f"profiles that go together: {one} and {others[0]} conflict on {named}"
-            raise InputError.of(key, list(some), words)
-    return tuple(one for one in board if one in some)
+    if not set(names) <= set(board):
+        raise InputError.of(key, list(names), f"some of {', '.join(board)}, which {named} has")
+    for name in names:
+        conflicting = [other for other in board[name] if other in names and other != name]
+        if conflicting:
+            expected = f"profiles that go together: {name} and {conflicting[0]} conflict on {named}"
+            raise InputError.of(key, list(names), expected)
+    return tuple(name for name in board if name in names)
 
 
 def _milliwatts(value: t.Any, default: int) -> int:

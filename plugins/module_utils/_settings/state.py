@@ -76,19 +76,19 @@ class GpuState:
         return f"GPU {self.gpu.index} ({self.gpu.uuid})"
 
 
-def now(told: SettingsTold, kept: Kept, load: str) -> t.Dict[str, Value]:
+def current_values(reported: SettingsTold, record: Kept, load: str) -> t.Dict[str, Value]:
     """Return what a GPU is set to. Clocks are locked as they were last, unless something shows that they are not.
 
     A lock is gone with the load of the driver, with a reset, after which the GPU counts its energy anew, and where the
     clock that runs is beyond it.
     """
-    locks: t.Dict[str, Value] = dict.fromkeys(told.clocks)
-    for name, lock in kept.locks.items():
-        runs = told.running.get(name, 0)
-        counted = None in (lock.energy, told.energy) or told.energy >= lock.energy  # type: ignore[operator]
+    locks: t.Dict[str, Value] = dict.fromkeys(reported.clocks)
+    for name, lock in record.locks.items():
+        runs = reported.running.get(name, 0)
+        counted = None in (lock.energy, reported.energy) or reported.energy >= lock.energy  # type: ignore[operator]
         if name in locks and lock.load == load and counted and runs <= lock.clocks[1]:
             locks[name] = lock.clocks
-    return {**told.now, **locks}
+    return {**reported.now, **locks}
 
 
 def shown(name: str, value: Value) -> str:
@@ -106,10 +106,10 @@ def dump(record: Record) -> str:
     """Return the file's text."""
     gpus = {
         uuid: {
-            "before": dict(one.before),
-            "locks": {name: lock._asdict() for name, lock in one.locks.items()},
+            "before": dict(gpu_record.before),
+            "locks": {name: lock._asdict() for name, lock in gpu_record.locks.items()},
         }
-        for uuid, one in record.items()
+        for uuid, gpu_record in record.items()
     }
     return json.dumps({"version": VERSION, "gpus": gpus}, indent=1, sort_keys=True) + "\n"
 
@@ -121,34 +121,34 @@ def parse(text: t.Optional[str]) -> t.Dict[str, Kept]:
     with readable(PATH, FORGET):
         data = strict.keys("the file", json_data.loads(text), "version", "gpus")
         strict.version(data["version"], VERSION)
-        found = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
-        return {uuid: _kept(uuid, one) for uuid, one in found.items()}
+        rows = strict.by_uuid("gpus", data["gpus"], MOST_GPUS, "GPUs")
+        return {uuid: _parse_gpu(uuid, row) for uuid, row in rows.items()}
 
 
-def _kept(uuid: str, data: object) -> Kept:
-    found = strict.keys(uuid, data, "before", "locks")
-    before, locks = found["before"], found["locks"]
+def _parse_gpu(uuid: str, data: object) -> Kept:
+    row = strict.keys(uuid, data, "before", "locks")
+    before, locks = row["before"], row["locks"]
     if not set(before) <= set(NAMES) or not set(locks) <= set(CLOCKS):
         raise ValueError(f"{uuid}: expected settings out of {', '.join(NAMES)}")
     return Kept(
         {name: _value(name, value) for name, value in before.items()},
-        {name: _lock(name, one) for name, one in locks.items()},
+        {name: _lock(name, lock) for name, lock in locks.items()},
     )
 
 
 def _lock(name: str, data: object) -> Lock:
-    found = strict.keys(name, data, "clocks", "load", "energy")
-    energy = found["energy"]
+    row = strict.keys(name, data, "clocks", "load", "energy")
+    energy = row["energy"]
     if energy is not None and not json_data.is_whole(energy):
         raise ValueError(f"{name}: energy is no whole number")
-    return Lock(_range(name, found["clocks"]), strict.text("load", found["load"]), energy)
+    return Lock(_range(name, row["clocks"]), strict.text("load", row["load"]), energy)
 
 
 def _value(name: str, value: t.Any) -> Value:
     if name in CLOCKS:
         return None if value is None else _range(name, value)
     if name == POWER_PROFILES:
-        if not all(profile_number(one) is not None for one in value):
+        if not all(profile_number(profile) is not None for profile in value):
             raise ValueError(f"{name}: expected names of power profiles")
         return tuple(value)
     good = isinstance(value, bool)
@@ -163,7 +163,7 @@ def _value(name: str, value: t.Any) -> Value:
 
 def _range(name: str, value: t.Any) -> Range:
     if len(value) != 2 or not all(
-        json_data.is_whole(one) and 0 <= one <= MOST_NUMBER for one in value
+        json_data.is_whole(clock) and 0 <= clock <= MOST_NUMBER for clock in value
     ):
         raise ValueError(f"{name}: expected two clocks")
     return value[0], value[1]

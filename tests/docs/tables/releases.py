@@ -92,9 +92,7 @@ def _option(name: str, one: known_options.Option) -> str:
         notes = [f"{one.note} ({in_words(one.noted)})"]
     notes += [f"the {one.only} kernel modules alone heed it"] if one.only else []
     says = "; ".join((one.says, *notes))
-    return (
-        f"| `{called(name)}` | {one.kind.expected} | {default} | {in_words(one.branches)} | {says} |"
-    )
+    return f"| `{called(name)}` | {one.kind.expected} | {default} | {in_words(one.branches)} | {says} |"
 
 
 class Place(NamedTuple):

@@ -40,11 +40,11 @@ class DriverFiles:
 
     def device_nodes(self) -> t.FrozenSet[str]:
         """Return NVIDIA's device nodes that exist."""
-        found = []
+        nodes = []
         for folder in ("/dev", CAPS_FOLDER):
             names = self._host.listdir(self.root + folder)
-            found += [f"{folder}/{name}" for name in names if name.startswith("nvidia")]
-        return frozenset(found)
+            nodes += [f"{folder}/{name}" for name in names if name.startswith("nvidia")]
+        return frozenset(nodes)
 
     def drm(self, address: str) -> Drm:
         """Return what a GPU is drawn with; /sys is the node's own where the root has none."""
@@ -54,8 +54,8 @@ class DriverFiles:
         nodes = sorted(path for path in nodes if self._host.exists(self.root + path))
         links = [f"{DRI_FOLDER}/by-path/pci-{address.lower()}-{end}" for end in ("card", "render")]
         pairs = ((self._host.readlink(self.root + link), link) for link in links)
-        found = [(end, link) for end, link in pairs if end and self._real(link) in nodes]
-        return Drm(tuple(nodes), tuple(found))
+        by_path = [(end, link) for end, link in pairs if end and self._real(link) in nodes]
+        return Drm(tuple(nodes), tuple(by_path))
 
     def mig_minors(self) -> t.Dict[str, int]:
         """Return the capabilities' minors; /proc is the node's own where the root has none."""
@@ -103,7 +103,7 @@ class DriverFiles:
             tuple(libraries),
             tuple(self._programs(libraries, capabilities)),
             tuple(path for path in SOCKETS if self._host.exists(self.root + path)),
-            (*self._firmware(version), *self._others(libraries, version, capabilities)),
+            (*self._firmware(version), *self._drawing_files(libraries, version, capabilities)),
             tuple(self._libraries(version, capabilities, compat32=True) if compat32 else ()),
         )
 
@@ -113,7 +113,7 @@ class DriverFiles:
             paths = ((self._real(f"{folder}/{name}"), f"{folder}/{name}") for folder in folders)
             yield from [(real, path) for real, path in paths if real][:1]
 
-    def _others(
+    def _drawing_files(
         self, libraries: t.Iterable[cdi.Library], version: str, capabilities: parts.Chosen
     ) -> t.Iterator[Pair]:
         """Yield what finds the driver's libraries for programs that draw, and what an X server loads."""
@@ -138,7 +138,7 @@ class DriverFiles:
         folders = [(self._host.read(FIRMWARE_PATH) or "").strip()]
         folders += [f"{FIRMWARE_FOLDER}/updates/{release}", f"{FIRMWARE_FOLDER}/updates"]
         folders += [f"{FIRMWARE_FOLDER}/{release}", FIRMWARE_FOLDER]
-        for folder in dict.fromkeys(one.rstrip("/") for one in folders if one):
+        for folder in dict.fromkeys(place.rstrip("/") for place in folders if place):
             there = self._linker.follow(f"{folder}/nvidia/{version}")
             for name in self._host.listdir(self.root + there) if there else ():
                 real = self._real(f"{there}/{name}")
@@ -166,23 +166,23 @@ class DriverFiles:
         root, visited = (self.root, path[len(self.root) :]) if inside else ("", path)
         folders: t.List[str] = []
 
-        def follow(one: str) -> t.Optional[str]:
-            folders.append(root + posixpath.dirname(one))
-            return self._host.readlink(root + one)
+        def follow(link: str) -> t.Optional[str]:
+            folders.append(root + posixpath.dirname(link))
+            return self._host.readlink(root + link)
 
         end = resolve(visited, follow)
         for folder in dict.fromkeys([*folders, *([root + end] if end else [])]):
-            found = self._host.status(folder or "/")
-            if found and stat.S_ISDIR(found.mode) and found.mode & stat.S_IWOTH:
+            status = self._host.status(folder or "/")
+            if status and stat.S_ISDIR(status.mode) and status.mode & stat.S_IWOTH:
                 return folder or "/"
         return ""
 
-    def others(self, path: str) -> t.Dict[str, str]:
+    def other_specifications(self, path: str) -> t.Dict[str, str]:
         """Return the text of all specifications of the node but one, by their paths."""
         folders = dict.fromkeys((posixpath.dirname(path), *SPEC_FOLDERS))
         every = (f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder))
-        found = [one for one in every if one.endswith((".json", ".yaml"))]
-        return {one: self._host.read(one) or "" for one in found if one != path}
+        files = [file for file in every if file.endswith((".json", ".yaml"))]
+        return {file: self._host.read(file) or "" for file in files if file != path}
 
     def _programs(
         self, libraries: t.Iterable[cdi.Library], capabilities: parts.Chosen
@@ -192,7 +192,11 @@ class DriverFiles:
         Whatever is in the folders of programs then may do no more than start them. Images look in /usr/bin.
         """
         beside = {self._real(f"{posixpath.dirname(library.path)}/../bin") for library in libraries}
-        own = sorted(one for one in beside if one and one not in PROGRAM_FOLDERS)
+        own = sorted(
+            beside_folder
+            for beside_folder in beside
+            if beside_folder and beside_folder not in PROGRAM_FOLDERS
+        )
         for real, path in self._first(parts.binaries(capabilities), (*own, *PROGRAM_FOLDERS)):
             folder, name = posixpath.split(path)
             yield real, f"/usr/bin/{name}" if folder in own else path
@@ -205,7 +209,7 @@ class DriverFiles:
             return ours and parts.has_library(cdi.stem(name), capabilities)
 
         loaded = ((self._real(path), name) for name, path in self._linker.cache(compat32=compat32))
-        found = [
+        libraries = [
             (real, name) for real, name in loaded if real and belongs(posixpath.basename(real))
         ]
         folders = self._linker.folders(belongs, compat32=compat32)
@@ -214,15 +218,15 @@ class DriverFiles:
             for name in names:
                 if belongs(name):
                     real = self._real(f"{folder}/{name}")
-                    found += [(real, name)] if real else []
-        files = {path for path, _name in found}
+                    libraries += [(real, name)] if real else []
+        files = {path for path, _name in libraries}
         stems = {cdi.stem(posixpath.basename(path)) for path in files}
         for folder, names in listings.items():
             for name in names:
                 if ".so" in name and cdi.stem(name) in stems:
                     real = self._real(f"{folder}/{name}")
-                    found += [(real, name)] if real in files and real else []
-        return cdi.collect(found, capabilities)
+                    libraries += [(real, name)] if real in files and real else []
+        return cdi.collect(libraries, capabilities)
 
     def _real(self, path: str) -> t.Optional[str]:
         return self._linker.real(path)

@@ -56,20 +56,24 @@ class Wanted(t.NamedTuple):
 
 
 def specify(
-    found: Inventory, machine: DriverFiles, options: Options
+    node: Inventory, machine: DriverFiles, options: Options
 ) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
     """Return the wanted specification, and warnings."""
-    version = found.driver_version
-    warnings = [f"a GPU is left out: {error}" for error in found.broken]
-    warnings += [f"GPU {gpu.gpu.index} is left out: {gpu.error}" for gpu in found.gpus if gpu.error]
-    whole = [gpu for gpu in found.gpus if not gpu.error]
+    version = node.driver_version
+    warnings = [f"a GPU is left out: {error}" for error in node.broken]
+    warnings += [f"GPU {gpu.gpu.index} is left out: {gpu.error}" for gpu in node.gpus if gpu.error]
+    whole = [gpu for gpu in node.gpus if not gpu.error]
     nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
     devices, left_out = specification.devices(
-        [one.gpu for one in whole],
-        [mig for one in whole for mig in one.migs],
+        [devices_of_gpu.gpu for devices_of_gpu in whole],
+        [mig for devices_of_gpu in whole for mig in devices_of_gpu.migs],
         machine.mig_minors(),
         nodes,
-        {one.gpu.uuid: machine.drm(one.gpu.pci_bus_id) for one in whole if draws(capabilities)},
+        {
+            devices_of_gpu.gpu.uuid: machine.drm(devices_of_gpu.gpu.pci_bus_id)
+            for devices_of_gpu in whole
+            if draws(capabilities)
+        },
     )
     warnings += left_out
     if not devices:
@@ -90,43 +94,46 @@ def specify(
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
     check(spec, machine.open_folder)
     names = tuple(device["name"] for device in spec["devices"])
-    wanted = Wanted(specification.render(spec), names, spec["cdiVersion"], version, hook)
-    return wanted, (*warnings, *rivals(options.path, names, machine.others(options.path)))
+    desired = Wanted(specification.render(spec), names, spec["cdiVersion"], version, hook)
+    return desired, (
+        *warnings,
+        *rivals(options.path, names, machine.other_specifications(options.path)),
+    )
 
 
-def lost_files(host: Host, before: t.Optional[str], wanted: str) -> t.Optional[NodeError]:
+def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[NodeError]:
     """Return the refusal where a specification would lose files that installed packages have, None where it does not.
 
     A package manager is asked only where a file is gone.
     """
-    if before == wanted or not wanted:
+    if before == desired or not desired:
         return None
-    named = files_named(before) - files_named(wanted)
-    gone = sorted(one for one in named if not host.exists(one))
+    named = files_named(before) - files_named(desired)
+    gone = sorted(path for path in named if not host.exists(path))
     if not gone:
         return None
-    manager = next((one for one in REINSTALL if host.which(one)), "")
+    manager = next((path for path in REINSTALL if host.which(path)), "")
     owners = (_owners_by_dpkg if manager == "apt-get" else _owners_by_rpm)(host, gone)
     if not (owners and manager):
         return None
     lost = ", ".join(f"{path} ({name})" for path, name in sorted(owners.items()))
-    what = f"files of installed packages are gone: {lost}"
+    message = f"files of installed packages are gone: {lost}"
     cause = "the CDI specification, and containers with it, would lose them"
     again = f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}"
     diverted = _diverted(host, owners) if manager == "apt-get" else []
     if diverted:  # a reinstallation would put them where they are now
         moved = "; ".join(f"dpkg-divert --rename --remove {path}" for path in diverted)
         again = f"dpkg-divert has moved {'it' if len(diverted) == 1 else 'them'}: {moved}"
-    return NodeError(what, cause=cause, hint=f"{again}, then run again")
+    return NodeError(message, cause=cause, hint=f"{again}, then run again")
 
 
 def lost_nodes(
-    host: Host, before: t.Optional[str], wanted: str, root: str
+    host: Host, before: t.Optional[str], desired: str, root: str
 ) -> t.Optional[NodeError]:
     """Return the refusal where a specification would lose device nodes that all GPUs share, None where it does not."""
-    if not wanted:
+    if not desired:
         return None
-    nodes = _shared_nodes(before) - _shared_nodes(wanted)
+    nodes = _shared_nodes(before) - _shared_nodes(desired)
     gone = sorted(path for path in nodes if not host.exists(root + path))
     if not gone:
         return None
@@ -147,13 +154,13 @@ def _shared_nodes(text: t.Optional[str]) -> t.FrozenSet[str]:
 
 def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
     asked = [name for path in paths for name in aliases(path)]
-    found = by_dpkg(host.run(["dpkg-query", "-S", *asked], check=False).out)
-    if not found:
+    owners = by_dpkg(host.run(["dpkg-query", "-S", *asked], check=False).out)
+    if not owners:
         return {}
-    argv = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n", *set(found.values())]
-    words = (line.split() for line in host.run(argv, check=False).out.splitlines())
-    there = {one[1].partition(":")[0] for one in words if one[0] in ("ii", "hi")}  # in order
-    pairs = ((path, found.get(name, "")) for path in paths for name in aliases(path))
+    argv = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n", *set(owners.values())]
+    rows = (line.split() for line in host.run(argv, check=False).out.splitlines())
+    there = {row[1].partition(":")[0] for row in rows if row[0] in ("ii", "hi")}  # in order
+    pairs = ((path, owners.get(name, "")) for path in paths for name in aliases(path))
     return {path: name for path, name in pairs if name in there}
 
 
@@ -164,13 +171,13 @@ def _diverted(host: Host, paths: t.Iterable[str]) -> t.List[str]:
 
 
 def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
-    found = {}
+    owners = {}
     for path in paths:
         argv = ["rpm", "-qf", "--qf", "%{NAME}\\n", *aliases(path)]
         # Of a path that is no package's it says so in words.
         lines = host.run(argv, check=False).out.splitlines()
-        found[path] = next((line for line in lines if line.split() == [line]), "")
-    return {path: name for path, name in found.items() if name}
+        owners[path] = next((line for line in lines if line.split() == [line]), "")
+    return {path: name for path, name in owners.items() if name}
 
 
 def _hook(
@@ -214,11 +221,13 @@ def files_named(text: t.Optional[str]) -> t.FrozenSet[str]:
         spec = json_data.loads(text or "{}")
         edits = [spec.get("containerEdits", {})]
         edits += [device["containerEdits"] for device in spec.get("devices", ())]
-        found = [mount["hostPath"] for each in edits for mount in each.get("mounts", ())]
-        found += [hook["path"] for each in edits for hook in each.get("hooks", ())]
+        paths = [mount["hostPath"] for each in edits for mount in each.get("mounts", ())]
+        paths += [hook["path"] for each in edits for hook in each.get("hooks", ())]
     except json_data.MISREAD:
         return frozenset()
-    return frozenset(one for one in map(str, found) if not one.startswith(("/run/", "/var/run/")))
+    return frozenset(
+        path for path in map(str, paths) if not path.startswith(("/run/", "/var/run/"))
+    )
 
 
 def aliases(path: str) -> t.Tuple[str, ...]:
@@ -226,10 +235,10 @@ def aliases(path: str) -> t.Tuple[str, ...]:
     return (path, path[len("/usr") :]) if path.startswith("/usr/") else (path,)
 
 
-def by_dpkg(told: str) -> t.Dict[str, str]:
+def by_dpkg(output: str) -> t.Dict[str, str]:
     """Return the package of each path that dpkg-query -S has found."""
-    others = ("diversion ", "local diversion ")
-    lines = (line.split(": ", 1) for line in told.splitlines() if not line.startswith(others))
+    diversions = ("diversion ", "local diversion ")
+    lines = (line.split(": ", 1) for line in output.splitlines() if not line.startswith(diversions))
     pairs = (line for line in lines if len(line) == 2)
     return {path: names.split(",")[0].partition(":")[0] for names, path in pairs}
 
@@ -240,18 +249,22 @@ def device_names(text: str) -> t.Set[str]:
         devices = json_data.loads(text).get("devices", ())
     except (ValueError, AttributeError):
         return set(YAML_NAME.findall(text))
-    found = [device.get("name") for device in devices if isinstance(device, dict)]
-    return {one for one in found if isinstance(one, str)}
+    names = [device.get("name") for device in devices if isinstance(device, dict)]
+    return {name for name in names if isinstance(name, str)}
 
 
-def rivals(path: str, names: t.Sequence[str], others: t.Mapping[str, str]) -> t.List[str]:
+def rivals(path: str, names: t.Sequence[str], texts: t.Mapping[str, str]) -> t.List[str]:
     """Return which other files take devices away, by the texts of all others; ``names`` are ours."""
-    found = (_rival(path, names, one, text) for one, text in others.items() if describes_gpus(text))
-    return [one for one in found if one]
+    messages = (
+        _rival(path, names, message, text)
+        for message, text in texts.items()
+        if describes_gpus(text)
+    )
+    return [message for message in messages if message]
 
 
 def _rival(path: str, names: t.Sequence[str], other: str, text: str) -> str:
-    theirs, mine = (RANKS.get(posixpath.dirname(one), 2) for one in (other, path))
+    theirs, mine = (RANKS.get(posixpath.dirname(place), 2) for place in (other, path))
     known = device_names(text)
     if not known:
         return f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"

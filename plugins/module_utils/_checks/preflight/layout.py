@@ -67,11 +67,11 @@ def check_settings(options: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
         return
     rules = parse_rules(settings["rules"])
     for name, value in IN_MIG.items():
-        last = [rule for rule in rules if name in rule.wanted][-1:]
+        last = [rule for rule in rules if name in rule.settings][-1:]
         for one in last:
-            if not one.match and one.wanted[name] != value:
+            if not one.match and one.settings[name] != value:
                 expected = f"{value}, or none, as GPUs of this node are to be in MIG mode"
-                raise InputError.of(f"{one.key}.{name}", one.wanted[name], expected)
+                raise InputError.of(f"{one.key}.{name}", one.settings[name], expected)
 
 
 def _check_generated(label: str, gpus: Gpus) -> None:

@@ -31,7 +31,7 @@ class Loader:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def words(self) -> t.Optional[Words]:
+    def cmdline(self) -> t.Optional[Words]:
         """Return what the next boot has, None where that can't be read."""
         raise NotImplementedError
 
@@ -49,7 +49,7 @@ class Grub(Loader):
 
     name = "GRUB (/etc/default/grub)"
 
-    def words(self) -> t.Optional[Words]:
+    def cmdline(self) -> t.Optional[Words]:
         return command_line.grub(self._host.read("/boot/grub/grub.cfg") or "")
 
     def keeps(self, added: Words) -> bool:
@@ -73,13 +73,13 @@ class Grubby(Loader):
     name = "GRUB (grubby)"
     replaces = True
 
-    def words(self) -> t.Optional[Words]:
+    def cmdline(self) -> t.Optional[Words]:
         return command_line.grubby(self._host.run(["grubby", "--info=DEFAULT"], check=False).out)
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
-        for option, words in (("--remove-args", remove), ("--args", add)):
-            if words:
-                self._host.run(["grubby", "--update-kernel=ALL", f"{option}={' '.join(words)}"])
+        for option, options in (("--remove-args", remove), ("--args", add)):
+            if options:
+                self._host.run(["grubby", "--update-kernel=ALL", f"{option}={' '.join(options)}"])
 
 
 class Pbl(Loader):
@@ -88,13 +88,13 @@ class Pbl(Loader):
     name = "GRUB (pbl)"
     replaces = True
 
-    def words(self) -> t.Optional[Words]:
+    def cmdline(self) -> t.Optional[Words]:
         return command_line.grub(self._host.read("/boot/grub2/grub.cfg") or "")
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
-        for option, words in (("--del-option", remove), ("--add-option", add)):
-            for one in words:
-                self._host.run(["pbl", option, one])
+        for option, options in (("--del-option", remove), ("--add-option", add)):
+            for value in options:
+                self._host.run(["pbl", option, value])
         self._host.run(["pbl", "--config"])
 
 
@@ -103,9 +103,9 @@ class SystemdBoot(Loader):
 
     name = f"systemd-boot ({KERNEL_COMMAND_LINE})"
 
-    def words(self) -> t.Optional[Words]:
+    def cmdline(self) -> t.Optional[Words]:
         machine_id = (self._host.read("/etc/machine-id") or "").strip()
-        paths = [f"{one}/{name}" for one in ENTRIES for name in self._host.listdir(one)]
+        paths = [f"{entries}/{name}" for entries in ENTRIES for name in self._host.listdir(entries)]
         texts = (self._host.read(path) or "" for path in paths if path.endswith(".conf"))
         return command_line.entries(texts, machine_id)
 
@@ -122,8 +122,8 @@ class SystemdBoot(Loader):
         new = command_line.edited(self._source(), add, remove)
         self._host.write(KERNEL_COMMAND_LINE, " ".join(new) + "\n")
         for kernel in self._host.listdir("/lib/modules"):
-            images = (one.format(kernel) for one in IMAGES)
-            image = next((one for one in images if self._host.exists(one)), None)
+            images = (form.format(kernel) for form in IMAGES)
+            image = next((form for form in images if self._host.exists(form)), None)
             if image is not None:
                 self._host.run(["kernel-install", "add", kernel, image])
 
@@ -135,12 +135,12 @@ def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
         programs = "update-grub, grubby, pbl and systemd-boot"
         return None, (), f"it has none of {programs}"
     try:
-        words = loader.words()
+        cmdline = loader.cmdline()
     except NodeError as error:
         return None, (), str(error)
-    if words is None:
+    if cmdline is None:
         return None, (), f"{loader.name} is there, and no entry of it that boots Linux was found"
-    return loader, words, ""
+    return loader, cmdline, ""
 
 
 def _there(host: Host) -> t.Optional[Loader]:

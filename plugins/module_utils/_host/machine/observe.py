@@ -37,8 +37,8 @@ def iommu(host: Host, added: Words) -> t.Tuple[t.Optional[Loader], Iommu]:
     """Return the boot loader, and what the kernel is booted with and will be; ``added`` is what was added to that."""
     loader, written, why = find(host)
     name, replaces = (loader.name, loader.replaces) if loader else ("", False)
-    found = booted(host)._replace(loader=name, why=why, replaces=replaces, written=written)
-    return loader, found._replace(lost=loader is not None and not loader.keeps(added))
+    observed = booted(host)._replace(loader=name, why=why, replaces=replaces, written=written)
+    return loader, observed._replace(lost=loader is not None and not loader.keeps(added))
 
 
 def booted(host: Host) -> Iommu:
@@ -63,19 +63,21 @@ def _in_force(host: Host) -> str:
 
 def guests(host: Host) -> t.Tuple[str, ...]:
     """Return guests that have devices of this host, or run, and devices that are set aside for some."""
-    found = [
-        f"{one} has the driver vfio-pci" for one in host.listdir(VFIO) if ADDRESS.fullmatch(one)
+    reasons = [
+        f"{address} has the driver vfio-pci"
+        for address in host.listdir(VFIO)
+        if ADDRESS.fullmatch(address)
     ]
     for name in host.listdir(LIBVIRT):
         if name.endswith(".xml") and "<hostdev" in (host.read(f"{LIBVIRT}/{name}") or ""):
-            found.append(f"libvirt's guest {name[: -len('.xml')]} has a device")
+            reasons.append(f"libvirt's guest {name[: -len('.xml')]} has a device")
     for pid in host.listdir("/proc") if _may_run_guests(host) else ():
         folder = f"/proc/{pid}/fd"
         if pid.isdigit() and any(
-            host.readlink(f"{folder}/{one}") == KVM for one in host.listdir(folder)
+            host.readlink(f"{folder}/{address}") == KVM for address in host.listdir(folder)
         ):
-            found.append(f"process {pid} ({proc(host, pid, 'comm').strip()}) runs a guest")
-    return tuple(found)
+            reasons.append(f"process {pid} ({proc(host, pid, 'comm').strip()}) runs a guest")
+    return tuple(reasons)
 
 
 def _may_run_guests(host: Host) -> bool:
@@ -86,16 +88,16 @@ def _may_run_guests(host: Host) -> bool:
     )
 
 
-def values(host: Host, asked: Asked, kept: Values) -> t.Dict[str, str]:
+def values(host: Host, asked: Asked, record: Values) -> t.Dict[str, str]:
     """Return the values of the kernel that are asked for or were set here, of those that there are."""
-    names = [name for name in kept if kind(name) != ACS]
+    names = [name for name in record if kind(name) != ACS]
     names += [NUMA_FILE] if asked.numa else []
     names += [pages_file(page) for page in asked.pages]
     if asked.governor:
         names += [f"{POLICIES}/{name}/scaling_governor" for name in host.listdir(POLICIES)]
     texts = {name: host.read(name) for name in names}
     result = {name: text.strip() for name, text in texts.items() if text}
-    if asked.acs or any(kind(name) == ACS for name in kept):
+    if asked.acs or any(kind(name) == ACS for name in record):
         for line in program(host, "acs_show").splitlines():
             address, _space, control = line.partition(" ")
             result[address] = control
@@ -118,9 +120,9 @@ def facts(host: Host, asked: Asked) -> Facts:
     )
 
 
-def program(host: Host, *words: str) -> str:
+def program(host: Host, *args: str) -> str:
     """Run what the unit runs at boot too, and return what it prints."""
-    return host.run(["/bin/sh", "-c", PROGRAM, "host", *words]).out
+    return host.run(["/bin/sh", "-c", PROGRAM, "host", *args]).out
 
 
 def memlock(host: Host) -> t.Dict[str, str]:

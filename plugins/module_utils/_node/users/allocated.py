@@ -59,10 +59,10 @@ class Allocation:
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.pod}" if self.namespace else self.pod
         device = self.device.partition("::")[0]
-        who = f"pod {name} (container {self.container})" if self.container else f"claim {name}"
+        holder = f"pod {name} (container {self.container})" if self.container else f"claim {name}"
         if self.resource == UNREPORTED:
-            return printable(f"{who} with {device}, of which the kubelet does not know")
-        return printable(f"{who} with {self.resource} {device}")
+            return printable(f"{holder} with {device}, of which the kubelet does not know")
+        return printable(f"{holder} with {self.resource} {device}")
 
 
 class Place(t.NamedTuple):
@@ -106,14 +106,14 @@ def names(allocations: t.Iterable[Allocation]) -> t.Tuple[str, ...]:
     return tuple(dict.fromkeys(str(allocation) for allocation in allocations if is_gpu(allocation)))
 
 
-def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
+def places(allocation: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
     """Return where a device is that a container was given: on no GPU where it is gone or of another kind.
 
     An id that can't be read is on every GPU: what it stands for is not known, so none is taken from it.
     """
-    if not is_gpu(one):
+    if not is_gpu(allocation):
         return []
-    old, named = OLD_MIG.search(one.device), NAMED.search(one.device)
+    old, named = OLD_MIG.search(allocation.device), NAMED.search(allocation.device)
     if old:
         whole = [each for each in node if each.gpu.uuid == old[1]]
         return [Place(each.gpu.uuid, int(old[2]), int(old[3])) for each in whole]
@@ -121,12 +121,12 @@ def places(one: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
         wholes = [Place(each.gpu.uuid) for each in node if each.gpu.uuid == named[0]]
         migs = (mig for each in node for mig in each.migs)
         return wholes or [_mig(mig) for mig in migs if mig.uuid == named[0]]
-    for pattern, read in OURS if one.resource.startswith(DRIVER) else PATTERNS:
-        match = pattern.fullmatch(one.device)
+    for pattern, read in OURS if allocation.resource.startswith(DRIVER) else PATTERNS:
+        match = pattern.fullmatch(allocation.device)
         if match:
             return [place for each in node for place in read(match, each)]
-    if ADDRESS.fullmatch(one.device.lower()):
-        tail = one.device.lower()[-7:]
+    if ADDRESS.fullmatch(allocation.device.lower()):
+        tail = allocation.device.lower()[-7:]
         return [Place(each.gpu.uuid) for each in node if each.gpu.pci_bus_id.lower()[-7:] == tail]
     parts = [
         (each.gpu.uuid, gi)
@@ -171,28 +171,28 @@ PATTERNS = ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra))
 OURS = ((OUR_DRA, _by_dra),)
 
 
-def _mig(one: MigDevice) -> Place:
-    return Place(one.gpu_uuid, one.gi_id, one.ci_id)
+def _mig(mig: MigDevice) -> Place:
+    return Place(mig.gpu_uuid, mig.gi_id, mig.ci_id)
 
 
 def holders(allocations: t.Iterable[Allocation], node: t.Sequence[Devices]) -> Holders:
     """Return who has something of each GPU, by its UUID; shares of one device count once."""
-    found: t.Dict[str, t.Dict[Holder, None]] = {one.gpu.uuid: {} for one in node}
+    holders_by_gpu: t.Dict[str, t.Dict[Holder, None]] = {device.gpu.uuid: {} for device in node}
     for allocation in allocations:
         for place in places(allocation, node):
-            found[place.gpu][Holder(str(allocation), place.gi, place.ci)] = None
-    return {uuid: tuple(those) for uuid, those in found.items()}
+            holders_by_gpu[place.gpu][Holder(str(allocation), place.gi, place.ci)] = None
+    return {uuid: tuple(those) for uuid, those in holders_by_gpu.items()}
 
 
 def parse(text: str) -> t.Tuple[Allocation, ...]:
     """Read the answer of ``gpu-plugin pods --json``. NodeError: it is none, or of another version."""
     try:
-        found = json_data.loads(text)
-        if found["version"] != VERSION:
-            raise ValueError(f"version {found['version']}")
+        rows = json_data.loads(text)
+        if rows["version"] != VERSION:
+            raise ValueError(f"version {rows['version']}")
         names = [field.name for field in dataclasses.fields(Allocation)]
-        found = [[_text(allocation[name]) for name in names] for allocation in found["allocations"]]
-        return tuple(Allocation(*one) for one in found)
+        rows = [[_text(allocation[name]) for name in names] for allocation in rows["allocations"]]
+        return tuple(Allocation(*row) for row in rows)
     except (ValueError, LookupError, TypeError) as error:
         raise NodeError("the answer of gpu-plugin pods can't be read", cause=repr(error)) from error
 
@@ -218,21 +218,32 @@ def checkpoint(text: str) -> t.Tuple[Allocation, ...]:
         raise NodeError("the kubelet's checkpoint can't be read", cause=repr(error)) from error
 
 
-def claims(text: t.Optional[str], told: t.Iterable[Allocation] = ()) -> t.Tuple[Allocation, ...]:
+def claims(
+    text: t.Optional[str], reported: t.Iterable[Allocation] = ()
+) -> t.Tuple[Allocation, ...]:
     """Read what claims have from the checkpoint of our DRA driver, but for what is told of their pods.
 
     NodeError: the checkpoint is damaged.
     """
-    known = {(one.namespace, one.resource, one.device) for one in told}
+    known = {
+        (allocation.namespace, allocation.resource, allocation.device) for allocation in reported
+    }
     pairs = ((held, device) for held in load(text).values() for device in held.devices)
-    found = (Allocation(held.namespace, held.name, "", DRIVER, one.device) for held, one in pairs)
-    return tuple(one for one in found if (one.namespace, one.resource, one.device) not in known)
+    allocations = (
+        Allocation(held.namespace, held.name, "", DRIVER, allocation.device)
+        for held, allocation in pairs
+    )
+    return tuple(
+        allocation
+        for allocation in allocations
+        if (allocation.namespace, allocation.resource, allocation.device) not in known
+    )
 
 
-def _ids(found: t.Any) -> t.List[str]:
+def _ids(ids: t.Any) -> t.List[str]:
     """Return the ids: by NUMA node since Kubernetes 1.20, a list before."""
-    parts = found.values() if isinstance(found, dict) else [found]
-    return [_text(one) for part in parts for one in (part or ())]
+    parts = ids.values() if isinstance(ids, dict) else [ids]
+    return [_text(identifier) for part in parts for identifier in (part or ())]
 
 
 def _text(value: t.Any) -> str:

@@ -21,10 +21,10 @@ class Busy(NodeError):
 
 
 def refuse_if_busy(
-    what: str, users: t.Iterable[t.Any], *, hint: str = DRAIN, **details: t.Any
+    message: str, users: t.Iterable[t.Any], *, hint: str = DRAIN, **details: t.Any
 ) -> None:
     """Raise Busy when there are users, naming processes, pods and containers; ``details`` are those of the error."""
     names = list(dict.fromkeys(map(str, users)))
     if names:
         cause = f"in use by {', '.join(names)}"
-        raise Busy(what, cause=cause, hint=hint, blocked_by=names, refused=True, **details)
+        raise Busy(message, cause=cause, hint=hint, blocked_by=names, refused=True, **details)

@@ -52,34 +52,34 @@ DAEMON_SETS = (
 def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
     """Return how those are stopped that have GPUs, each way once, as commands where that is known."""
     named = [user for user in users if user.unit and not (user.pod or user.container)]
-    named = [one for one in named if not _is_display(one) and one.unit not in ADVERTISERS]
-    services = dict.fromkeys(PARENTS.get(one.unit, one.unit) for one in named)
-    words = []
+    named = [user for user in named if not _is_display(user) and user.unit not in ADVERTISERS]
+    services = dict.fromkeys(PARENTS.get(user.unit, user.unit) for user in named)
+    hints = []
     if services:
-        words.append(f"systemctl stop {' '.join(services)}, or name it in {VARIABLE}")
+        hints.append(f"systemctl stop {' '.join(services)}, or name it in {VARIABLE}")
     if any("dcgm" in service for service in services):
-        words[-1] += ", or have gpu.node run DCGM with dcgm_state: present"
-    words += [way for user in users for way in _otherwise(user)]
-    words += _of_pods([*(user.pod for user in users if user.pod), *pods])
-    return "; ".join(dict.fromkeys(words))
+        hints[-1] += ", or have gpu.node run DCGM with dcgm_state: present"
+    hints += [hint for user in users for hint in _otherwise(user)]
+    hints += _of_pods([*(user.pod for user in users if user.pod), *pods])
+    return "; ".join(dict.fromkeys(hints))
 
 
-def _is_display(one: User) -> bool:
-    return one.unit in DISPLAY_UNITS or one.program in DISPLAYS
+def _is_display(user: User) -> bool:
+    return user.unit in DISPLAY_UNITS or user.program in DISPLAYS
 
 
-def _otherwise(one: User) -> t.Iterator[str]:
-    if one.pod:
+def _otherwise(user: User) -> t.Iterator[str]:
+    if user.pod:
         return
-    if one.container:
-        engine = one.container.engine
-        yield f"{engine} stop {one.container}" if engine else f"end the container {one.container}"
-    elif _is_display(one):
+    if user.container:
+        engine = user.container.engine
+        yield f"{engine} stop {user.container}" if engine else f"end the container {user.container}"
+    elif _is_display(user):
         yield "systemctl isolate multi-user.target, which ends the graphical session"
-    elif one.unit in ADVERTISERS:
-        yield f"{one.unit} advertises the GPUs: the playbook gpu.node.upgrade_driver stops and starts it"
-    elif not one.unit and one.program in BY_HAND:
-        yield BY_HAND[one.program]
+    elif user.unit in ADVERTISERS:
+        yield f"{user.unit} advertises the GPUs: the playbook gpu.node.upgrade_driver stops and starts it"
+    elif not user.unit and user.program in BY_HAND:
+        yield BY_HAND[user.program]
 
 
 def _of_pods(names: t.Sequence[str]) -> t.Iterator[str]:

@@ -43,11 +43,11 @@ def persistence(uuid: str) -> str:
     return f"{PERSISTENCE}{uuid}"
 
 
-def command(one: str, *, on: bool) -> t.Tuple[str, ...]:
+def command(service: str, *, on: bool) -> t.Tuple[str, ...]:
     """Return what switches something off or on that makes way and is no service; none for a service."""
-    if one.startswith(PERSISTENCE):
-        return ("nvidia-smi", "-pm", str(int(on)), "-i", one[len(PERSISTENCE) :])
-    if one == DRM:
+    if service.startswith(PERSISTENCE):
+        return ("nvidia-smi", "-pm", str(int(on)), "-i", service[len(PERSISTENCE) :])
+    if service == DRM:
         # Not modprobe -r, which takes the driver with it where nobody uses that.
         return ("modprobe", "nvidia_drm") if on else ("rmmod", "nvidia_drm")
     return ()
@@ -70,12 +70,12 @@ class Stopped(t.NamedTuple):
 
 def parse(names: t.Iterable[str]) -> t.Tuple[str, ...]:
     """Return the services that the user names; InputError says which may not be stopped, and why."""
-    found = [name if "." in name else f"{name}.service" for name in names]
-    for unit in found:
+    units = [name if "." in name else f"{name}.service" for name in names]
+    for unit in units:
         why = _why_not(unit)
         if why:
             raise InputError.of("stop_services", unit, why)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(units))
 
 
 def _why_not(unit: str) -> str:
@@ -111,5 +111,5 @@ def load(text: t.Optional[str]) -> Stopped:
     if not text:
         return Stopped()
     with readable(RECORD, HINT):
-        found = json_data.loads(text)
-        return Stopped(tuple(map(str, found["units"])), str(found["boot"]))
+        units = json_data.loads(text)
+        return Stopped(tuple(map(str, units["units"])), str(units["boot"]))

@@ -49,14 +49,14 @@ class User(t.NamedTuple):
         return printable((f"pod {self.pod}" if self.pod else "") or container or self.unit)
 
     def __str__(self) -> str:
-        words = filter(None, (printable(self.program) or "unknown", self.where))
-        return f"{self.pid} ({', '.join(words)})"
+        parts = filter(None, (printable(self.program) or "unknown", self.where))
+        return f"{self.pid} ({', '.join(parts)})"
 
 
 def unit_of(paths: t.Iterable[str]) -> str:
     """Return the service that a process belongs to, from its paths among the cgroups; empty for none."""
-    found = (UNIT.match(path) for path in paths)
-    return next((match[1] for match in found if match), "")
+    matches = (UNIT.match(path) for path in paths)
+    return next((match[1] for match in matches if match), "")
 
 
 def container_of(paths: t.Iterable[str]) -> t.Optional[Container]:
@@ -79,7 +79,7 @@ def docker_name(config: t.Optional[str]) -> str:
 def podman_name(listed: t.Optional[str], container: str) -> str:
     """Return a container's name from the list that podman keeps, empty where it is not there."""
     try:
-        found = [load for load in json_data.loads(listed or "[]") if load["id"] == container]
-        return str(found[0]["names"][0]) if found else ""
+        containers = [load for load in json_data.loads(listed or "[]") if load["id"] == container]
+        return str(containers[0]["names"][0]) if containers else ""
     except json_data.MISREAD:
         return ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NAMES, Gpu, SettingsTold
-from ansible_collections.gpu.node.plugins.module_utils._settings.rules import parse, wanted
+from ansible_collections.gpu.node.plugins.module_utils._settings.rules import parse, resolve_rules
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ TOLD = SettingsTold(
 
 
 def found(*rules: dict[str, Any], told: SettingsTold = TOLD) -> dict[str, Any]:
-    return dict(wanted(parse(rules), GPU, told))
+    return dict(resolve_rules(parse(rules), GPU, told))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_board_without_a_setting_refuses_no_value_of_it() -> None:
     bare = dataclasses.replace(GPU, name="old")
     none = SettingsTold(now={"persistence": False})
     rules = parse([{"power_limit": 900, "gpu_clocks": 5000, "persistence": True}])
-    assert wanted(rules, bare, none)["persistence"] is True
+    assert resolve_rules(rules, bare, none)["persistence"] is True
 
 
 @given(st.lists(JSON, max_size=3))

@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._settings.state import (
     GpuState,
     Kept,
     Lock,
-    now,
+    current_values,
 )
 
 from tests.pure.library.settings.test_settings_plan import GPU, LOAD, TOLD, UUID
@@ -91,7 +91,7 @@ def state(**now_told: Any) -> GpuState:
     told = TOLD._replace(now={**TOLD.now, **now_told})
     kept = Kept(before={"accounting": True}, locks={"gpu_clocks": Lock((300, 1200), LOAD)})
     told = told._replace(running={"gpu_clocks": 1200})
-    return GpuState(GPU, told, now(told, kept, LOAD), kept)
+    return GpuState(GPU, told, current_values(told, kept, LOAD), kept)
 
 
 def test_what_is_lost_is_set_again_and_no_more_than_rules_name() -> None:

@@ -17,8 +17,8 @@ from ansible_collections.gpu.node.plugins.module_utils._settings.state import (
     GpuState,
     Kept,
     Lock,
+    current_values,
     dump,
-    now,
 )
 from ansible_collections.gpu.node.plugins.module_utils._settings.state import parse as read
 from hypothesis import given
@@ -52,7 +52,7 @@ GOOD = Node()
 
 def state(told: SettingsTold = TOLD, kept: Kept | None = None, **more: Any) -> GpuState:
     kept = kept or Kept()
-    return GpuState(GPU, told, now(told, kept, LOAD), kept, **more)
+    return GpuState(GPU, told, current_values(told, kept, LOAD), kept, **more)
 
 
 def planned(one: GpuState, *rules: dict[str, Any], node: Node = GOOD) -> Any:
@@ -141,7 +141,7 @@ def test_a_lock_counts_until_something_shows_that_it_is_gone(
 ) -> None:
     kept = Kept(locks={"gpu_clocks": Lock((300, 1200), LOAD, 5000)})
     told = TOLD._replace(energy=energy, running={"gpu_clocks": runs})
-    assert (now(told, kept, load)["gpu_clocks"] == (300, 1200)) is holds
+    assert (current_values(told, kept, load)["gpu_clocks"] == (300, 1200)) is holds
 
 
 def test_an_ecc_mode_waits_for_a_reset_and_is_told() -> None:

@@ -111,6 +111,8 @@ def _settings(
     rules: Sequence[Rule],
 ) -> Iterator[Setting]:
     kept = record.get(gpu.uuid, NOTHING)
-    state = settings_state.GpuState(gpu, told, settings_state.now(told, kept, load), kept)
+    state = settings_state.GpuState(
+        gpu, told, settings_state.current_values(told, kept, load), kept
+    )
     for one in compared(state, rules):
         yield Setting(gpu.uuid, str(gpu.index), *one)

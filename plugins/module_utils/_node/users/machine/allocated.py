@@ -39,14 +39,18 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
     """
     answer = _observe(host)
     if isinstance(answer, Unknown):
-        what = "it is not known which pods have GPUs, and nothing is taken from them"
-        raise NodeError(what, cause=answer.reason, hint=HINT)
-    reported = [one for one in answer.value if is_gpu(one)] if isinstance(answer, Known) else []
-    kept = host.read(CLAIMS_HELD)
+        unknown = "it is not known which pods have GPUs, and nothing is taken from them"
+        raise NodeError(unknown, cause=answer.reason, hint=HINT)
+    reported = (
+        [allocation for allocation in answer.value if is_gpu(allocation)]
+        if isinstance(answer, Known)
+        else []
+    )
+    claims_text = host.read(CLAIMS_HELD)
     return (
         *of_pods_that_run(host, reported),
-        *claims(kept, reported),
-        *unreported(host, reported, socket(host), load(kept).values()),
+        *claims(claims_text, reported),
+        *unreported(host, reported, socket(host), load(claims_text).values()),
     )
 
 
@@ -56,18 +60,24 @@ def socket(host: Host) -> str:
     return next((path for path in sockets if host.exists(path)), "")
 
 
-def of_pods_that_run(host: Host, given: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
-    if not given:
+def of_pods_that_run(host: Host, allocations: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
+    if not allocations:
         return ()
     running, folders = running_pods(host), host.listdir(pods.LOGS)
     booted = pods.boot_time(host.read("/proc/stat"))
     ended = set()
-    for name in {(one.namespace, one.pod) for one in given}:  # kubelets before 1.34 name ended pods
+    for name in {
+        (allocation.namespace, allocation.pod) for allocation in allocations
+    }:  # kubelets before 1.34 name ended pods
         logs = pods.folders_of(*name, folders)
         started = booted is not None and any(_logged(host, log, booted) for log in logs)
         if pods.ended(map(pods.uid_in, logs), running, started=started):
             ended.add(name)
-    return tuple(one for one in given if (one.namespace, one.pod) not in ended)
+    return tuple(
+        allocation
+        for allocation in allocations
+        if (allocation.namespace, allocation.pod) not in ended
+    )
 
 
 def _observe(host: Host) -> Knowledge[t.Tuple[Allocation, ...]]:
@@ -76,32 +86,32 @@ def _observe(host: Host) -> Knowledge[t.Tuple[Allocation, ...]]:
         socket = f"{root}/{SOCKET}"
         if host.exists(socket):
             try:
-                found = _asked(host, socket)
+                answer = _asked(host, socket)
             except NodeError as error:
                 problem = str(error)
                 continue
-            told = any(one in each.resource for one in DRIVERS for each in found)
+            names_driver = any(driver in each.resource for driver in DRIVERS for each in answer)
             drivers = _claims(host)
-            return Known(found) if told or not drivers else Unknown(UNTOLD.format(drivers))
-    return _kept(host, problem)
+            return Known(answer) if names_driver or not drivers else Unknown(UNTOLD.format(drivers))
+    return _from_disk(host, problem)
 
 
 def _claims(host: Host) -> str:
     """Return the drivers of GPUs that the kubelet has prepared claims of; it keeps them in a file."""
-    kept = "".join(host.read(f"{root}/{CLAIMS}") or "" for root in ROOTS)
-    return " and ".join(one for one in DRIVERS if one in kept)
+    text = "".join(host.read(f"{root}/{CLAIMS}") or "" for root in ROOTS)
+    return " and ".join(driver for driver in DRIVERS if driver in text)
 
 
 def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
     argv = [PROGRAM, "pods", "--json", "--pod-resources", socket]
-    done = host.run(argv, check=False, timeout=SECONDS)
-    if done.rc:
-        said = (done.err or done.out).strip().splitlines()[-1:]
-        raise NodeError("the kubelet can't be asked", cause="".join(said))
-    return parse(done.out)
+    completed = host.run(argv, check=False, timeout=SECONDS)
+    if completed.rc:
+        output = (completed.err or completed.out).strip().splitlines()[-1:]
+        raise NodeError("the kubelet can't be asked", cause="".join(output))
+    return parse(completed.out)
 
 
-def _kept(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
+def _from_disk(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
     """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
     text = host.read(CHECKPOINT)
     drivers = _claims(host)
@@ -112,12 +122,12 @@ def _kept(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
     folders = host.listdir(pods.LOGS)
     try:
         # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
-        found = []
-        for one in checkpoint(text):
-            if any(host.exists(f"{root}/pods/{one.pod}") for root in ROOTS):
-                namespace, _slash, pod = pods.name_of(one.pod, folders).rpartition("/")
-                found.append(dataclasses.replace(one, namespace=namespace, pod=pod))
-        return Known(tuple(found))
+        allocations = []
+        for allocation in checkpoint(text):
+            if any(host.exists(f"{root}/pods/{allocation.pod}") for root in ROOTS):
+                namespace, _slash, pod = pods.name_of(allocation.pod, folders).rpartition("/")
+                allocations.append(dataclasses.replace(allocation, namespace=namespace, pod=pod))
+        return Known(tuple(allocations))
     except NodeError as error:
         return Unknown("; ".join(filter(None, (str(error), problem))))
 
@@ -125,14 +135,14 @@ def _kept(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
 def running_pods(host: Host) -> t.FrozenSet[str]:
     """Return the UIDs of the pods that have a process."""
     init = host.read("/proc/1/cgroup")
-    found = set()
+    uids = set()
     for name in host.listdir("/proc"):
         if name.isdigit():
             try:
-                found.add(pods.uid_of(host.read(f"/proc/{name}/cgroup"), init))
+                uids.add(pods.uid_of(host.read(f"/proc/{name}/cgroup"), init))
             except NodeError:
                 continue  # it has ended meanwhile
-    return frozenset(found - {""})
+    return frozenset(uids - {""})
 
 
 def _logged(host: Host, folder: str, since: float) -> bool:

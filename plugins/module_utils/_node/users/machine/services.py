@@ -39,32 +39,34 @@ class Services:
 
     def _all(self) -> t.List[Service]:
         """Return them with all that would stop with them, in the order of stopping."""
-        found: t.Dict[str, Service] = {}
+        services_by_unit: t.Dict[str, Service] = {}
         for unit in (*self._listed, *managed(self._host)):
-            self._add(unit, found, ())
-        return list(found.values())
+            self._add(unit, services_by_unit, ())
+        return list(services_by_unit.values())
 
-    def _add(self, unit: str, found: t.Dict[str, Service], above: t.Tuple[str, ...]) -> None:
-        told = properties(self._host, unit, "Id", "LoadState", "ActiveState", *NEEDED_BY)
-        unit = told.get("Id") or unit
-        if unit in found or unit in above:
+    def _add(
+        self, unit: str, services_by_unit: t.Dict[str, Service], above: t.Tuple[str, ...]
+    ) -> None:
+        properties_ = properties(self._host, unit, "Id", "LoadState", "ActiveState", *NEEDED_BY)
+        unit = properties_.get("Id") or unit
+        if unit in services_by_unit or unit in above:
             return
-        for other in " ".join(told.get(one, "") for one in NEEDED_BY).split():
+        for other in " ".join(properties_.get(key, "") for key in NEEDED_BY).split():
             if other.endswith(".service"):
                 if other not in managed(self._host):
                     services.check(unit, other)
-                self._add(other, found, (*above, unit))
-        there = bool(told) and told.get("LoadState") != "not-found"
-        found[unit] = Service(unit, there, told.get("ActiveState") in RUNNING)
+                self._add(other, services_by_unit, (*above, unit))
+        there = bool(properties_) and properties_.get("LoadState") != "not-found"
+        services_by_unit[unit] = Service(unit, there, properties_.get("ActiveState") in RUNNING)
 
-    def stops(self, one: User) -> bool:
+    def stops(self, user: User) -> bool:
         """Tell whether a process is of a service that is stopped for a change, or of its graphical session."""
-        if one.pod or one.container:
+        if user.pod or user.container:
             return False
         if self._names is None:
-            self._names = frozenset(found.unit for found in self._all())
-        session = one.program in DISPLAYS and bool(self._names & DISPLAY_UNITS)
-        return session or one.unit in self._names
+            self._names = frozenset(service.unit for service in self._all())
+        session = user.program in DISPLAYS and bool(self._names & DISPLAY_UNITS)
+        return session or user.unit in self._names
 
     def users(self) -> t.Tuple[User, ...]:
         """Return the processes that have a GPU open and that nobody stops for a change."""
@@ -72,15 +74,15 @@ class Services:
 
     # --- plan ---
 
-    def around(self, found: Plan, also: t.Iterable[str] = ()) -> Plan:
+    def around(self, planned: Plan, also: t.Iterable[str] = ()) -> Plan:
         """Return a plan with the steps that stop and start services. InputError: one that is named is not there.
 
         ``also`` makes way after them, and comes back before them: more services, or what ``services.command`` knows.
         """
-        taking = any(IDLE_GPU in step.needs for step in found.steps)
+        taking = any(IDLE_GPU in step.needs for step in planned.steps)
         running = list(dict.fromkeys([*self.check(), *also])) if taking else []
-        found = dataclasses.replace(found, warnings=(*found.warnings, *self._warnings))
-        return around(found, running, self._left())
+        planned = dataclasses.replace(planned, warnings=(*planned.warnings, *self._warnings))
+        return around(planned, running, self._left())
 
     @property
     def unsettled(self) -> bool:
@@ -90,10 +92,12 @@ class Services:
     def check(self) -> t.List[str]:
         """Return what runs, in the order of stopping. InputError: a service that is named is not there."""
         every = self._all()
-        missing = [one.unit for one in every if not one.there and one.unit in self._listed]
+        missing = [
+            service.unit for service in every if not service.there and service.unit in self._listed
+        ]
         if missing:
             raise InputError.of("stop_services", missing[0], "a service that the node has")
-        return [one.unit for one in every if one.runs]
+        return [service.unit for service in every if service.runs]
 
     def _left(self) -> t.Tuple[str, ...]:
         """Return what was stopped since the node was booted and was not started again."""
@@ -116,7 +120,7 @@ class Services:
         """Stop services; each is written down before, and all start again where the process ends."""
         atexit.register(self.end)
         for unit in units:
-            self._write((*(one for one in self._left() if one != unit), unit))
+            self._write((*(left_unit for left_unit in self._left() if left_unit != unit), unit))
             self._turn(unit, on=False)
 
     def start(self, units: t.Sequence[str]) -> None:
@@ -127,17 +131,17 @@ class Services:
             except NodeError as error:
                 error.message = f"{unit} was stopped and does not start again"
                 self._warnings.append(str(error))
-            self._write(tuple(one for one in self._left() if one != unit))
+            self._write(tuple(left_unit for left_unit in self._left() if left_unit != unit))
         atexit.unregister(self.end)
 
-    def _turn(self, one: str, *, on: bool) -> None:
-        command = services.command(one, on=on)
+    def _turn(self, name: str, *, on: bool) -> None:
+        command = services.command(name, on=on)
         if command:
             self._host.run(command, timeout=SECONDS)
         elif on:
-            systemctl(self._host, "start", one)
+            systemctl(self._host, "start", name)
         else:
-            systemctl(self._host, "stop", one, advice="or leave it out of stop_services")
+            systemctl(self._host, "stop", name, advice="or leave it out of stop_services")
 
     def end(self) -> None:
         """Start what is still stopped."""
@@ -155,17 +159,17 @@ class Services:
             self._host.remove(RECORD)
 
 
-def around(found: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan:
+def around(planned: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan:
     """Return a plan that stops what runs before the first step that needs idle GPUs, and starts it at the end.
 
     ``left`` is what was stopped before, by this run or one that was interrupted.
     """
-    steps, taking = list(found.steps), [IDLE_GPU in step.needs for step in found.steps]
+    steps, taking = list(planned.steps), [IDLE_GPU in step.needs for step in planned.steps]
     stops = list(running) if any(taking) else []
     if stops:
-        words = f"stop {', '.join(stops)}, to be started again"
-        steps.insert(taking.index(True), Step(services.STOP, words, {"units": stops}))
+        summary = f"stop {', '.join(stops)}, to be started again"
+        steps.insert(taking.index(True), Step(services.STOP, summary, {"units": stops}))
     starts = list(reversed(list(dict.fromkeys((*left, *stops)))))
-    if starts and not found.more:
+    if starts and not planned.more:
         steps.append(Step(services.START, f"start {', '.join(starts)} again", {"units": starts}))
-    return dataclasses.replace(found, steps=tuple(steps))
+    return dataclasses.replace(planned, steps=tuple(steps))

@@ -27,7 +27,7 @@ PODMAN = "/var/lib/containers/storage/overlay-containers/containers.json"
 def gpu_users(host: Host, devices: t.Optional[t.Collection[Device]] = None) -> t.Tuple[User, ...]:
     """Return the processes that have a GPU open, or one of these devices, but for the driver's own daemons."""
     majors = {MAJOR, *parse_majors(host.read("/proc/devices"), DRIVER)}
-    found = []
+    users = []
     for pid in host.listdir("/proc"):
         if not pid.isdigit():
             continue
@@ -36,8 +36,8 @@ def gpu_users(host: Host, devices: t.Optional[t.Collection[Device]] = None) -> t
             device.major in majors if devices is None else device in devices for device in opened
         ):
             user = user_of(host, int(pid))
-            found += [] if _is_own(host, user) else [user]
-    return tuple(found)
+            users += [] if _is_own(host, user) else [user]
+    return tuple(users)
 
 
 def open_devices(host: Host, pid: int) -> t.FrozenSet[Device]:
@@ -69,18 +69,18 @@ def user_of(host: Host, pid: int) -> User:
     )
 
 
-def _is_own(host: Host, one: User) -> bool:
+def _is_own(host: Host, user: User) -> bool:
     """Tell whether a process is a daemon of the driver, by what its user can't choose.
 
     Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
     was started by hand is root's and sees the same files as we do, which no container does.
     """
-    pid = str(one.pid)
+    pid = str(user.pid)
     where = pods.paths(proc(host, pid, "cgroup"), proc(host, "1", "cgroup"))
     if any(path in DRIVERS_CGROUPS for path in where):
         return True
     users = re.search(r"^Uid:(.*)$", proc(host, pid, "status"), re.M)
-    if one.program not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
+    if user.program not in DRIVERS_OWN or users is None or set(users[1].split()) != {"0"}:
         return False
     own = host.readlink("/proc/self/ns/mnt")
     return own is not None and host.readlink(f"/proc/{pid}/ns/mnt") == own

@@ -85,12 +85,12 @@ def gpu_minors(devices: t.Iterable[Device]) -> t.Set[int]:
 class Answers(t.NamedTuple):
     """The containers that the kubelet answers for, and the GPUs and instances that claims do.
 
-    ``containers`` are the names of those that it reports by their pods' namespaces and names, ``kept`` those in its
+    ``containers`` are the names of those that it reports by their pods' namespaces and names, ``recorded`` those in its
     checkpoint by the pods' UIDs. ``claimed`` is what claims have by the pods' UIDs.
     """
 
     containers: t.Mapping[t.Tuple[str, str], t.FrozenSet[str]]
-    kept: t.Mapping[str, t.FrozenSet[str]]
+    recorded: t.Mapping[str, t.FrozenSet[str]]
     claimed: t.Mapping[str, t.FrozenSet[str]]
 
 
@@ -126,8 +126,12 @@ def unreported(
     containers = _containers(host)
     if not containers:
         return ()
-    named = _grouped(((one.namespace, one.pod), one.container) for one in reported if is_gpu(one))
-    answers = Answers(named, _kept(host), _claimed(claims))
+    named = _grouped(
+        ((allocation.namespace, allocation.pod), allocation.container)
+        for allocation in reported
+        if is_gpu(allocation)
+    )
+    answers = Answers(named, _recorded(host), _claimed(claims))
     since, names, nodes = _started(host, socket), PodNames.read(host), _nodes(host)
     allocations: t.List[Allocation] = []
     for container in containers:
@@ -137,8 +141,10 @@ def unreported(
             continue
         devices = _devices(host, container, nodes)
         if isinstance(devices, Unknown):
-            what = f"it is not known which GPUs pod {pods.name_of(container.pod, names.pods)} has"
-            raise NodeError(what, cause=devices.reason, hint=HINT)
+            unknown = (
+                f"it is not known which GPUs pod {pods.name_of(container.pod, names.pods)} has"
+            )
+            raise NodeError(unknown, cause=devices.reason, hint=HINT)
         if isinstance(devices, Known):
             namespace, _slash, pod = pods.name_of(container.pod, names.pods).rpartition("/")
             where = namespace, pod, container.id[:SHORT] or "unknown", UNREPORTED
@@ -156,13 +162,13 @@ def _vouched(container: Container, names: PodNames, answers: Answers, *, startin
     """
     namespace, _slash, pod = pods.name_of(container.pod, names.pods).rpartition("/")
     name = names.containers.get(container.id)
-    if _among(name, answers.containers.get((namespace, pod), frozenset())):
+    if _includes(name, answers.containers.get((namespace, pod), frozenset())):
         return True
-    kept = _among(name, answers.kept.get(container.pod, frozenset()))
-    return kept and (starting or not namespace)
+    is_recorded = _includes(name, answers.recorded.get(container.pod, frozenset()))
+    return is_recorded and (starting or not namespace)
 
 
-def _among(name: t.Optional[str], containers: t.FrozenSet[str]) -> bool:
+def _includes(name: t.Optional[str], containers: t.FrozenSet[str]) -> bool:
     return bool(containers) if name is None else name in containers
 
 
@@ -212,7 +218,7 @@ def _started(host: Host, socket: str) -> Knowledge[int]:
     return _began(host, listener.value) if isinstance(listener, Known) else listener
 
 
-def _kept(host: Host) -> t.Dict[str, t.FrozenSet[str]]:
+def _recorded(host: Host) -> t.Dict[str, t.FrozenSet[str]]:
     """Return the containers in the kubelet's own checkpoint by their pods' UIDs.
 
     The kubelet reads it before it answers for all of them.
@@ -259,7 +265,7 @@ def _devices(host: Host, container: Container, nodes: Nodes) -> Knowledge[t.Froz
         except OSError as error:
             return Unknown(f"the open files of process {pid} can't be read: {error.strerror}")
     opened: t.FrozenSet[Device] = frozenset().union(*by_process)
-    computes = any(one.major in nodes.cuda for one in opened)
+    computes = any(node.major in nodes.cuda for node in opened)
     if not computes and 0 < nodes.gpus <= len(gpu_minors(opened)):
         return Absent()
     if isinstance(visible, Absent) or KMSG in visible.value:
