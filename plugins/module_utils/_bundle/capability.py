@@ -22,7 +22,7 @@ from . import manifest, mirror, readme
 from .collection import Collection
 from .machine import pip, tarball
 from .manifest import LINK, LIST, SUMS, File, Manifest
-from .plan import LISTS, Observed, plan, wanted
+from .plan import LISTS, Observed, parse_desired, plan
 
 # By its name, how a container engine of this machine writes an image into an archive, podman in OCI's layout.
 SAVE: t.Mapping[str, t.Tuple[str, ...]] = {
@@ -43,7 +43,7 @@ class BundleCapability:
     name = "bundle"
 
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
-        self._host, self._desired = host, wanted(params)
+        self._host, self._desired = host, parse_desired(params)
         self._work = self._staging = ""
         self._collections = _with_needs(params["collection"])
         self._made_of: t.Dict[str, t.Any] = {}
@@ -53,19 +53,19 @@ class BundleCapability:
     def observe(self) -> Observed:
         """Read the collection and, of a bundle that is there, every file."""
         path, host = self._desired.path, self._host
-        self._made_of = self._made_of or self._wanted()
+        self._made_of = self._made_of or self._desired_manifest()
         text = host.read(f"{path}/{LIST}")
-        found = _files(path)
-        sums = found.get(SUMS)
+        files = _files(path)
+        sums = files.get(SUMS)
         return Observed(
             manifest.parse(text, f"{path}/{LIST}") if text is not None else None,
-            found,
+            files,
             self._made_of,
             sums.sha256 if sums else "",
-            tuple(self._refused(found)),
+            tuple(self._refused(files)),
         )
 
-    def _wanted(self) -> t.Dict[str, t.Any]:
+    def _desired_manifest(self) -> t.Dict[str, t.Any]:
         """Return what the bundle is to be made of; what is verified is asked of no engine."""
         desired, own = self._desired, self._collections[0]
         makes = desired.state == "present"
@@ -88,10 +88,10 @@ class BundleCapability:
 
     def _list(self, name: str) -> str:
         _folder, file = LISTS[name]
-        found = self._collections[0].members.get(file)
-        if found is None:
+        listed = self._collections[0].members.get(file)
+        if listed is None:
             raise NodeError(f"collection: it has no {file}", hint="name gpu.node's own")
-        return found.data.decode()
+        return listed.data.decode()
 
     def _image(self, name: str) -> t.Tuple[str, t.Dict[str, str]]:
         """Return an image's file in the bundle, and what it is. NodeError: there is no such image."""
@@ -103,24 +103,24 @@ class BundleCapability:
 
     def _stored(self, name: str) -> t.Tuple[str, str]:
         """Return the engine that has an image, and the image's id. NodeError: none has it."""
-        there = [one for one in SAVE if self._host.which(one)]
-        for one in there:
-            command = [one, "image", "inspect", "--format", "{{.Id}}", name]
-            done = self._host.run(command, check=False)
-            if done.rc == 0:
-                return one, done.out.strip().rpartition(":")[2]
+        there = [engine for engine in SAVE if self._host.which(engine)]
+        for engine in there:
+            command = [engine, "image", "inspect", "--format", "{{.Id}}", name]
+            completed = self._host.run(command, check=False)
+            if completed.rc == 0:
+                return engine, completed.out.strip().rpartition(":")[2]
         of = " and ".join(there) or "podman or Docker, neither of which is here"
         error = InputError.of("images", name, f"the path of an archive, or an image of {of}")
         error.hint = "build it from files/gpu_plugin/Containerfile, or leave it out"
         raise error
 
-    def _refused(self, found: manifest.Files) -> t.Iterator[str]:
+    def _refused(self, files: manifest.Files) -> t.Iterator[str]:
         """Say of each wheel why the list of this collection does not allow it."""
         for name, (folder, _file) in LISTS.items():
             listed = listed_wheels(self._list(name))
-            for path, one in found.items():
+            for path, file in files.items():
                 if path.startswith(f"{folder}/"):
-                    yield from filter(None, [refusal(listed, path[len(folder) + 1 :], one.sha256)])
+                    yield from filter(None, [refusal(listed, path[len(folder) + 1 :], file.sha256)])
 
     # --- plan and apply ---
 
@@ -139,10 +139,10 @@ class BundleCapability:
         place, name = os.path.split(os.path.abspath(self._desired.path))
         prefix = f".{name}{OURS}"
         self._host.makedirs(place)
-        for one in self._host.listdir(place):
-            found = self._host.itself(f"{place}/{one}") if one.startswith(prefix) else None
-            if found and found.uid == os.geteuid():
-                self._host.remove(f"{place}/{one}")
+        for entry in self._host.listdir(place):
+            status = self._host.itself(f"{place}/{entry}") if entry.startswith(prefix) else None
+            if status and status.uid == os.geteuid():
+                self._host.remove(f"{place}/{entry}")
         work = tempfile.mkdtemp(prefix=prefix, dir=place)
         self._staging = f"{work}/new"
         self._host.makedirs(self._staging)
@@ -180,8 +180,8 @@ class BundleCapability:
             self._host.run([*SAVE[engine], "--output", f"{self._staging}/{file}", name])
 
     def _do_packages(self) -> None:
-        for one, name, words in distributions.releases():
-            text = mirror.text(words, mirror.parts(one, self._desired.driver_version))
+        for distribution, name, title in distributions.releases():
+            text = mirror.text(title, mirror.parts(distribution, self._desired.driver_version))
             self._host.write(f"{self._staging}/packages/{name}.txt", text)
 
     def _do_publish(self) -> None:
@@ -206,7 +206,7 @@ class BundleCapability:
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Return where the bundle is, what proves that it is this one, and how large it is."""
-        size = sum(one.size for one in state.found.values())
+        size = sum(file.size for file in state.found.values())
         return {
             "bundle": {
                 "path": self._desired.path,
@@ -217,8 +217,8 @@ class BundleCapability:
         }
 
 
-def _about(one: Collection) -> t.Dict[str, str]:
-    return {"name": one.name, "version": one.version, "sha256": one.sha256}
+def _about(collection: Collection) -> t.Dict[str, str]:
+    return {"name": collection.name, "version": collection.version, "sha256": collection.sha256}
 
 
 def _with_needs(path: str) -> t.List[Collection]:
@@ -227,14 +227,14 @@ def _with_needs(path: str) -> t.List[Collection]:
     if own.name != "gpu.node":
         raise InputError.of("collection", path, f"gpu.node, and it is {own.name}")
     beside = os.path.dirname(os.path.dirname(path))
-    return [own, *(tarball.read(os.path.join(beside, *one.split("."))) for one in own.needs)]
+    return [own, *(tarball.read(os.path.join(beside, *need.split("."))) for need in own.needs)]
 
 
 def _files(folder: str) -> t.Dict[str, File]:
     """Return the files below a folder by their paths in it."""
     files = {}
     for place, folders, names in os.walk(folder):
-        links = [one for one in folders if os.path.islink(os.path.join(place, one))]
+        links = [folder for folder in folders if os.path.islink(os.path.join(place, folder))]
         for name in [*names, *links]:
             path = os.path.join(place, name)
             files[os.path.relpath(path, folder)] = _file(path)

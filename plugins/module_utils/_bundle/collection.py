@@ -79,8 +79,8 @@ def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
             entry["name"]: entry["chksum_sha256"] for entry in entries if entry["ftype"] == "file"
         }
     _check(path, "file", *folders, *files)
-    for one, sha256 in files.items():
-        members[one] = _checked(path, one, read(one), sha256)
+    for member, sha256 in files.items():
+        members[member] = _checked(path, member, read(member), sha256)
     return Collection(name, version, folders, members, needs)
 
 
@@ -96,9 +96,9 @@ def _check(path: str, key: str, *values: str) -> None:
 
 def _checked(path: str, name: str, member: t.Optional[Member], sha256: str) -> Member:
     if member is None or hashlib.sha256(member.data).hexdigest() != sha256:
-        what = "is missing" if member is None else "was changed after the release"
+        problem = "is missing" if member is None else "was changed after the release"
         raise NodeError(
-            f"collection: {path}: {name} {what}",
+            f"collection: {path}: {name} {problem}",
             hint=f"{AGAIN}: what goes into a bundle is what was released",
         )
     return member

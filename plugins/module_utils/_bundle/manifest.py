@@ -45,15 +45,15 @@ def parse(text: str, path: str) -> Manifest:
     """Return what a text of bundle.json says. NodeError: it is damaged, or of a later format."""
     with readable(path, "make the bundle again, or fetch it again from where it was made"):
         whole = json.loads(text)
-        found = whole["format"]
+        version = whole["format"]
         files = {
             name: File(str(file["sha256"]), int(file["size"]))
             for name, file in whole["files"].items()
         }
         made_of = dict(whole["made_of"])
-    if found != FORMAT:
+    if version != FORMAT:
         raise NodeError(
-            f"{path}: a bundle of format {found}, and this release of gpu.node knows {FORMAT}",
+            f"{path}: a bundle of format {version}, and this release of gpu.node knows {FORMAT}",
             hint="install the collection that the bundle holds",
         )
     return Manifest(made_of, files)
@@ -71,23 +71,27 @@ def sums(manifest: Manifest) -> str:
     return "".join(f"{file.sha256}  {name}\n" for name, file in sorted(files.items()))
 
 
-def extra(manifest: Manifest, found: Files) -> t.List[str]:
+def extra(manifest: Manifest, files: Files) -> t.List[str]:
     """Return the files that are none of the bundle's."""
-    return sorted(set(found) - set(manifest.files) - {LIST, SUMS})
+    return sorted(set(files) - set(manifest.files) - {LIST, SUMS})
 
 
-def differences(manifest: Manifest, found: Files) -> t.List[str]:
+def differences(manifest: Manifest, files: Files) -> t.List[str]:
     """Say of each file how it differs from the list; nothing where none does."""
-    said = []
+    messages = []
     for name, file in sorted(manifest.files.items()):
-        if name not in found:
-            said.append(f"{name} is missing")
-        elif found[name].sha256 == LINK:
-            said.append(f"{name} is a link, and a bundle has none")
-        elif found[name].sha256 != file.sha256:
-            have, wanted = found[name].sha256[:SHOWN], file.sha256[:SHOWN]
-            said.append(f"{name} has another content (sha256 {have}... instead of {wanted}...)")
-    said += [f"{name} is not in {LIST}" for name in extra(manifest, found)]
-    if found.get(SUMS) != file_of(sums(manifest)):
-        said.append(f"{SUMS} is not the one of {LIST}" if SUMS in found else f"{SUMS} is missing")
-    return said
+        if name not in files:
+            messages.append(f"{name} is missing")
+        elif files[name].sha256 == LINK:
+            messages.append(f"{name} is a link, and a bundle has none")
+        elif files[name].sha256 != file.sha256:
+            have, expected = files[name].sha256[:SHOWN], file.sha256[:SHOWN]
+            messages.append(
+                f"{name} has another content (sha256 {have}... instead of {expected}...)"
+            )
+    messages += [f"{name} is not in {LIST}" for name in extra(manifest, files)]
+    if files.get(SUMS) != file_of(sums(manifest)):
+        messages.append(
+            f"{SUMS} is not the one of {LIST}" if SUMS in files else f"{SUMS} is missing"
+        )
+    return messages

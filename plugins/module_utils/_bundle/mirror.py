@@ -37,7 +37,7 @@ def parts(distribution: Distribution, version: str) -> t.List[Part]:
     where = (False, True) if distribution.family in ARCHIVES else (True,)
     from_nvidia = "from NVIDIA's repository"
     return [
-        *(_driver(distribution, version, repository=one) for one in where),
+        *(_driver(distribution, version, repository=from_repository) for from_repository in where),
         Part(f"the container toolkit, {from_nvidia} (container_toolkit_state: present)", TOOLKIT),
         Part(
             f"DCGM, {from_nvidia} (dcgm_state: present)",
@@ -47,19 +47,19 @@ def parts(distribution: Distribution, version: str) -> t.List[Part]:
     ]
 
 
-def text(words: str, found: t.Sequence[Part]) -> str:
+def text(title: str, package_parts: t.Sequence[Part]) -> str:
     """Return the list as a file: a package a line, and lines that begin with # between them."""
     lines = [
-        f"# Packages for a mirror of {words}, each with what it depends on. Words in <> are yours to fill in.",
+        f"# Packages for a mirror of {title}, each with what it depends on. Words in <> are yours to fill in.",
         "# The container runtime is not installed by this collection. It needs one of "
-        + ", ".join(f"{one.name} {'.'.join(map(str, one.minimum))}" for one in RUNTIMES)
+        + ", ".join(f"{part.name} {'.'.join(map(str, part.minimum))}" for part in RUNTIMES)
         + " or later.",
     ]
-    for one in found:
+    for part in package_parts:
         lines += [
             "",
-            f"# {one.title}{': one of these is enough' if one.any_of else ''}",
-            *one.packages,
+            f"# {part.title}{': one of these is enough' if part.any_of else ''}",
+            *part.packages,
         ]
     return "\n".join(lines) + "\n"
 
@@ -68,8 +68,10 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
     packages: t.Dict[str, None] = {}
     family = FAMILIES[distribution.family]()
     for kind in TYPES:
-        wanted = Requirements(Version(version), kind, KERNEL, repository=repository, nvswitch=True)
-        names = family.names(Offer(), wanted)
+        requirements = Requirements(
+            Version(version), kind, KERNEL, repository=repository, nvswitch=True
+        )
+        names = family.names(Offer(), requirements)
         headers = [names.headers.package_for(KERNEL)] if names.headers.form else []
         packages.update(dict.fromkeys([*names.relevant, *names.needs, *headers]))
     nvidias = "NVIDIA's repository (nvidia_driver_source: repository, or auto)"
@@ -79,8 +81,8 @@ def _driver(distribution: Distribution, version: str, *, repository: bool) -> Pa
 
 def _python(distribution: Distribution) -> Part:
     title = "the device plugin's virtual environment"
-    found = python.family({"ID": distribution.ids[0]})
-    if found is None:
+    python_family = python.family({"ID": distribution.ids[0]})
+    if python_family is None:
         return Part(title, (python.VENV,))
     known = f"{title}, where python3 is older than 3.{python.OLDEST} (device_plugin_install_python)"
-    return Part(known, tuple(python.packages(found, None)), any_of=True)
+    return Part(known, tuple(python.packages(python_family, None)), any_of=True)

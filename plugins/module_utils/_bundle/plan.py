@@ -40,7 +40,7 @@ class Desired:
     sha256: str
 
 
-def wanted(params: t.Mapping[str, t.Any]) -> Desired:
+def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
     """Return what the options ask for. InputError: one of them can't be."""
     path = params["path"]
     if not path or path == "/":
@@ -70,7 +70,7 @@ def _several(
             raise InputError.of(f"{key}[{at}]", value, expected)
     if not values:
         raise InputError.of(key, list(values), expected)
-    return tuple(one for one in known if one in values)
+    return tuple(value for value in known if value in values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,10 +107,12 @@ def in_words(problems: t.Sequence[str]) -> str:
 
 def _refuse_others(observed: Observed, desired: Desired) -> None:
     """Refuse a folder with files of somebody else: a bundle is made anew as a whole."""
-    others = extra(observed.manifest, observed.found) if observed.manifest else list(observed.found)
-    if others:
+    foreign = (
+        extra(observed.manifest, observed.found) if observed.manifest else list(observed.found)
+    )
+    if foreign:
         raise NodeError(
-            f"path: {desired.path!r} has files that are not of a bundle: {', '.join(sorted(others)[:NAMED])}",
+            f"path: {desired.path!r} has files that are not of a bundle: {', '.join(sorted(foreign)[:NAMED])}",
             hint="remove them, or name another folder",
             key="path",
         )
@@ -144,7 +146,7 @@ def _check_release(observed: Observed, desired: Desired) -> None:
     """Refuse wheels that the collection which runs would not install."""
     has = observed.manifest.made_of if observed.manifest else {}
     ours, theirs = observed.made_of["collection"], has.get("collection") or {}
-    if not all(has.get(one) in (None, observed.made_of[one]) for one in LISTS):
+    if not all(has.get(name) in (None, observed.made_of[name]) for name in LISTS):
         raise NodeError(
             f"the bundle {desired.path} is for {theirs.get('name')} {theirs.get('version')}, whose list of wheels"
             f" is another than that of {ours['version']}, which runs here",
@@ -172,5 +174,5 @@ def _steps(observed: Observed, desired: Desired, problems: t.Sequence[str]) -> t
         name = image["name"]
         yield Step("image", f"save {name} as {file}", {"file": file, "name": name})
     yield Step("packages", "list the packages that the distributions' mirrors must have")
-    words = f"put all of it in place as {desired.path}"
-    yield Step("publish", f"write the SHA-256 of each file, and {words}")
+    summary = f"put all of it in place as {desired.path}"
+    yield Step("publish", f"write the SHA-256 of each file, and {summary}")

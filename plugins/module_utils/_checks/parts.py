@@ -51,7 +51,7 @@ PARTS: t.Tuple[Part, ...] = (
     # Its packages follow the driver's version.
     Part("dcgm", "dcgm", ("dcgm",), ("driver",)),
 )
-BY_NAME: t.Mapping[str, Part] = {one.name: one for one in PARTS}
+BY_NAME: t.Mapping[str, Part] = {part.name: part for part in PARTS}
 # By what a user calls a component of the bring-up, its module.
 MODULES: t.Mapping[str, str] = {
     **{tag: one.module for one in PARTS if one.name != ENVIRONMENT for tag in one.tags},
@@ -67,7 +67,7 @@ def chosen(tags: t.Iterable[str], run: t.Collection[str], skip: t.Collection[str
 def is_open(part: Answer) -> bool:
     """Tell whether a run has something to do, to refuse or to end by what is planned of a part itself."""
     left = ("steps", "error", "later", *BY_NAME[part["name"]].ends)
-    return any(part[one] for one in left) or bool(part["result"].get("reload_required"))
+    return any(part[field] for field in left) or bool(part["result"].get("reload_required"))
 
 
 def called(parts: t.Iterable[Answer]) -> t.List[str]:
@@ -77,11 +77,11 @@ def called(parts: t.Iterable[Answer]) -> t.List[str]:
 
 def once(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     """Return parts without steps that a part before, of the same module, has done by then."""
-    done: t.List[t.Any] = []
+    answers: t.List[t.Any] = []
     result = []
     for part in parts:
-        result.append({**part, "steps": [step for step in part["steps"] if step not in done]})
-        done += part["steps"] if part["name"] == ENVIRONMENT else []
+        result.append({**part, "steps": [step for step in part["steps"] if step not in answers]})
+        answers += part["steps"] if part["name"] == ENVIRONMENT else []
     return result
 
 
@@ -91,7 +91,7 @@ def with_later(parts: t.Iterable[Answer]) -> t.List[t.Dict[str, t.Any]]:
     changing: t.Set[str] = set()
     for part in parts:
         late = part["later"]
-        before = [one for one in BY_NAME[part["name"]].behind if one in changing]
+        before = [name for name in BY_NAME[part["name"]].behind if name in changing]
         if before and not late and not part["error"].get("stays"):
             late = f"{' and '.join(before)} {'has' if len(before) == 1 else 'have'} changed"
         result.append({**part, "later": late})

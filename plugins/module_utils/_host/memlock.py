@@ -21,8 +21,8 @@ HEADER = "# Written by gpu.node.host.\n"
 LIMITS = "/etc/security/limits.d/zz-gpu-node.conf"
 # What starts containers, jobs and sessions: they have the limit of what starts them.
 UNITS = tuple(
-    f"{one}.service"
-    for one in (
+    f"{name}.service"
+    for name in (
         *("containerd", "docker", "crio", "k3s", "k3s-agent", "rke2-server", "rke2-agent"),
         *("k0sworker", "k0scontroller", "snap.microk8s.daemon-containerd"),
         *("slurmd", "ssh", "sshd"),
@@ -69,26 +69,30 @@ def drop_in(unit: str) -> str:
 PATHS = (LIMITS, *map(drop_in, UNITS))
 
 
-def texts(wanted: float) -> t.Dict[str, str]:
+def texts(desired: float) -> t.Dict[str, str]:
     """Return the texts of all files that may be written."""
-    unlimited = wanted == float("inf")
-    size = "infinity" if unlimited else str(int(wanted))
-    words = UNLIMITED if unlimited else str(int(wanted) // 1024)
-    rows = [f"{who} {which} memlock {words}\n" for who in EVERYBODY for which in ("soft", "hard")]
+    unlimited = desired == float("inf")
+    size = "infinity" if unlimited else str(int(desired))
+    value = UNLIMITED if unlimited else str(int(desired) // 1024)
+    rows = [
+        f"{subject} {which} memlock {value}\n"
+        for subject in EVERYBODY
+        for which in ("soft", "hard")
+    ]
     unit = f"{HEADER}[Service]\nLimitMEMLOCK={size}\n"
-    return {LIMITS: HEADER + "".join(rows), **{drop_in(one): unit for one in UNITS}}
+    return {LIMITS: HEADER + "".join(rows), **{drop_in(unit_name): unit for unit_name in UNITS}}
 
 
-def lower(path: str, text: str, wanted: float) -> bool:
+def lower(path: str, text: str, desired: float) -> bool:
     """Tell whether a file of limits gives a session less, in a line that wins over ours.
 
     The last one of everybody wins, and one of a user or a group over those (limits.conf(5)).
     """
     for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) == 4 and words[2] == "memlock" and words[3].isdigit():
-            wins = words[0] not in EVERYBODY or path > LIMITS
-            if wins and int(words[3]) * 1024 < wanted:
+        fields = line.partition("#")[0].split()
+        if len(fields) == 4 and fields[2] == "memlock" and fields[3].isdigit():
+            wins = fields[0] not in EVERYBODY or path > LIMITS
+            if wins and int(fields[3]) * 1024 < desired:
                 return True
     return False
 
@@ -96,45 +100,47 @@ def lower(path: str, text: str, wanted: float) -> bool:
 def plan(
     there: t.Mapping[str, str],
     services: t.Sequence[Service],
-    wanted: t.Optional[float],
-    others: t.Mapping[str, str],
+    desired: t.Optional[float],
+    login_files: t.Mapping[str, str],
     logins_without_limits: t.Sequence[str] = (),
 ) -> Plan:
     """Return the plan to a limit, or without one to none of our files.
 
-    ``there`` are the texts of those, ``others`` those of files of limits of somebody else, and
+    ``there`` are the texts of those, ``login_files`` those of files of limits of somebody else, and
     ``logins_without_limits`` the files of PAM by which sessions get no limit at all.
     """
     target: t.Dict[str, str] = {}
-    if wanted is not None:
-        every = texts(wanted)
-        low = {drop_in(service.unit) for service in services if service.starts < wanted}
-        target = {one: every[one] for one in PATHS if one in {LIMITS, *low, *there}}
+    if desired is not None:
+        every = texts(desired)
+        low = {drop_in(service.unit) for service in services if service.starts < desired}
+        target = {path: every[path] for path in PATHS if path in {LIMITS, *low, *there}}
     write = {path: text for path, text in target.items() if there.get(path) != text}
     remove = [path for path in there if path not in target]
     unread = [service.unit for service in services if service.unread]
-    more = wanted is not None and bool(unread)  # what they start with is known then
+    more = desired is not None and bool(unread)  # what they start with is known then
     steps = []
     # Our last file goes once systemd has read all others, so that a run that is killed before can be finished.
     for paths in (
-        [one for one in remove if one != LIMITS],
-        [one for one in remove if one == LIMITS],
+        [path for path in remove if path != LIMITS],
+        [path for path in remove if path == LIMITS],
     ):
-        words = [f"write {', '.join(write)}"] if write else []
-        words += [f"remove {', '.join(paths)}"] if paths else []
-        words += [f"have systemd read {', '.join(unread)} again"] if unread and not words else []
-        if words:
+        parts = [f"write {', '.join(write)}"] if write else []
+        parts += [f"remove {', '.join(paths)}"] if paths else []
+        parts += [f"have systemd read {', '.join(unread)} again"] if unread and not parts else []
+        if parts:
             params = {"write": write, "remove": paths, "systemctl": [["daemon-reload"]]}
-            steps.append(Step(FILES, f"memlock: {' and '.join(words)}", params))
+            steps.append(Step(FILES, f"memlock: {' and '.join(parts)}", params))
         write, unread = {}, []
-    wish = 0 if wanted is None else wanted
+    wish = 0 if desired is None else desired
     overruled = [] if steps else [service.unit for service in services if service.starts < wish]
     late = tuple(
         service.unit
         for service in services
         if service.runs < wish and service.unit not in overruled
     )
-    sessions = [] if steps else [path for path, text in others.items() if lower(path, text, wish)]
+    sessions = (
+        [] if steps else [path for path, text in login_files.items() if lower(path, text, wish)]
+    )
     return Plan(
         tuple(steps),
         dict(there) if steps else {},

@@ -65,10 +65,10 @@ class Iommu(t.NamedTuple):
     lost: bool = False
 
 
-def dump(kept: Kept) -> str:
+def dump(record: Kept) -> str:
     """Return the file's text."""
-    data: t.Dict[str, t.Any] = {"version": VERSION, "command_line": kept.command_line._asdict()}
-    data["values"] = dict(kept.values)
+    data: t.Dict[str, t.Any] = {"version": VERSION, "command_line": record.command_line._asdict()}
+    data["values"] = dict(record.values)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
@@ -79,17 +79,17 @@ def parse(text: t.Optional[str]) -> Kept:
     with readable(PATH, FORGET):
         data = strict.keys("the file", json_data.loads(text), "version", "command_line", "values")
         strict.version(data["version"], VERSION)
-        told = strict.keys("command_line", data["command_line"], *CommandLine._fields)
-        added, replaced = (_words(name, told[name]) for name in ("added", "replaced"))
-        line = CommandLine(added, replaced, strict.text("boot", told["boot"]))
+        row = strict.keys("command_line", data["command_line"], *CommandLine._fields)
+        added, replaced = (_options(name, row[name]) for name in ("added", "replaced"))
+        line = CommandLine(added, replaced, strict.text("boot", row["boot"]))
         return Kept(line, _values(data["values"]))
 
 
-def _words(name: str, value: object) -> Words:
-    found = [strict.text(name, one) for one in strict.listed(name, value, MOST_WORDS)]
-    if not all(split(one) == (one,) for one in found):
+def _options(name: str, value: object) -> Words:
+    options = [strict.text(name, option) for option in strict.listed(name, value, MOST_WORDS)]
+    if not all(split(option) == (option,) for option in options):
         raise ValueError(f"{name}: expected options of the kernel")
-    return tuple(found)
+    return tuple(options)
 
 
 def _values(data: object) -> t.Dict[str, str]:

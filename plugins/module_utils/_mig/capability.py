@@ -70,8 +70,8 @@ class MigCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         back = params["state"] == "absent"
-        given = (params["config"] or None, params["selected"], params["by_label"])
-        self._declared = Declared(*given if not back else (None, ""))
+        declared = (params["config"] or None, params["selected"], params["by_label"])
+        self._declared = Declared(*declared if not back else (None, ""))
         if self._declared.by_label:
             label.check(self._declared, boot=params["boot"])
         self._chosen = ""
@@ -149,12 +149,14 @@ class MigCapability:
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
         claimed = made(self._host.read(CLAIMS))
         states = tuple(
-            dataclasses.replace(one, processes=tuple(self._users(one.processes)), claimed=claimed)
-            for one, _servers in split
+            dataclasses.replace(
+                state, processes=tuple(self._users(state.processes)), claimed=claimed
+            )
+            for state, _servers in split
         )
         self._states = {state.gpu.uuid: state for state in states}
         self._first = self._first or self._states
-        servers = tuple(server for _one, some in split for server in some)
+        servers = tuple(server for _state, servers_of_gpu in split for server in servers_of_gpu)
         aside = mig_nvml.set_aside(self._host, gpus, broken)
         self._selection = self._selection.without(aside)
         return State(units, by_label, states, tuple(broken), idle=servers, aside=aside)
@@ -179,9 +181,9 @@ class MigCapability:
 
     def _holders(self, gpus: t.Sequence[GpuState], seconds: float) -> Holders:
         """Return the pods that have something of each GPU, as it was known at most so long ago."""
-        now = time.monotonic()
-        if self._asked_at is None or now - self._asked_at >= seconds:
-            self._allocations, self._asked_at = allocated.observe(self._host), now
+        current = time.monotonic()
+        if self._asked_at is None or current - self._asked_at >= seconds:
+            self._allocations, self._asked_at = allocated.observe(self._host), current
         node = [Devices(gpu.gpu, gpu.instances, gpu.devices) for gpu in gpus]
         return holders(self._allocations, node)
 
@@ -190,7 +192,7 @@ class MigCapability:
         state = self._states[uuid]
         held = self._holders([state], LOOK_AGAIN_SECONDS)[uuid]
         with about(state.gpu):
-            new = [one for one in held if one not in state.holders]
+            new = [holder for holder in held if holder not in state.holders]
             refuse_if_busy("the kubelet gave it away since the change was planned", new)
 
     def _users(self, processes: t.Iterable[Process]) -> t.Iterator[Process]:
@@ -204,12 +206,12 @@ class MigCapability:
 
     def plan(self, state: State) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
-        found = self._layout(state)
-        return self._services.around(found, self._makes_way(found))
+        layout_plan = self._layout(state)
+        return self._services.around(layout_plan, self._makes_way(layout_plan))
 
-    def _makes_way(self, found: Plan) -> t.List[str]:
+    def _makes_way(self, layout_plan: Plan) -> t.List[str]:
         """Return what a reset needs besides services that stop."""
-        resets = [step.params["gpu"] for step in found.steps if step.action == "reset_gpu"]
+        resets = [step.params["gpu"] for step in layout_plan.steps if step.action == "reset_gpu"]
         if not resets or self._nvml is None:
             return []
         gpus = [self._states[uuid].gpu for uuid in resets]
@@ -217,7 +219,7 @@ class MigCapability:
         return node_resets.makes_way(self._host, persistent)
 
     def _layout(self, state: State) -> Plan:
-        wanted, at_boot = self._plan_boot(state)
+        desired, at_boot = self._plan_boot(state)
         self._record()  # a torn one is refused before anything changes
         if state.absent:
             named = self._selection.label
@@ -246,7 +248,7 @@ class MigCapability:
                 *(self._back.forget(plans, blocked) if self._back else ()),
             ),
             "".join(f"{plan.before}\n" for plan in plans) + (state.boot.config or ""),
-            "".join(f"{plan.after}\n" for plan in plans) + (wanted or ""),
+            "".join(f"{plan.after}\n" for plan in plans) + (desired or ""),
             reboot_required=tuple(plan.pending for plan in plans if plan.pending),
             blocked_by=tuple(name for error in blocked for name in error.details["blocked_by"]),
             refused=bool(blocked) and self._params["on_busy"] == FAIL,
@@ -258,11 +260,11 @@ class MigCapability:
         """Return the text of the file for the next boot, and the steps to it and to the units."""
         if self._params["boot"] is None and self._back is None:
             return state.boot.config, []
-        kept = self._params["boot"] and self._back is None
-        wanted = self._declared.dump() if kept else None
+        keeps_layout = self._params["boot"] and self._back is None
+        text = self._declared.dump() if keeps_layout else None
         how = {"check_mode": self._check_mode}
-        steps = mig_boot.BOOT.plan(state.boot, wanted, mig_boot.TEXTS, **how)
-        return wanted, [*steps, *label.plan(state.label, wanted=self._declared.by_label)]
+        steps = mig_boot.BOOT.plan(state.boot, text, mig_boot.TEXTS, **how)
+        return text, [*steps, *label.plan(state.label, desired=self._declared.by_label)]
 
     def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
         """Return the plans, and why some GPUs can't be changed now."""
@@ -291,8 +293,8 @@ class MigCapability:
         if on_busy == SKIP:
             return [f"mig: skipped: {error.message}: {error.cause}" for error in blocked]
         if self._check_mode:
-            words = "would wait" if on_busy == WAIT else "would be refused"
-            return [f"mig: {words}: {error.message}: {error.cause}" for error in blocked]
+            verb = "would wait" if on_busy == WAIT else "would be refused"
+            return [f"mig: {verb}: {error.message}: {error.cause}" for error in blocked]
         first = blocked[0]
         first.message = "; ".join(error.message for error in blocked)
         names = [name for error in blocked for name in error.details["blocked_by"]]
@@ -382,6 +384,6 @@ class MigCapability:
         if self._changes is not None and self._changes.skipped:
             # The runner takes every step for done; these wait for the reset that it reports.
             left = {step.summary for step in self._changes.skipped}
-            done = [step for step in self._done if step.summary not in left]
-            answer["steps"] = [step.describe() for step in done]
+            completed = [step for step in self._done if step.summary not in left]
+            answer["steps"] = [step.describe() for step in completed]
         return answer

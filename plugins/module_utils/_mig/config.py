@@ -51,15 +51,18 @@ class Spec(t.NamedTuple):
 
     def matches(self, gpu: Gpu) -> bool:
         """Tell whether the entry is about this GPU."""
-        if self.filters and not any(_passes(gpu, one) for one in self.filters):
+        if self.filters and not any(_passes(gpu, device_filter) for device_filter in self.filters):
             return False
         return self.devices is None or any(_is(gpu, device) for device in self.devices)
 
 
-def _passes(gpu: Gpu, one: Filter) -> bool:
-    if isinstance(one, str):
-        return _product(one) == _product(gpu.name)
-    return one[0] == gpu.pci_device_id << 16 | NVIDIA and one[1] in (None, gpu.pci_subsystem_id)
+def _passes(gpu: Gpu, device_filter: Filter) -> bool:
+    if isinstance(device_filter, str):
+        return _product(device_filter) == _product(gpu.name)
+    return device_filter[0] == gpu.pci_device_id << 16 | NVIDIA and device_filter[1] in (
+        None,
+        gpu.pci_subsystem_id,
+    )
 
 
 def _product(name: str) -> str:
@@ -159,7 +162,7 @@ def _entry(key: str, spec: t.Any) -> Spec:
     filters = filters if isinstance(filters, list) else [filters]
     return Spec(
         key,
-        tuple(_filter(f"{key}.device-filter", one) for one in filters if one not in (None, "")),
+        tuple(_filter(f"{key}.device-filter", text) for text in filters if text not in (None, "")),
         _devices(f"{key}.devices", spec.get("devices")),
         enabled,
         layout,
@@ -172,9 +175,9 @@ def _filter(key: str, value: t.Any) -> Filter:
     if is_whole(value) or isinstance(value, str):
         with contextlib.suppress(ValueError):
             device, colon, subsystem = str(value).partition(":")
-            found, below = int(device, 0), int(subsystem, 0) if colon else None
-            if found & 0xFFFF == NVIDIA and not (found | (below or 0)) >> 32:
-                return found, below
+            device_id, below = int(device, 0), int(subsystem, 0) if colon else None
+            if device_id & 0xFFFF == NVIDIA and not (device_id | (below or 0)) >> 32:
+                return device_id, below
     raise InputError.of(key, value, FILTER_FORM)
 
 
@@ -184,10 +187,10 @@ def _devices(key: str, value: t.Any) -> t.Optional[t.Tuple[Device, ...]]:
     expected = "'all', or a list of indices, UUIDs or PCI addresses"
     if not isinstance(value, list):
         raise InputError.of(key, value, expected)
-    for one in value:
-        number = is_whole(one) and one >= 0
-        if not number and not (isinstance(one, str) and SELECTOR.fullmatch(one)):
-            raise InputError.of(key, one, expected)
+    for index in value:
+        number = is_whole(index) and index >= 0
+        if not number and not (isinstance(index, str) and SELECTOR.fullmatch(index)):
+            raise InputError.of(key, index, expected)
     return tuple(value)
 
 
@@ -211,7 +214,7 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
     return layout
 
 
-def wanted(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
+def entries_by_gpu(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
     """Return the entry that holds for each GPU, by UUID; the last that matches counts.
 
     A device that the node does not have is an error; a GPU that no entry matches is left out.
@@ -260,9 +263,11 @@ def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layo
 def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
     # Of two profiles with as many slices, the one with less memory leaves room for others.
     parsed = sorted(
-        (parse(profile.name) for profile in profiles), key=lambda one: one.gb, reverse=True
+        (parse(profile.name) for profile in profiles),
+        key=lambda profile_: profile_.gb,
+        reverse=True,
     )
-    plain = {one.g: str(one) for one in parsed if not one.attributes}
+    plain = {profile_.g: str(profile_) for profile_ in parsed if not profile_.attributes}
     parts = BALANCED.get(max((profile.slices for profile in profiles), default=0), {})
     if not parts or not all(slices in plain for slices in parts):
         hint = "give the layout in config"
@@ -296,7 +301,7 @@ class Selection(t.NamedTuple):
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
         """Return for each GPU that the layout is about, by UUID: MIG on or off, and the counts."""
         if self.specs is not None:
-            specs = wanted(self.specs, [state.gpu for state in states])
+            specs = entries_by_gpu(self.specs, [state.gpu for state in states])
             return {uuid: (spec.enabled, spec.layout) for uuid, spec in specs.items()}
         targets = {
             state.gpu.uuid: self._generated(state) for state in states if state.gpu.mig_capable
@@ -310,7 +315,7 @@ class Selection(t.NamedTuple):
         """Return what is wanted of one GPU that the layout is about; ``gpus`` are all of the node."""
         if self.specs is None:
             return self._generated(state)
-        spec = wanted(self.specs, gpus)[state.gpu.uuid]
+        spec = entries_by_gpu(self.specs, gpus)[state.gpu.uuid]
         return spec.enabled, spec.layout
 
     def _generated(self, state: GpuState) -> Target:

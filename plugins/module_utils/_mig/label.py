@@ -164,7 +164,7 @@ def answered(decision: Decision, answer: t.Optional[Answer]) -> bool:
 
 def refusal(declared: Declared, name: str) -> str:
     """Return why a layout can't be had by its name, an empty text where it can."""
-    known = [one for one in names(declared.config) if NAME.fullmatch(one)]
+    known = [name for name in names(declared.config) if NAME.fullmatch(name)]
     if name in known:
         return ""
     have = cut(", ".join(sorted(known)), MOST_NAMES) or "none"
@@ -201,9 +201,9 @@ class Units(t.NamedTuple):
     path: t.Mapping[str, str] = {}
 
 
-def plan(units: Units, *, wanted: bool) -> t.List[Step]:
+def plan(units: Units, *, desired: bool) -> t.List[Step]:
     """Return the steps to the units, or to none of them."""
-    if not wanted:
+    if not desired:
         if {*units.texts.values()} <= {None}:
             return []
         params = {

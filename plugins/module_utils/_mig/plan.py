@@ -69,8 +69,8 @@ class GpuState:
     def without_claimed(self) -> GpuState:
         """Return the GPU without the instances that claims had made."""
         ids = {device.gi_id for device in self.devices if device.uuid in self.claimed}
-        rest = tuple(instance for instance in self.instances if instance.id not in ids)
-        return dataclasses.replace(self, instances=rest, claimed=frozenset())
+        unclaimed = tuple(instance for instance in self.instances if instance.id not in ids)
+        return dataclasses.replace(self, instances=unclaimed, claimed=frozenset())
 
     @property
     def users(self) -> t.Tuple[User, ...]:
@@ -86,13 +86,13 @@ class GpuState:
 
     def shape_of(self, instance: GpuInstance) -> Shape:
         """Return an instance's profile and compute instances."""
-        sizes = sorted((one.slices for one in instance.cis), reverse=True)
+        sizes = sorted((ci.slices for ci in instance.cis), reverse=True)
         return Shape(self.name_of(instance), tuple(sizes))
 
-    def placed(self, one: GpuInstance) -> Placed:
+    def placed(self, instance: GpuInstance) -> Placed:
         """Return an instance as the picture wants it."""
-        name = str(self.shape_of(one)) if one.cis else self.name_of(one)
-        return Placed(name, one.start, one.size)
+        name = str(self.shape_of(instance)) if instance.cis else self.name_of(instance)
+        return Placed(name, instance.start, instance.size)
 
     @property
     def picture(self) -> str:
@@ -146,8 +146,8 @@ def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = Fa
             # It may have its layout, and beside it only what claims had made.
             plan = _plan_gpu(state.without_claimed, enabled, layout, False)
             if not (plan.steps or plan.pending):
-                kept = tuple(instance.id for instance in state.instances)
-                return plan._replace(before=state.picture, after=state.picture, kept=kept)
+                staying = tuple(instance.id for instance in state.instances)
+                return plan._replace(before=state.picture, after=state.picture, kept=staying)
         return _plan_gpu(state, enabled, layout, reset)
 
 
@@ -167,27 +167,30 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
         # Drivers of branch 535 and older tell profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
     busy = {_at(user) for user in state.users if user.gi_id is not None}
-    found = arrange(*_offered(state, layout), busy, state.placements)
-    kept = [one.instance for one in found.keep]
-    gone = [instance for instance in state.instances if instance not in kept]
-    _refuse_in_use(state, gone, found.keep)
+    arrangement = arrange(*_offered(state, layout), busy, state.placements)
+    staying = [keep_.instance for keep_ in arrangement.keep]
+    gone = [instance for instance in state.instances if instance not in staying]
+    _refuse_in_use(state, gone, arrangement.keep)
     created = [
-        (one, start, shape, Placed(str(shape), start, dict(one.placements)[start]))
-        for one, start, shape in found.create
+        (keep_, start, shape, Placed(str(shape), start, dict(keep_.placements)[start]))
+        for keep_, start, shape in arrangement.create
     ]
     creating = [
-        _step("create_gi", gpu, f"create {at}", profile=one.name, start=start, cis=shape.cis)
-        for one, start, shape, at in created
+        _step("create_gi", gpu, f"create {at}", profile=keep_.name, start=start, cis=shape.cis)
+        for keep_, start, shape, at in created
     ]
-    placements = tuple(one[-1] for one in created)
-    stay = [Placed(str(one.shape), one.instance.start, one.instance.size) for one in found.keep]
+    placements = tuple(keep_[-1] for keep_ in created)
+    stay = [
+        Placed(str(keep_.shape), keep_.instance.start, keep_.instance.size)
+        for keep_ in arrangement.keep
+    ]
     return GpuPlan(
         gpu,
-        (*mode, *_clear(state, gone), *_reshape(state, found.keep), *creating),
+        (*mode, *_clear(state, gone), *_reshape(state, arrangement.keep), *creating),
         before,
         picture(gpu, state.profiles, [*stay, *placements], enabled=True),
-        kept=tuple(one.id for one in kept),
-        destroyed=tuple(one.id for one in gone),
+        kept=tuple(keep_.id for keep_ in staying),
+        destroyed=tuple(keep_.id for keep_ in gone),
         created=placements,
         more=bool(mode),
     )
@@ -199,17 +202,17 @@ def _offered(
     """Return the profiles, the instances that may stay, and those that are wanted, at their places."""
     if not isinstance(layout, Places):
         return state.profiles, state.instances, shapes(layout)
-    wanted = {(one.profile, one.start) for one in layout}
+    desired = {(place.profile, place.start) for place in layout}
     profiles = []
     for profile in state.profiles:
-        spans = tuple(span for span in profile.placements if (profile.name, span[0]) in wanted)
+        spans = tuple(span for span in profile.placements if (profile.name, span[0]) in desired)
         profiles.append(dataclasses.replace(profile, placements=spans))
     there = [
         instance
         for instance in state.instances
-        if (state.name_of(instance), instance.start) in wanted
+        if (state.name_of(instance), instance.start) in desired
     ]
-    return profiles, there, [Shape(one.profile, one.cis) for one in layout]
+    return profiles, there, [Shape(place.profile, place.cis) for place in layout]
 
 
 def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
@@ -248,19 +251,19 @@ def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
 
 
 def _clear(state: GpuState, gone: t.Sequence[GpuInstance]) -> t.List[Step]:
-    every = ((one.id, f"destroy {_where(state, one)}") for one in gone)
+    every = ((instance.id, f"destroy {_where(state, instance)}") for instance in gone)
     return [_step("destroy_gi", state.gpu, summary, IDLE, gi=gi) for gi, summary in every]
 
 
-def _reshape(state: GpuState, kept: t.Sequence[Kept]) -> t.List[Step]:
+def _reshape(state: GpuState, staying: t.Sequence[Kept]) -> t.List[Step]:
     """Bring the compute instances of the GPU instances that stay to what is wanted."""
     steps, gpu = [], state.gpu
-    for one in kept:
-        where, gi = _where(state, one.instance), one.instance.id
-        for ci in one.doomed:
+    for keeper in staying:
+        where, gi = _where(state, keeper.instance), keeper.instance.id
+        for ci in keeper.doomed:
             summary = f"destroy compute instance {ci} of {where}"
             steps.append(_step("destroy_ci", gpu, summary, IDLE, gi=gi, ci=ci))
-        for slices, start in one.create:
+        for slices, start in keeper.create:
             summary = f"create a compute instance of {slices} slices at {start} in {where}"
             steps.append(_step("create_ci", gpu, summary, gi=gi, slices=slices, start=start))
     return steps
@@ -276,15 +279,19 @@ def _on(on: bool) -> str:
     return "on" if on else "off"
 
 
-def _refuse_in_use(state: GpuState, gone: t.Sequence[GpuInstance], kept: t.Sequence[Kept]) -> None:
+def _refuse_in_use(
+    state: GpuState, gone: t.Sequence[GpuInstance], staying: t.Sequence[Kept]
+) -> None:
     """Refuse to destroy what is in use, naming everybody who is in the way."""
     where = {
-        (one.id, ci): _where(state, one) for one in gone for ci in (-1, *(ci.id for ci in one.cis))
+        (keeper.id, ci): _where(state, keeper)
+        for keeper in gone
+        for ci in (-1, *(ci.id for ci in keeper.cis))
     }
-    for one in kept:
-        for ci in one.doomed:
-            summary = f"compute instance {ci} of {_where(state, one.instance)}"
-            where[one.instance.id, ci] = where[one.instance.id, -1] = summary
+    for keeper in staying:
+        for ci in keeper.doomed:
+            summary = f"compute instance {ci} of {_where(state, keeper.instance)}"
+            where[keeper.instance.id, ci] = where[keeper.instance.id, -1] = summary
     users = [user for user in state.users if _at(user) in where]
     held = ", ".join(dict.fromkeys(where[_at(user)] for user in users))
     refuse_if_busy(f"{held} cannot be destroyed", users)
@@ -304,15 +311,17 @@ def without_idle(
     state: GpuState, idle: t.Mapping[int, str]
 ) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
     """Return a GPU without its idle servers, and those."""
-    found = [
+    servers_found = [
         process
         for process in state.processes
         if process.pid in idle and process.name.endswith(SERVER)
     ]
-    servers = tuple(Server(one, idle[one.pid]) for one in found)
+    servers = tuple(
+        Server(server_process, idle[server_process.pid]) for server_process in servers_found
+    )
     gone = {server.process.pid for server in servers}
-    others = tuple(process for process in state.processes if process.pid not in gone)
-    return dataclasses.replace(state, processes=others), servers
+    processes = tuple(process for process in state.processes if process.pid not in gone)
+    return dataclasses.replace(state, processes=processes), servers
 
 
 def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
@@ -360,8 +369,11 @@ def picture(
     on = gpu.mig_current if enabled is None else enabled
     lines = [f"GPU {gpu.index} {gpu.uuid} {gpu.name}: MIG {'on' if on else 'off'}"]
     if on:
-        placed = sorted(placed, key=lambda one: one.start)
-        lines += [f"  {_grid(profiles, placed)}", *(f"  - {one}" for one in placed)]
+        placed = sorted(placed, key=lambda placed_instance: placed_instance.start)
+        lines += [
+            f"  {_grid(profiles, placed)}",
+            *(f"  - {placed_instance}" for placed_instance in placed),
+        ]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -369,15 +381,15 @@ def _grid(profiles: t.Sequence[GiProfile], placed: t.Sequence[Placed]) -> str:
     """Return one line: each instance in brackets, as wide as it is large; free slices are points."""
     total = max((at + size for profile in profiles for at, size in profile.placements), default=0)
     width = max(3, 72 // total) if total else 0
-    starts = {one.start: one for one in placed}
+    starts = {cell.start: cell for cell in placed}
     cells, at = [], 0
     while at < total:
-        one = starts.get(at)
-        if one is None:
+        cell = starts.get(at)
+        if cell is None:
             cells.append(f"{'.':^{width}}")
             at += 1
         else:
-            inner = width * one.size - 2
-            cells.append(f"[{one.profile[:inner]:^{inner}}]")
-            at += one.size
+            inner = width * cell.size - 2
+            cells.append(f"[{cell.profile[:inner]:^{inner}}]")
+            at += cell.size
     return "".join(cells)

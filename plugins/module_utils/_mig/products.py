@@ -75,5 +75,5 @@ def product(device_id: int) -> t.Optional[Product]:
 
 def never(device_id: int) -> bool:
     """Tell whether GPUs of an id can be partitioned by no driver."""
-    found = architecture(device_id)
-    return found in NEVER or (found == "ampere" and device_id >= GA10X)
+    known = architecture(device_id)
+    return known in NEVER or (known == "ampere" and device_id >= GA10X)

@@ -30,7 +30,7 @@ class Kept(t.NamedTuple):
     @property
     def doomed(self) -> t.Tuple[int, ...]:
         """Return the ids of the compute instances that have to go."""
-        return tuple(one.id for one in self.instance.cis if one.id not in self.cis)
+        return tuple(ci.id for ci in self.instance.cis if ci.id not in self.cis)
 
     @property
     def changes(self) -> int:
@@ -48,7 +48,7 @@ class Found(t.NamedTuple):
 def arrange(
     profiles: t.Sequence[GiProfile],
     existing: t.Sequence[GpuInstance],
-    wanted: t.Sequence[Shape],
+    desired: t.Sequence[Shape],
     busy: Busy = (),
     placements: t.Optional[t.Mapping[int, Placements]] = None,
 ) -> Found:
@@ -57,35 +57,35 @@ def arrange(
     ``busy`` holds ids of (GPU instance, compute instance) in use, ``placements`` where compute
     instances may begin in each GPU instance. Raises NodeError when the layout fits in no way.
     """
-    layout = collections.Counter(one.profile for one in wanted)
+    layout = collections.Counter(instance.profile for instance in desired)
     _check(profiles, layout)
     names = {profile.id: profile.name for profile in profiles}
     held = {gi for gi, _ci in busy}
 
     def weight(keep: t.Tuple[GpuInstance, ...]) -> t.Tuple[int, int]:
-        return sum(one.id in held for one in keep), len(keep)
+        return sum(instance.id in held for instance in keep), len(keep)
 
-    def stays(one: Found) -> t.Tuple[int, int]:
-        kept = [(gi.instance.id, ci) for gi in one.keep for ci in gi.cis]
-        return sum(ids in busy for ids in kept), -sum(gi.changes for gi in one.keep)
+    def stays(arrangement: Found) -> t.Tuple[int, int]:
+        cis = [(gi.instance.id, ci) for gi in arrangement.keep for ci in gi.cis]
+        return sum(ids in busy for ids in cis), -sum(gi.changes for gi in arrangement.keep)
 
-    candidates = [one for one in existing if names.get(one.profile_id) in layout]
+    candidates = [instance for instance in existing if names.get(instance.profile_id) in layout]
     fits = False  # on an empty GPU; asked where something that stays is in the way
     subsets = sorted(_subsets(candidates), key=weight, reverse=True)
     for _weight, alike in itertools.groupby(subsets, key=weight):
-        found: t.List[Found] = []
+        arrangements: t.List[Found] = []
         for keep in alike:
             free = _complete(profiles, keep, layout)
             if free is not None:
-                found.append(_assign(names, keep, free, wanted, busy, placements or {}))
-                if not any(one.changes for one in found[-1].keep):
+                arrangements.append(_assign(names, keep, free, desired, busy, placements or {}))
+                if not any(instance.changes for instance in arrangements[-1].keep):
                     break
             elif not fits and _complete(profiles, (), layout) is None:
                 raise _does_not_fit(layout)
             else:
                 fits = True
-        if found:
-            return max(found, key=stays)
+        if arrangements:
+            return max(arrangements, key=stays)
     raise _does_not_fit(layout)
 
 
@@ -102,24 +102,28 @@ def _assign(
     names: t.Mapping[int, str],
     keep: t.Sequence[GpuInstance],
     free: t.Sequence[t.Tuple[GiProfile, int]],
-    wanted: t.Sequence[Shape],
+    desired: t.Sequence[Shape],
     busy: Busy,
     placements: t.Mapping[int, Placements],
 ) -> Found:
     """Give the kept instances their shapes, and the free placements the rest of them."""
-    left = list(wanted)
-    kept: t.List[Kept] = []
-    for name in sorted({names[one.profile_id] for one in keep}):
-        same = [one for one in keep if names[one.profile_id] == name]
-        kept += match(same, [one for one in left if one.profile == name], busy, placements)
-        for one in kept[-len(same) :]:
-            left.remove(one.shape)
+    left = list(desired)
+    staying: t.List[Kept] = []
+    for name in sorted({names[instance.profile_id] for instance in keep}):
+        alike = [instance for instance in keep if names[instance.profile_id] == name]
+        staying += match(
+            alike, [instance for instance in left if instance.profile == name], busy, placements
+        )
+        for instance in staying[-len(alike) :]:
+            left.remove(instance.shape)
     create = []
     for profile, start in free:
-        shape = next(one for one in left if one.profile == profile.name)
+        shape = next(instance for instance in left if instance.profile == profile.name)
         left.remove(shape)
         create.append((profile, start, shape))
-    return Found(tuple(sorted(kept, key=lambda one: one.instance.start)), tuple(create))
+    return Found(
+        tuple(sorted(staying, key=lambda instance: instance.instance.start)), tuple(create)
+    )
 
 
 def room(profile: GiProfile) -> int:
@@ -168,8 +172,8 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
 def media(name: str) -> str:
     """Return what a profile has of the media engines: +me, +me.all, -me, or an empty text for the usual."""
     attributes = parse(name).attributes
-    words = attributes[1:].split(",")
-    return next((attributes[0] + word for word in ("me", "me.all") if word in words), "")
+    names = attributes[1:].split(",")
+    return next((attributes[0] + word for word in ("me", "me.all") if word in names), "")
 
 
 def _does_not_fit(layout: t.Mapping[str, int]) -> NodeError:
@@ -185,16 +189,21 @@ def _complete(
     profiles: t.Sequence[GiProfile], keep: t.Sequence[GpuInstance], layout: t.Mapping[str, int]
 ) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
     """Return placements for what the kept instances leave to be created, or None."""
-    kept = collections.Counter(one.profile_id for one in keep)
+    counts = collections.Counter(instance.profile_id for instance in keep)
     todo: t.List[GiProfile] = []
     for profile in profiles:
-        left = layout.get(profile.name, 0) - kept[profile.id]
+        left = layout.get(profile.name, 0) - counts[profile.id]
         if left < 0:
             return None
         todo += [profile] * left
-    todo.sort(key=lambda one: (-max((size for _at, size in one.placements), default=0), one.id))
+    todo.sort(
+        key=lambda instance: (
+            -max((size for _at, size in instance.placements), default=0),
+            instance.id,
+        )
+    )
     spans = [span for profile in profiles for span in profile.placements]
-    return _place(todo, _taken((one.start, one.size) for one in keep), spans, set())
+    return _place(todo, _taken((instance.start, instance.size) for instance in keep), spans, set())
 
 
 def _place(
@@ -216,9 +225,9 @@ def _place(
 
     placements = [place for place in todo[0].placements if not taken & mask(*place)]
     for start, size in sorted(placements, key=lambda place: (lost(place), place)):
-        found = _place(todo[1:], taken | mask(start, size), free, dead)
-        if found is not None:
-            return ((todo[0], start), *found)
+        placed = _place(todo[1:], taken | mask(start, size), free, dead)
+        if placed is not None:
+            return ((todo[0], start), *placed)
     dead.add((len(todo), taken))
     return None
 
@@ -234,24 +243,24 @@ def keep(
     known = placements or usual_placements(parse(shape.profile).g)
 
     def worth(chosen: t.Tuple[t.Any, ...]) -> t.Tuple[int, int]:
-        return sum((instance.id, one.id) in busy for one in chosen), len(chosen)
+        return sum((instance.id, ci.id) in busy for ci in chosen), len(chosen)
 
     for chosen in sorted(_subsets(instance.cis), key=worth, reverse=True):
         missing = collections.Counter(shape.cis)
-        missing.subtract(one.slices for one in chosen)
+        missing.subtract(ci.slices for ci in chosen)
         if min(missing.values(), default=0) < 0:
             continue
-        taken = _taken((one.start, one.slices) for one in chosen)
+        taken = _taken((ci.start, ci.slices) for ci in chosen)
         create = spread(list(missing.elements()), known, taken)
         if create is not None:
-            return Kept(instance, shape, frozenset(one.id for one in chosen), create)
+            return Kept(instance, shape, frozenset(ci.id for ci in chosen), create)
     # NVML's placements do not hold the shape at all: creating it will fail, and say so.
     return Kept(instance, shape, frozenset(), tuple((size, 0) for size in shape.cis))
 
 
 def match(
     instances: t.Sequence[GpuInstance],
-    wanted: t.Sequence[Shape],
+    shapes: t.Sequence[Shape],
     busy: Busy,
     placements: t.Mapping[int, Placements],
 ) -> t.Tuple[Kept, ...]:
@@ -259,17 +268,24 @@ def match(
 
     There are at least as many shapes as instances, all of one profile.
     """
-    if len(set(wanted)) == 1:
+    if len(set(shapes)) == 1:
         return tuple(
-            keep(instance, wanted[0], busy, placements.get(instance.id)) for instance in instances
+            keep(instance, shapes[0], busy, placements.get(instance.id)) for instance in instances
         )
-    every = itertools.product(instances, set(wanted))
-    pairs = {(one.id, to): keep(one, to, busy, placements.get(one.id)) for one, to in every}
+    every = itertools.product(instances, set(shapes))
+    pairs = {
+        (instance.id, to): keep(instance, to, busy, placements.get(instance.id))
+        for instance, to in every
+    }
 
     def worth(order: t.Tuple[Shape, ...]) -> t.Tuple[int, int, int]:
         chosen = [pairs[instance.id, order[at]] for at, instance in enumerate(instances)]
-        held = sum((one.instance.id, ci) in busy for one in chosen for ci in one.cis)
-        return held, -sum(one.changes for one in chosen), sum(len(one.cis) for one in chosen)
+        held = sum((keeper.instance.id, ci) in busy for keeper in chosen for ci in keeper.cis)
+        return (
+            held,
+            -sum(keeper.changes for keeper in chosen),
+            sum(len(keeper.cis) for keeper in chosen),
+        )
 
-    best = max(set(itertools.permutations(wanted, len(instances))), key=lambda o: (worth(o), o))
+    best = max(set(itertools.permutations(shapes, len(instances))), key=lambda o: (worth(o), o))
     return tuple(pairs[instance.id, best[at]] for at, instance in enumerate(instances))

@@ -33,17 +33,19 @@ class Gpus(t.NamedTuple):
     def missing(self) -> Addresses:
         """Return the addresses of missing GPUs: there are fewer than there were, and that is not meant."""
         fewer = len(self.there) < len(self.known) and len(self.there) != self.meant
-        return tuple(one for one in self.known if one not in self.there) if fewer else ()
+        return (
+            tuple(address for address in self.known if address not in self.there) if fewer else ()
+        )
 
     def steps(self) -> t.List[Step]:
         """Return the step that records the GPUs that are there, none where it has them or where some are missing."""
         if set(self.known) == set(self.there) or not self.there or self.missing:
             return []
-        new = [one for one in self.there if one not in self.known]
-        gone = [one for one in self.known if one not in self.there]
-        words = [f"{', '.join(new)} new"] if new else []
-        words += [f"{', '.join(gone)} gone"] if gone else []
-        change = "; ".join(words) if self.known else ", ".join(new)
+        new = [address for address in self.there if address not in self.known]
+        gone = [address for address in self.known if address not in self.there]
+        parts = [f"{', '.join(new)} new"] if new else []
+        parts += [f"{', '.join(gone)} gone"] if gone else []
+        change = "; ".join(parts) if self.known else ", ".join(new)
         summary = f"record the node's {counted(len(self.there), 'GPU')} ({change})"
         return [Step(ACTION, summary, {"gpus": self.there})]
 
@@ -78,26 +80,28 @@ def load(text: t.Optional[str], machine: str) -> Addresses:
         return ()
     with readable(PATH, "remove the file; the next run records the GPUs that are there"):
         data = json_data.loads(text)
-        found = data["gpus"]
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        addresses = data["gpus"]
+        if not isinstance(addresses, list) or not all(
+            isinstance(address, str) for address in addresses
+        ):
             raise TypeError("expected a list of PCI addresses under gpus")
-        return tuple(found) if data["machine"] == machine else ()
+        return tuple(addresses) if data["machine"] == machine else ()
 
 
 def identities(text: t.Optional[str], machine: str) -> t.Tuple[Seen, ...]:
     """Return what NVML said of those GPUs, as far as it answered. NodeError: the record is damaged."""
     there = load(text, machine)
-    told = json_data.table(json_data.table_in(text).get("devices"))
-    found = {pci: json_data.table(told.get(pci)) for pci in there}
+    recorded = json_data.table(json_data.table_in(text).get("devices"))
+    rows = {pci: json_data.table(recorded.get(pci)) for pci in there}
     seen = (
-        Seen(json_data.text(one.get("uuid")), json_data.text(one.get("serial")), pci)
-        for pci, one in found.items()
+        Seen(json_data.text(row.get("uuid")), json_data.text(row.get("serial")), pci)
+        for pci, row in rows.items()
     )
-    return tuple(one for one in seen if one.uuid)
+    return tuple(row for row in seen if row.uuid)
 
 
 def dump(addresses: t.Iterable[str], machine: str, seen: t.Iterable[Seen] = ()) -> str:
     """Return the record's text, with what NVML says of those that answer."""
     data = {"machine": machine, "gpus": sorted(addresses)}
-    devices = {one.pci: {"uuid": one.uuid, "serial": one.serial} for one in seen}
+    devices = {device.pci: {"uuid": device.uuid, "serial": device.serial} for device in seen}
     return json.dumps({**data, "devices": devices}, indent=1) + "\n"

@@ -41,9 +41,9 @@ class Change(t.NamedTuple):
     failed: str = ""
 
     @classmethod
-    def of(cls, told: t.Mapping[str, t.Any]) -> Change:
+    def of(cls, data: t.Mapping[str, t.Any]) -> Change:
         """Return the one that JSON tells of."""
-        return cls(**{key: told[key] for key in cls._fields if key in told})
+        return cls(**{key: data[key] for key in cls._fields if key in data})
 
     @property
     def run(self) -> t.Tuple[t.Any, ...]:
@@ -59,9 +59,9 @@ class Change(t.NamedTuple):
     @property
     def cause(self) -> str:
         """Return what is wrong with a node on which it stands."""
-        by = f" by {self.user} on {self.host}, begun {self.begun}" if self.host else ""
+        author = f" by {self.user} on {self.host}, begun {self.begun}" if self.host else ""
         failed = f", and has failed: {self.failed.rstrip(' .')}" if self.failed else ""
-        return f"the node is in the middle of {self.change or 'a change'}{by}{failed}"
+        return f"the node is in the middle of {self.change or 'a change'}{author}{failed}"
 
     @property
     def way(self) -> str:
@@ -81,17 +81,17 @@ class Asked(t.NamedTuple):
 def parse(text: str) -> Change:
     """Return what a marker says; one that can't be read is an earlier version's."""
     try:
-        told = json_data.loads(text)
-        found = Change.of(told)
-        whole = list(map(type, found)) == list(map(type, Change()))
-        _time(found.begun)
+        data = json_data.loads(text)
+        change = Change.of(data)
+        whole = list(map(type, change)) == list(map(type, Change()))
+        _time(change.begun)
     except (ValueError, TypeError):
         whole = False
     if not whole:
         named = NAMED.search(text)
         return Change(cut(named[1]) if named else "")
-    texts = {key: printable(one) for key, one in told.items() if isinstance(one, str)}
-    return Change.of({**told, **texts, "failed": printable(cut(found.failed))})
+    texts = {key: printable(item) for key, item in data.items() if isinstance(item, str)}
+    return Change.of({**data, **texts, "failed": printable(cut(change.failed))})
 
 
 def from_answer(standing: t.Mapping[str, t.Any]) -> Change:
@@ -108,23 +108,23 @@ def _time(begun: str) -> datetime.datetime:
 
 
 def refusal(
-    found: Change, me: Change, asked: Asked, lives: t.Callable[[int, str], bool], *, finishes: bool
+    marker: Change, me: Change, asked: Asked, lives: t.Callable[[int, str], bool], *, finishes: bool
 ) -> str:
     """Say why a run may not touch a node with this marker, empty where it may: the change is its own, or cut off.
 
     ``finishes`` is whether the run puts the node back at its end. ``lives`` tells whether a process of this machine is
     there.
     """
-    here = found.run[:2] == me.run[:2]
-    if found.host and not found.failed and found.run != me.run:
-        if here and lives(found.pid, found.process):
-            return f"{found.cause}, which goes on as process {found.pid}. Next step: wait until it has ended"
+    here = marker.run[:2] == me.run[:2]
+    if marker.host and not marker.failed and marker.run != me.run:
+        if here and lives(marker.pid, marker.process):
+            return f"{marker.cause}, which goes on as process {marker.pid}. Next step: wait until it has ended"
         if (
             not here
             and not asked.take_over
-            and (_time(me.begun) - _time(found.begun)).total_seconds() < asked.after
+            and (_time(me.begun) - _time(marker.begun)).total_seconds() < asked.after
         ):
-            return f"{found.cause}. Next step: see there that it has ended, and run again with {ANYWAY}"
+            return f"{marker.cause}. Next step: see there that it has ended, and run again with {ANYWAY}"
     if finishes or asked.take_over:
         return ""
-    return f"{found.cause}. Next step: {found.way}, or leave it in the middle with {ANYWAY}"
+    return f"{marker.cause}. Next step: {marker.way}, or leave it in the middle with {ANYWAY}"

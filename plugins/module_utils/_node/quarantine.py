@@ -93,41 +93,43 @@ def fence_node(before: Quarantine, entry: Quarantined) -> Quarantine:
     return before._replace(node=_joined(before.node, _bounded(entry)))
 
 
-def release(before: Quarantine, uuid: str, by: str) -> Quarantine:
+def release(before: Quarantine, uuid: str, author: str) -> Quarantine:
     """Return it without a GPU. A repair ends nothing that an operator has begun."""
     known = before.gpus.get(uuid)
-    if known is None or not _may(by, known):
+    if known is None or not _may(author, known):
         return before
-    return before._replace(gpus={one: entry for one, entry in before.gpus.items() if one != uuid})
+    return before._replace(
+        gpus={known_uuid: entry for known_uuid, entry in before.gpus.items() if known_uuid != uuid}
+    )
 
 
-def release_node(before: Quarantine, by: str) -> Quarantine:
+def release_node(before: Quarantine, author: str) -> Quarantine:
     """Return it without the node, as for a GPU."""
-    if before.node is None or not _may(by, before.node):
+    if before.node is None or not _may(author, before.node):
         return before
     return before._replace(node=None)
 
 
-def elsewhere(found: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[str, ...]:
+def elsewhere(quarantine: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[str, ...]:
     """Say which of the GPUs in quarantine are in another slot, and which others are where one was."""
-    there = {one.uuid: one.pci for one in seen}
+    there = {gpu.uuid: gpu.pci for gpu in seen}
     moved = (
         f"{uuid} is at {there[uuid]}, and was at {entry.pci} when it was set aside: it stays in quarantine, "
         "which is the GPU's and not the slot's"
-        for uuid, entry in found.gpus.items()
+        for uuid, entry in quarantine.gpus.items()
         if entry.pci and there.get(uuid, entry.pci) != entry.pci
     )
     gone = {
         gpu.pci: (uuid, gpu.serial)
-        for uuid, gpu in found.gpus.items()
+        for uuid, gpu in quarantine.gpus.items()
         if gpu.pci and uuid not in there
     }
     replaced = (
-        f"{_named(one.uuid, one.serial)} is at {one.pci}, where {_named(*gone[one.pci])} was "
+        f"{_named(gpu.uuid, gpu.serial)} is at {gpu.pci}, where {_named(*gone[gpu.pci])} was "
         "when it was set aside, and is not in quarantine. Next step: where that was taken out for good, run "
         "gpu.node.release for it"
-        for one in seen
-        if one.pci in gone and one.uuid not in found.gpus
+        for gpu in seen
+        if gpu.pci in gone and gpu.uuid not in quarantine.gpus
     )
     return (*moved, *replaced)
 
@@ -151,17 +153,17 @@ def parse(text: t.Optional[str]) -> Quarantine:
         )
 
 
-def dump(found: Quarantine) -> str:
+def dump(quarantine: Quarantine) -> str:
     """Return the file's text."""
-    return json.dumps(data_of(found), indent=1) + "\n"
+    return json.dumps(data_of(quarantine), indent=1) + "\n"
 
 
-def data_of(found: Quarantine) -> t.Dict[str, t.Any]:
+def data_of(quarantine: Quarantine) -> t.Dict[str, t.Any]:
     """Return the same as data."""
     return {
         "version": VERSION,
-        "gpus": {uuid: _data(gpu, OF_GPU) for uuid, gpu in found.gpus.items()},
-        "node": None if found.node is None else _data(found.node, OF_NODE),
+        "gpus": {uuid: _data(gpu, OF_GPU) for uuid, gpu in quarantine.gpus.items()},
+        "node": None if quarantine.node is None else _data(quarantine.node, OF_NODE),
     }
 
 
@@ -171,17 +173,17 @@ def _data(entry: Quarantined, fields: t.Sequence[str]) -> t.Dict[str, t.Any]:
 
 
 def _read(name: str, data: object, fields: t.Sequence[str]) -> Quarantined:
-    found = strict.keys(name, data, *fields)
-    if found["by"] not in list(WORDS):
-        raise ValueError(f"{name}.by: {shown(found['by'])} is not known")
-    if not found["reason"]:
+    row = strict.keys(name, data, *fields)
+    if row["by"] not in list(WORDS):
+        raise ValueError(f"{name}.by: {shown(row['by'])} is not known")
+    if not row["reason"]:
         raise ValueError(f"{name}.reason: expected why it is set aside")
-    texts = {key: strict.text(f"{name}.{key}", found[key]) for key in fields if key != "since"}
-    return Quarantined(since=strict.time(f"{name}.since", found["since"]), **texts)
+    texts = {key: strict.text(f"{name}.{key}", row[key]) for key in fields if key != "since"}
+    return Quarantined(since=strict.time(f"{name}.since", row["since"]), **texts)
 
 
-def _may(by: str, entry: Quarantined) -> bool:
-    return by == OPERATOR or entry.by != OPERATOR
+def _may(author: str, entry: Quarantined) -> bool:
+    return author == OPERATOR or entry.by != OPERATOR
 
 
 def _joined(known: t.Optional[Quarantined], entry: Quarantined) -> Quarantined:

@@ -40,11 +40,11 @@ def in_use(error: NodeError) -> bool:
     return IN_USE in error.cause.lower()
 
 
-def refusal(uuids: t.Sequence[str], status: int, said: str) -> NodeError:
+def refusal(uuids: t.Sequence[str], status: int, output: str) -> NodeError:
     """Return the error about GPUs, none for all of the node, of which nvidia-smi ended with this status and words."""
     gpus = ", ".join(uuids) or "all GPUs"
-    text = " ".join(said.split())
-    hint = next((way for words, way in REFUSALS if words in text.lower()), "")
+    text = " ".join(output.split())
+    hint = next((hint_ for phrase, hint_ in REFUSALS if phrase in text.lower()), "")
     if status == TIMED_OUT:
         hint = f"{REBOOT}: the driver does not come to an end with the reset"
     elif status == NOT_FOUND:

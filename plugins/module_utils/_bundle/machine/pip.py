@@ -30,7 +30,7 @@ def platforms(machine: str) -> t.List[str]:
     """Return the tags of wheels that run on a machine with glibc, the newest first."""
     named = [f"manylinux_2_{minor}" for minor in range(GLIBC, 4, -1)]
     named += ["manylinux2014", "manylinux2010", "manylinux1"]
-    return [f"{one}_{machine}" for one in named]
+    return [f"{tag}_{machine}" for tag in named]
 
 
 def requirements(text: str, python: str, machine: str) -> str:
@@ -51,15 +51,15 @@ def requirements(text: str, python: str, machine: str) -> str:
         "python_version": python,
         "sys_platform": "linux",
     }
-    found = []
+    names = []
     for line in text.replace("\\\n", " ").splitlines():
         named, mark, hashes = line.partition("--hash=")
         if not mark:
             continue
-        one = Requirement(named.strip())
-        if one.marker is None or one.marker.evaluate(place):
-            found.append(f"{one.name}{one.specifier} {mark}{hashes}")
-    return "\n".join(found) + "\n"
+        requirement = Requirement(named.strip())
+        if requirement.marker is None or requirement.marker.evaluate(place):
+            names.append(f"{requirement.name}{requirement.specifier} {mark}{hashes}")
+    return "\n".join(names) + "\n"
 
 
 def check(host: Host) -> None:
@@ -74,5 +74,5 @@ def check(host: Host) -> None:
 def download(host: Host, listed: str, folder: str, python: str, machine: str) -> None:
     """Fetch the wheels of a file of requirements into a folder, from where pip on this machine is set to. NodeError."""
     tags = [word for platform in platforms(machine) for word in ("--platform", platform)]
-    words = ["--python-version", python, *tags, "--dest", folder, "--requirement", listed]
-    host.run([*DOWNLOAD, *words])
+    args = ["--python-version", python, *tags, "--dest", folder, "--requirement", listed]
+    host.run([*DOWNLOAD, *args])

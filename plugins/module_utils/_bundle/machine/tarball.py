@@ -46,18 +46,18 @@ def _of_folder(folder: str, name: str) -> t.Optional[Member]:
 
 def _of_archive(archive: tarfile.TarFile, name: str) -> t.Optional[Member]:
     try:
-        found = archive.getmember(name)
-        stream = archive.extractfile(found)
+        member = archive.getmember(name)
+        stream = archive.extractfile(member)
     except KeyError:
         return None
-    return Member(stream.read(), bool(found.mode & 0o100)) if stream else None
+    return Member(stream.read(), bool(member.mode & 0o100)) if stream else None
 
 
-def pack(found: Collection, path: str) -> None:
+def pack(collection: Collection, path: str) -> None:
     """Write a tarball that ansible-galaxy installs."""
-    folders = ((name, None, 0o755) for name in found.folders)
-    members = found.members.items()
-    files = ((name, one.data, 0o755 if one.program else 0o644) for name, one in members)
+    folders = ((name, None, 0o755) for name in collection.folders)
+    members = collection.members.items()
+    files = ((name, member.data, 0o755 if member.program else 0o644) for name, member in members)
     write(path, itertools.chain(folders, files))
 
 

@@ -50,14 +50,14 @@ def planned(
     try:
         capability = dressed(make())
         state = capability.observe()
-        found = capability.plan(state)
-        result = capability.result(state, found)
+        plan = capability.plan(state)
+        result = capability.result(state, plan)
     except NodeError as error:
-        said = {**refusal(part.module, error), "until": error.until, "stays": error.stays}
-        return {**_answer(part.name, Plan(), {}), "error": said}
-    answer = _answer(part.name, found, result)
-    if shows_difference and found.steps:
-        answer["diff"] = difference(found, found.steps)
+        error_fields = {**refusal(part.module, error), "until": error.until, "stays": error.stays}
+        return {**_answer(part.name, Plan(), {}), "error": error_fields}
+    answer = _answer(part.name, plan, result)
+    if shows_difference and plan.steps:
+        answer["diff"] = difference(plan, plan.steps)
     return answer
 
 
@@ -89,9 +89,9 @@ class Validation:
     def answer(self) -> Answer:
         """Return what the module answers, nothing where it has to refuse itself."""
         spec = ArgumentSpecValidator(SPEC["argument_spec"])
-        given = {**modules.options("validate", self._values), "fail": False}
+        options = {**modules.options("validate", self._values), "fail": False}
         try:
-            capability = self._make(self._host, spec.validate(given).validated_parameters)
+            capability = self._make(self._host, spec.validate(options).validated_parameters)
             state = capability.observe()
             plan = capability.plan(state)
         except NodeError:
@@ -128,16 +128,16 @@ class PlanCapability:
             return State(info, [], {})
         validation = self._validate(self._values) if self._params["validate"] else None
         # Side by side: most of the time goes by while package managers and services answer.
-        wanted = [(part, self._options(part, info)) for part in parts.PARTS]
+        pairs = [(part, self._options(part, info)) for part in parts.PARTS]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            all_planned = pool.map(self._planned, [one for one in wanted if one[1] is not None])
-            found = parts.with_later(parts.once(all_planned))
-        if validation is None or parts.called(found):
-            return State(info, found, {})
-        return State(info, found, validation.answer())
+            all_planned = pool.map(self._planned, [pair for pair in pairs if pair[1] is not None])
+            answers = parts.with_later(parts.once(all_planned))
+        if validation is None or parts.called(answers):
+            return State(info, answers, {})
+        return State(info, answers, validation.answer())
 
-    def _planned(self, wanted: t.Tuple[Part, t.Any]) -> Answer:
-        part, options = wanted
+    def _planned(self, pair: t.Tuple[Part, t.Any]) -> Answer:
+        part, options = pair
         make = functools.partial(modules.MODULES[part.module].make, self._host, options)
         return planned(part, make, shows_difference=self._shows)
 
@@ -149,10 +149,10 @@ class PlanCapability:
             using = parts.BY_NAME[parts.ENVIRONMENT].tags
             # Validation asks the driver by the library that is in it.
             asked = (*using, "nvidia_driver") if self._params["validate"] else using
-            if not any(made.get(one, {}).get("state") in ("present", *RELEASED) for one in asked):
+            if not any(made.get(name, {}).get("state") in ("present", *RELEASED) for name in asked):
                 return None
-            _refused, found = modules.check(self._host, "device_plugin", self._values)
-            return {**found, "state": "installed", "digest": daemon.get("digest")}
+            _refused, composed = modules.check(self._host, "device_plugin", self._values)
+            return {**composed, "state": "installed", "digest": daemon.get("digest")}
         options = made.get(part.module)
         if options is not None and part.name == "settings" and "mig" in made:
             return {**options, "partitioned": layout.partitions(made["mig"])}
@@ -167,13 +167,15 @@ class PlanCapability:
         """There is never anything to do; a part that a run calls says itself what it warns of."""
         first = self._preflight.plan(state.info).warnings
         silent = () if self._check_mode else parts.called(state.parts)
-        said = [
+        warnings = [
             warning
             for part in state.parts
             if part["name"] not in silent
             for warning in part["warnings"]
         ]
-        return Plan(warnings=(*first, *said, *self._cases(), *state.validation.get("warnings", ())))
+        return Plan(
+            warnings=(*first, *warnings, *self._cases(), *state.validation.get("warnings", ()))
+        )
 
     def _cases(self) -> t.Iterator[str]:
         """Yield why the cases of repair can't be read: a repair would be refused, and nobody else reads them."""

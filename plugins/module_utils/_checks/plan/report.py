@@ -15,8 +15,8 @@ def lines(parts: t.Iterable[Answer]) -> t.List[str]:
     """Return a line for each step, with what it waits for, and for each part that would be refused."""
     result = []
     for part in parts:
-        words = [would(step["summary"]) for step in part["steps"]]
-        result += [f"{part['name']}: {one}" for one in (*words, *ahead(part))]
+        phrases = [would(step["summary"]) for step in part["steps"]]
+        result += [f"{part['name']}: {phrase}" for phrase in (*phrases, *ahead(part))]
     return result
 
 

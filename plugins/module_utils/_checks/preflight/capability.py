@@ -32,9 +32,9 @@ class PreflightCapability:
     def __init__(self, host: Host, room: Room, params: modules.Values, *, root: bool) -> None:
         self._host, self._room, self._root = host, room, root
         self._values: modules.Values = params["variables"]
-        wanted = {MODULES[component]: True for component in params["components"]}
-        self._modules = [one for one in wanted if modules.runs(one, self._values)]
-        self._refused = [Problem(**one) for one in params["refused"]]
+        components = {MODULES[component]: True for component in params["components"]}
+        self._modules = [module for module in components if modules.runs(module, self._values)]
+        self._refused = [Problem(**module) for module in params["refused"]]
         self._seconds = max(0, params["cloud_init_timeout"])  # the variable itself is refused below
         meant = self._values.get(VARIABLES["validate"]["gpu_count"], -1)  # -e gives a text
         asked = {"cloud_init_timeout": self._seconds, "allocated": False}
@@ -53,7 +53,9 @@ class PreflightCapability:
     def _problems(self, there: t.Sequence[PciDevice]) -> t.List[Problem]:
         """Return what is wrong with the variables, and with the node once its first boot is over."""
         problems = once(self._wrong_values(there))
-        recorded = self._info.recorded(one.address for one in there) if problems else NOT_RECORDED
+        recorded = (
+            self._info.recorded(device.address for device in there) if problems else NOT_RECORDED
+        )
         if recorded.missing:  # which may be why a layout does not fit
             problems.append(Problem("", str(recorded), recorded.next_step))
         try:
@@ -88,10 +90,10 @@ class PreflightCapability:
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
-        found = self._info.plan(state)
-        said = node.warnings(self._host, self._values, self._modules)
+        planned = self._info.plan(state)
+        warnings = node.warnings(self._host, self._values, self._modules)
         excluded = pairs.warnings(self.options)
-        return dataclasses.replace(found, warnings=(*found.warnings, *said, *excluded))
+        return dataclasses.replace(planned, warnings=(*planned.warnings, *warnings, *excluded))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

@@ -44,7 +44,7 @@ TRIAL: t.Mapping[str, t.Any] = {
 Json = t.Mapping[str, t.Any]
 
 
-def wanted(values: t.Mapping[str, t.Any]) -> bool:
+def is_desired(values: t.Mapping[str, t.Any]) -> bool:
     """Tell whether variables ask for DRA."""
     return str(values.get(VARIABLE) or DEVICE_PLUGIN) != DEVICE_PLUGIN
 
@@ -54,26 +54,26 @@ def _refused(values: t.Mapping[str, t.Any], why: str, hint: str) -> Problem:
     return Problem(VARIABLE, text, hint)
 
 
-def of_kubelet(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
-    """Refuse a kubelet that is too old; ``said`` is what it says of its version.
+def of_kubelet(values: t.Mapping[str, t.Any], output: str) -> t.List[Problem]:
+    """Refuse a kubelet that is too old; ``output`` is what it says of its version.
 
     Where the API server is asked, its patch stands for the scheduler's, and the kubelet needs the gates alone.
     """
-    found = parse(said)
+    version = parse(output)
     asked, gates = bool(values.get(KUBECONFIG)), (*OLDEST[:2], 0)
-    if found is None or found >= (gates if asked else OLDEST):
+    if version is None or version >= (gates if asked else OLDEST):
         return []
-    why = f"the node's kubelet is of {refusal(found)}"
+    why = f"the node's kubelet is of {refusal(version)}"
     other = f"set {KUBECONFIG} where the API server is newer, which nobody asked so far, "
-    return [_refused(values, why, f"{UPGRADE}, {other if found >= gates else ''}{BACK}")]
+    return [_refused(values, why, f"{UPGRADE}, {other if version >= gates else ''}{BACK}")]
 
 
-def warning(values: t.Mapping[str, t.Any], said: str) -> str:
+def warning(values: t.Mapping[str, t.Any], output: str) -> str:
     """Return what can't be known of a cluster of this kubelet, as nobody was given access to it; empty for nothing."""
-    found = parse(said)
-    if not wanted(values) or values.get(KUBECONFIG) or (found and found < OLDEST):
+    version = parse(output)
+    if not is_desired(values) or values.get(KUBECONFIG) or (version and version < OLDEST):
         return ""
-    kubelet = f"is of Kubernetes {shown(found)}" if found else "says no version of Kubernetes"
+    kubelet = f"is of Kubernetes {shown(version)}" if version else "says no version of Kubernetes"
     return (
         f"the node's kubelet {kubelet}, and nobody was asked whether the API server and kube-scheduler are of"
         f" {shown(OLDEST)} or newer, with {CONSUMABLE} and {PARTITIONABLE} on. Next step: set {KUBECONFIG}, so that"
@@ -81,35 +81,35 @@ def warning(values: t.Mapping[str, t.Any], said: str) -> str:
     )
 
 
-def of_version(values: t.Mapping[str, t.Any], said: str) -> t.List[Problem]:
-    """Refuse an API server that is too old; ``said`` is what it says of its version."""
-    found = parse(said)
-    if found is None or found >= OLDEST:
+def of_version(values: t.Mapping[str, t.Any], output: str) -> t.List[Problem]:
+    """Refuse an API server that is too old; ``output`` is what it says of its version."""
+    version = parse(output)
+    if version is None or version >= OLDEST:
         return []
-    why = f"the API server is of {refusal(found)}"
+    why = f"the API server is of {refusal(version)}"
     return [_refused(values, why, f"{UPGRADE}, {BACK}")]
 
 
 def of_server(
-    values: t.Mapping[str, t.Any], said: str, *, served: bool, kept: t.Optional[Json]
+    values: t.Mapping[str, t.Any], output: str, *, served: bool, trial: t.Optional[Json]
 ) -> t.List[Problem]:
-    """Refuse a cluster without DRA, or that drops what slices say; ``kept`` is what it would keep of the trial.
+    """Refuse a cluster without DRA, or that drops what slices say; ``trial`` is what it would keep of the trial.
 
     None: it was not asked, or it does not let us.
     """
     if not served:
-        why = f"the API server (Kubernetes {said}) does not serve resource.k8s.io/v1"
+        why = f"the API server (Kubernetes {output}) does not serve resource.k8s.io/v1"
         hint = "take resource.k8s.io/v1=false out of --runtime-config of kube-apiserver"
         return [_refused(values, why, f"{hint}, {BACK}")]
-    if kept is None:
+    if trial is None:
         return []
-    device = (kept.get("spec", {}).get("devices") or [{}])[0]
+    device = (trial.get("spec", {}).get("devices") or [{}])[0]
     fields = {CONSUMABLE: "allowMultipleAllocations", PARTITIONABLE: "consumesCounters"}
     missing = [gate for gate, field in fields.items() if not device.get(field)]
     if not missing:
         return []
-    why = f"the API server (Kubernetes {said}) has the feature gate {' and '.join(missing)} off"
-    setting = ",".join(f"{one}=false" for one in missing)
+    why = f"the API server (Kubernetes {output}) has the feature gate {' and '.join(missing)} off"
+    setting = ",".join(f"{gate}=false" for gate in missing)
     return [_refused(values, why, f"take {setting} out of --feature-gates of {COMPONENTS}, {BACK}")]
 
 

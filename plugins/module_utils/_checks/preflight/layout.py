@@ -40,12 +40,12 @@ def partitions(options: t.Mapping[str, t.Any]) -> t.Callable[[Gpu], t.Optional[b
     """Return what tells of a GPU whether these options of MIG bring it into MIG mode or out of it, None for neither."""
     if options["state"] != "present":
         return lambda _gpu: None
-    found = selection(options)
-    if found.specs is None:
-        return lambda gpu: found.label != OFF if gpu.mig_capable else None
+    selected = selection(options)
+    if selected.specs is None:
+        return lambda gpu: selected.label != OFF if gpu.mig_capable else None
 
     def brings_into_mig(gpu: Gpu) -> t.Optional[bool]:
-        modes = [spec.enabled for spec in found.specs or () if spec.matches(gpu)]
+        modes = [spec.enabled for spec in selected.specs or () if spec.matches(gpu)]
         return any(modes) if modes else None
 
     return brings_into_mig
@@ -68,10 +68,10 @@ def check_settings(options: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
     rules = parse_rules(settings["rules"])
     for name, value in IN_MIG.items():
         last = [rule for rule in rules if name in rule.settings][-1:]
-        for one in last:
-            if not one.match and one.settings[name] != value:
+        for last_rule in last:
+            if not last_rule.match and last_rule.settings[name] != value:
                 expected = f"{value}, or none, as GPUs of this node are to be in MIG mode"
-                raise InputError.of(f"{one.key}.{name}", one.settings[name], expected)
+                raise InputError.of(f"{last_rule.key}.{name}", last_rule.settings[name], expected)
 
 
 def _check_generated(label: str, gpus: Gpus) -> None:
@@ -81,9 +81,9 @@ def _check_generated(label: str, gpus: Gpus) -> None:
         expected = "nothing for this node, as none of its GPUs can be partitioned"
         raise InputError.of("selected", label, expected)
     products = {product(gpu.device_id) for gpu in gpus if not never(gpu.device_id)}
-    for one in products if len(products) == 1 else ():
-        if one is not None and not _has_more(label.replace("gb.", "gb+"), one):
-            generated(label, one.profiles)
+    for known in products if len(products) == 1 else ():
+        if known is not None and not _has_more(label.replace("gb.", "gb+"), known):
+            generated(label, known.profiles)
 
 
 def _check_there(spec: Spec, device: Device, gpus: Gpus) -> None:
@@ -94,8 +94,8 @@ def _check_there(spec: Spec, device: Device, gpus: Gpus) -> None:
         return
     else:
         # The domain may be written with four digits or eight.
-        wanted = device.lower().zfill(16)
-        there = any(gpu.address.lower().zfill(16) == wanted for gpu in gpus)
+        address = device.lower().zfill(16)
+        there = any(gpu.address.lower().zfill(16) == address for gpu in gpus)
     if not there:
         have = ", ".join(f"{index} ({gpu.address})" for index, gpu in enumerate(gpus))
         expected = f"a GPU of this node: {have or 'it has none'}"
@@ -107,10 +107,10 @@ def _check_fits(spec: Spec, gpus: Gpus) -> None:
 
     Those are not asked by their devices: the driver may count from another one.
     """
-    numbers = [one for one in spec.filters if not isinstance(one, str)]
+    numbers = [number for number in spec.filters if not isinstance(number, str)]
     if spec.filters and len(numbers) == len(spec.filters):
-        wanted = {number >> 16 for number, _subsystem in numbers}
-        gpus = [gpu for gpu in gpus if gpu.device_id in wanted]
+        device_ids = {number >> 16 for number, _subsystem in numbers}
+        gpus = [gpu for gpu in gpus if gpu.device_id in device_ids]
     errors = [_error(spec, gpu) for gpu in gpus]
     if errors and all(errors):
         raise t.cast(NodeError, errors[0])
@@ -118,8 +118,8 @@ def _check_fits(spec: Spec, gpus: Gpus) -> None:
 
 def _error(spec: Spec, gpu: PciDevice) -> t.Optional[NodeError]:
     if never(gpu.device_id):
-        what = f"this GPU can't be partitioned ({gpu.address})"
-        return InputError.of(f"{spec.key}.mig-enabled", True, f"false, as {what}")
+        message = f"this GPU can't be partitioned ({gpu.address})"
+        return InputError.of(f"{spec.key}.mig-enabled", True, f"false, as {message}")
     known = product(gpu.device_id)
     if known is None or any(_has_more(name, known) for name in spec.layout):
         return None
@@ -138,4 +138,4 @@ def _has_more(name: str, known: Product) -> bool:
     except InputError:
         return False
     whole = str(profile._replace(c=profile.g))
-    return bool(profile.attributes) and whole not in {one.name for one in known.profiles}
+    return bool(profile.attributes) and whole not in {profile.name for profile in known.profiles}

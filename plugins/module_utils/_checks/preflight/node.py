@@ -51,18 +51,18 @@ class Need(t.NamedTuple):
 def lacking(needs: t.Sequence[Need], spaces: t.Mapping[str, Space]) -> t.List[Problem]:
     """Return what has no room, by file system, and what can't be written at all."""
     result = []
-    for device in dict.fromkeys(spaces[one.folder].device for one in needs):
-        here = [one for one in needs if spaces[one.folder].device == device]
+    for device in dict.fromkeys(spaces[need.folder].device for need in needs):
+        here = [need for need in needs if spaces[need.folder].device == device]
         space = spaces[here[0].folder]
-        folders = ", ".join(dict.fromkeys(one.folder for one in here))
-        total = sum(one.size for one in here)
+        folders = ", ".join(dict.fromkeys(need.folder for need in here))
+        total = sum(need.size for need in here)
         if space.read_only:
             hint = "mount it writable"
             result.append(Problem("", f"{folders}: the file system is read-only", hint))
         elif space.free < total:
             have, lacks = space.free // MIB, total // MIB
             text = f"{folders}: {have} MiB are free, and {lacks} MiB are needed: "
-            text += ", ".join(f"{one.size // MIB} for {one.what}" for one in here if one.size)
+            text += ", ".join(f"{need.size // MIB} for {need.what}" for need in here if need.size)
             result.append(Problem("", text, "free space there, or mount a larger file system"))
     return result
 
@@ -100,10 +100,10 @@ def resource(socket: str) -> str:
 
 def plugin(socket: str, user: str) -> Problem:
     """Return the problem of a device plugin of somebody else; ``user`` is its process, empty if that is not known."""
-    who = f"process {user} listens" if user else "it listens"
+    subject = f"process {user} listens" if user else "it listens"
     return Problem(
         "",
-        f"another device plugin serves {resource(socket)} on this node: {who} on {SOCKETS}/{socket}",
+        f"another device plugin serves {resource(socket)} on this node: {subject} on {SOCKETS}/{socket}",
         f"take it off this node: {PAGES}. Or leave device_plugin out of gpu_nodes_components",
     )
 

@@ -59,7 +59,7 @@ class Refusal(NodeError):
 
 def once(problems: t.Iterable[Problem]) -> t.List[Problem]:
     """Return the first problem of each variable, and all of the node's."""
-    found: t.Dict[t.Tuple[str, str], Problem] = {}
+    by_key: t.Dict[t.Tuple[str, str], Problem] = {}
     for problem in problems:
-        found.setdefault((problem.variable, "" if problem.variable else problem.text), problem)
-    return list(found.values())
+        by_key.setdefault((problem.variable, "" if problem.variable else problem.text), problem)
+    return list(by_key.values())

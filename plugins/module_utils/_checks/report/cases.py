@@ -34,9 +34,9 @@ BY_STAGE: t.Mapping[str, str] = {
 BY_ACTION: t.Mapping[Action, str] = {
     **dict.fromkeys(Action, GIVES_BACK),
     **{
-        one: "gpu.node.repair resets it, proves it and gives it back"
-        for one in Action
-        if one.resets
+        action: "gpu.node.repair resets it, proves it and gives it back"
+        for action in Action
+        if action.resets
     },
     **WAITS,
     Action.REPLACE: f"{WAITS[Action.REPLACE]}, in the file of gpu.node.gpu_evidence with stage: rma",

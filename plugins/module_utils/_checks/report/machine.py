@@ -35,15 +35,15 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
     it. InputError: it is none.
     """
     table, gpus = parse(releases, "releases"), info["gpus"]
-    given: t.Tuple[Allocation, ...] = ()
+    allocations: t.Tuple[Allocation, ...] = ()
     unknown = ""
     try:
-        given = allocated.observe(host)
+        allocations = allocated.observe(host)
     except NodeError as error:
         unknown = str(error)
     seen = {gpu_user.pid: gpu_user for gpu_user in gpu_users(host)}
-    told = {process["pid"] for gpu in gpus for process in gpu["processes"]} - set(seen)
-    users = [*seen.values(), *(user_of(host, pid) for pid in sorted(told))]
+    named = {process["pid"] for gpu in gpus for process in gpu["processes"]} - set(seen)
+    users = [*seen.values(), *(user_of(host, pid) for pid in sorted(named))]
     answer = ask(host) if gpus else None
     silent = answer.err.strip() if answer and not answer.out.strip() else ""
     return {
@@ -51,7 +51,7 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
         "driver": status.driver(info["driver"], table, datetime.date.today()),
         **status.daemon(answer.out if answer else "", silent),
         "processes": status.processes(gpus, users),
-        "allocations": status.allocations(given, gpus),
+        "allocations": status.allocations(allocations, gpus),
         "allocations_unknown": unknown,
         "reboot": status.reboots(pending(host), gpus),
         **_cases(host),
@@ -69,5 +69,5 @@ def _cases(host: Host) -> Json:
 
 def _kernel_log(host: Host) -> t.List[str]:
     """Return why faults in the kernel's log are not known, with one of the lines that can't be read."""
-    now = time.time()
-    return list(observe_node.log(host, now, now - WINDOW).warnings)
+    moment = time.time()
+    return list(observe_node.log(host, moment, moment - WINDOW).warnings)

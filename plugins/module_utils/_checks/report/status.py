@@ -58,37 +58,42 @@ def daemon(answer: str, problem: str = "") -> Json:
 
     ``problem`` is why there is none. Times are in seconds since 1970.
     """
-    told = table_in(answer)
-    labels, mig = table(told.get("labels")), table(told.get("mig_boot"))
+    state = table_in(answer)
+    labels, mig = table(state.get("labels")), table(state.get("mig_boot"))
     return {
         "daemon": {
-            "state": text(told.get("state")),
-            "problem": text(told.get("problem")) or problem,
-            "registration_problem": text(told.get("registration_problem")),
+            "state": text(state.get("state")),
+            "problem": text(state.get("problem")) or problem,
+            "registration_problem": text(state.get("registration_problem")),
             "resources": {
-                name: _resource(table(one)) for name, one in table(told.get("resources")).items()
+                name: _resource(table(resource))
+                for name, resource in table(state.get("resources")).items()
             },
         },
-        "faults": [_fault(table(row)) for row in rows(told.get("health"))],
+        "faults": [_fault(table(row)) for row in rows(state.get("health"))],
         "labels": {
             "state": text(labels.get("state")),
             "problem": text(labels.get("problem")),
-            "labels": {key: str(one) for key, one in table(labels.get("labels")).items()},
+            "labels": {key: str(resource) for key, resource in table(labels.get("labels")).items()},
         },
         "mig_boot": {"state": text(mig.get("state")), "problems": rows(mig.get("problems"))},
-        "unreadable": [str(row) for row in rows(told.get("unreadable"))],
+        "unreadable": [str(row) for row in rows(state.get("unreadable"))],
     }
 
 
-def _resource(told: Json) -> Json:
-    registered = told.get("registered") is True
-    return {"devices": count(told), "healthy": count(told, HEALTHY), "registered": registered}
+def _resource(resource: Json) -> Json:
+    registered = resource.get("registered") is True
+    return {
+        "devices": count(resource),
+        "healthy": count(resource, HEALTHY),
+        "registered": registered,
+    }
 
 
-def _fault(told: Json) -> Json:
-    fault = {key: told.get(key) for key in FAULT}
-    if "xid" in told:
-        return {**fault, "xid": told["xid"] if is_whole(told["xid"]) else None}
+def _fault(fault_state: Json) -> Json:
+    fault = {key: fault_state.get(key) for key in FAULT}
+    if "xid" in fault_state:
+        return {**fault, "xid": fault_state["xid"] if is_whole(fault_state["xid"]) else None}
     named = XID_IN_REASON.search(text(fault["reason"]))  # releases before 0.2 have no field for it
     return {**fault, "xid": int(named[1]) if named else None}
 
@@ -116,7 +121,7 @@ def processes(gpus: Gpus, users: t.Iterable[User]) -> t.List[Json]:
     ``gi_id`` and ``ci_id`` are None on a whole GPU.
     """
     known = {user.pid: user for user in users}
-    found = [
+    listed = [
         {
             **_process(process["pid"], process["name"], known.get(process["pid"])),
             "gpu": gpu["uuid"],
@@ -126,10 +131,13 @@ def processes(gpus: Gpus, users: t.Iterable[User]) -> t.List[Json]:
         for gpu in gpus
         for process in gpu["processes"]
     ]
-    told = {one["pid"] for one in found}
-    rest = (one for pid, one in known.items() if pid not in told)
+    pids = {process["pid"] for process in listed}
+    unlisted = (process for pid, process in known.items() if pid not in pids)
     nowhere = {"gpu": "", "gi_id": None, "ci_id": None}
-    return [*found, *({**_process(one.pid, one.program, one), **nowhere} for one in rest)]
+    return [
+        *listed,
+        *({**_process(process.pid, process.program, process), **nowhere} for process in unlisted),
+    ]
 
 
 def _process(pid: int, name: str, user: t.Optional[User]) -> Json:
@@ -142,18 +150,18 @@ def _process(pid: int, name: str, user: t.Optional[User]) -> Json:
     }
 
 
-def allocations(given: t.Iterable[Allocation], gpus: Gpus) -> t.List[Json]:
+def allocations(reported: t.Iterable[Allocation], gpus: Gpus) -> t.List[Json]:
     """Return what pods and claims have, each device with its places on the GPUs of gpu_info."""
     node = [_devices(gpu) for gpu in gpus]
     return [
         {
-            **dataclasses.asdict(one),
+            **dataclasses.asdict(allocation),
             "places": [
                 {"gpu": place.gpu, "gi_id": place.gi, "ci_id": place.ci}
-                for place in places(one, node)
+                for place in places(allocation, node)
             ],
         }
-        for one in given
+        for allocation in reported
     ]
 
 
@@ -168,6 +176,8 @@ def _devices(gpu: t.Mapping[str, t.Any]) -> Devices:
     )
 
 
-def _instance(one: t.Mapping[str, t.Any]) -> GpuInstance:
-    cis = tuple(ComputeInstance(**each) for each in one["cis"])
-    return GpuInstance(one["id"], one["profile_id"], one["start"], one["size"], cis)
+def _instance(instance: t.Mapping[str, t.Any]) -> GpuInstance:
+    cis = tuple(ComputeInstance(**each) for each in instance["cis"])
+    return GpuInstance(
+        instance["id"], instance["profile_id"], instance["start"], instance["size"], cis
+    )

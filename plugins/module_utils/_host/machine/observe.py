@@ -29,7 +29,7 @@ NOTED = "/run/gpu-node/reboot-required"
 VFIO = "/sys/bus/pci/drivers/vfio-pci"
 LIBVIRT = "/etc/libvirt/qemu"
 KVM = "anon_inode:kvm-vm"
-KVM_USERS = tuple(f"/sys/module/{one}/refcnt" for one in ("kvm_intel", "kvm_amd"))
+KVM_USERS = tuple(f"/sys/module/{module}/refcnt" for module in ("kvm_intel", "kvm_amd"))
 TUNED = "/etc/tuned/active_profile"
 
 
@@ -57,7 +57,7 @@ def _in_force(host: Host) -> str:
     if not host.listdir(GROUPS):
         return OFF
     types = [host.read(f"{BUS}/{gpu.address}/iommu_group/type") for gpu in gpus(host)]
-    known = {one.strip() for one in types if one}
+    known = {name.strip() for name in types if name}
     return UNKNOWN if not known else PT if known == {"identity"} else "on"
 
 
@@ -82,7 +82,7 @@ def guests(host: Host) -> t.Tuple[str, ...]:
 
 def _may_run_guests(host: Host) -> bool:
     """Tell whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
-    users = [host.read(one) for one in KVM_USERS]
+    users = [host.read(path) for path in KVM_USERS]
     return any(user is not None and user.strip() != "0" for user in users) or (
         users == [None, None] and host.exists("/dev/kvm")
     )
@@ -133,15 +133,15 @@ def memlock(host: Host) -> t.Dict[str, str]:
 def services(host: Host) -> t.Tuple[Service, ...]:
     """Return the services that start containers, jobs and sessions, of those that there are."""
     names = "Id,LoadState,LimitMEMLOCK,MainPID,NeedDaemonReload"
-    told = host.run(["systemctl", "show", *UNITS, f"--property={names}"], check=False).out
-    found = {}
-    for block in told.split("\n\n"):
+    output = host.run(["systemctl", "show", *UNITS, f"--property={names}"], check=False).out
+    by_name = {}
+    for block in output.split("\n\n"):
         has = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if has.get("LoadState") == "loaded":
             runs = running(proc(host, has["MainPID"], "limits"))
             unread = has["NeedDaemonReload"] == "yes"
-            found[has["Id"]] = Service(has["Id"], limit(has["LimitMEMLOCK"]), runs, unread)
-    return tuple(found.values())  # ssh.service may be sshd.service too
+            by_name[has["Id"]] = Service(has["Id"], limit(has["LimitMEMLOCK"]), runs, unread)
+    return tuple(by_name.values())  # ssh.service may be sshd.service too
 
 
 def limits_of_others(host: Host) -> t.Dict[str, str]:

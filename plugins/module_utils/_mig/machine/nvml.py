@@ -56,10 +56,10 @@ def set_aside(host: Host, gpus: t.Sequence[Gpu], broken: t.Sequence[NvmlError]) 
     """
     quarantined = QuarantineFile(host).read().gpus if broken else {}
     there = {gpu.uuid for gpu in gpus}
-    silent = {uuid: one.pci for uuid, one in quarantined.items() if uuid not in there}
+    silent = {uuid: device.pci for uuid, device in quarantined.items() if uuid not in there}
     if not broken or len(broken) > len(silent):
         return frozenset()
-    indices = (str(one.gpu_index) for one in broken)
+    indices = (str(device.gpu_index) for device in broken)
     return frozenset((*indices, *map(str.lower, (*silent, *silent.values()))))
 
 
@@ -68,7 +68,7 @@ def planned(
 ) -> t.Tuple[GpuState, GpuPlan]:
     """Read one GPU and plan for it alone; NodeError where it does not answer."""
     gpus = nvml.gpus()[0]
-    gpu = next((one for one in gpus if one.uuid == uuid), None)
+    gpu = next((candidate for candidate in gpus if candidate.uuid == uuid), None)
     if gpu is None:
         raise NodeError(f"GPU {uuid} does not answer any more")
     state = read(nvml, gpu)
@@ -130,8 +130,8 @@ class Changes:
             if self._reset is None:
                 raise NodeError("no way to reset a GPU")
             self._reset(gpu)
-            now = self._fresh(gpu)
-            if now.mig_current != now.mig_pending:
+            current = self._fresh(gpu)
+            if current.mig_current != current.mig_pending:
                 raise NodeError("the reset did not bring the MIG mode")
         elif step.action == "destroy_gi":
             nvml.destroy_instance(gpu, params["gi"])
@@ -161,15 +161,17 @@ class Changes:
             with contextlib.suppress(NvmlError):  # the first error is the one to report
                 self._nvml.set_mig_mode(gpu, gpu.mig_current)
             raise NvmlError(status, "setting MIG mode")
-        now = self._fresh(gpu)
-        if on not in (now.mig_current, now.mig_pending):
+        current = self._fresh(gpu)
+        if on not in (current.mig_current, current.mig_pending):
             raise NodeError("the driver did not take note of the MIG mode")
-        if now.mig_current != on:
+        if current.mig_current != on:
             self._waiting.add(gpu.uuid)
 
     def _fresh(self, gpu: Gpu) -> Gpu:
         """Return a GPU as it is now: a mode change makes older readings stale."""
-        return next((one for one in self._nvml.gpus()[0] if one.uuid == gpu.uuid), gpu)
+        return next(
+            (candidate for candidate in self._nvml.gpus()[0] if candidate.uuid == gpu.uuid), gpu
+        )
 
     def _roll_back(self, before: GpuState) -> str:
         """Bring a GPU back to an earlier layout as far as it lets itself; say how far."""
@@ -177,11 +179,11 @@ class Changes:
             if before.gpu.mig_current:
                 self._restore(before)
             else:
-                nvml, now = self._nvml, self._fresh(before.gpu)
-                for instance in nvml.gpu_instances(now):
-                    nvml.destroy_instance(now, instance.id)
-                if now.mig_current or now.mig_pending:
-                    nvml.set_mig_mode(now, False)
+                nvml, current = self._nvml, self._fresh(before.gpu)
+                for instance in nvml.gpu_instances(current):
+                    nvml.destroy_instance(current, instance.id)
+                if current.mig_current or current.mig_pending:
+                    nvml.set_mig_mode(current, False)
         except NodeError as error:
             return f"its previous layout could not be restored: {error.message}: {error.cause}"
         return "its previous layout was restored"
@@ -195,7 +197,7 @@ class Changes:
             (gpu_instance.profile_id, gpu_instance.start): gpu_instance
             for gpu_instance in nvml.gpu_instances(gpu)
         }
-        goal = {(one.profile_id, one.start): one for one in before.instances}
+        goal = {(item.profile_id, item.start): item for item in before.instances}
         for place in have.keys() - goal.keys():
             nvml.destroy_instance(gpu, have[place].id)
         for (profile_id, start), instance in goal.items():
@@ -203,13 +205,13 @@ class Changes:
             if there:
                 gi = there.id
             else:
-                profile = next(one for one in before.profiles if one.id == profile_id)
+                profile = next(item for item in before.profiles if item.id == profile_id)
                 gi = nvml.create_instance(gpu, profile, start)
-            now = {(one.start, one.slices): one.id for one in (there.cis if there else ())}
-            goals = {(one.start, one.slices) for one in instance.cis}
-            for span in now.keys() - goals:
-                nvml.destroy_compute_instance(gpu, gi, now[span])
-            for at, slices in sorted(goals - now.keys()):
+            current = {(item.start, item.slices): item.id for item in (there.cis if there else ())}
+            goals = {(item.start, item.slices) for item in instance.cis}
+            for span in current.keys() - goals:
+                nvml.destroy_compute_instance(gpu, gi, current[span])
+            for at, slices in sorted(goals - current.keys()):
                 nvml.create_compute_instance(gpu, gi, slices, at)
 
 
@@ -226,8 +228,8 @@ Record = t.Mapping[str, Before]
 
 def places(state: GpuState) -> Places:
     """Return the instances of a GPU."""
-    found = sorted(state.instances, key=lambda instance: instance.start)
-    return Places(Place(*state.shape_of(one), one.start) for one in found)
+    instances = sorted(state.instances, key=lambda instance: instance.start)
+    return Places(Place(*state.shape_of(instance), instance.start) for instance in instances)
 
 
 def remembered(record: Record, state: GpuState, plan: GpuPlan) -> t.Dict[str, Before]:
@@ -235,11 +237,11 @@ def remembered(record: Record, state: GpuState, plan: GpuPlan) -> t.Dict[str, Be
 
     A change that is killed leaves instances that were there and some of those that were to be made.
     """
-    now = places(state)
-    made = {(one.profile, one.start) for one in now}
+    current = places(state)
+    made = {(place.profile, place.start) for place in current}
     new = (step.params for step in plan.steps if step.action == "create_gi")
-    made |= {(one["profile"], one["start"]) for one in new}
-    first = record.get(state.gpu.uuid) or Before(state.gpu.mig_current, now)
+    made |= {(place["profile"], place["start"]) for place in new}
+    first = record.get(state.gpu.uuid) or Before(state.gpu.mig_current, current)
     return {**record, state.gpu.uuid: first._replace(made=frozenset(made))}
 
 
@@ -247,11 +249,11 @@ def dump_before(record: Record) -> str:
     """Return the record's text."""
     data = {
         uuid: {
-            "enabled": one.enabled,
-            "instances": [list(place) for place in one.places],
-            "made": sorted(map(list, one.made)),
+            "enabled": before.enabled,
+            "instances": [list(place) for place in before.places],
+            "made": sorted(map(list, before.made)),
         }
-        for uuid, one in record.items()
+        for uuid, before in record.items()
     }
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
@@ -295,7 +297,7 @@ class Back(t.NamedTuple):
         ours = [
             state for state in states if state.gpu.uuid in self.record and not self._others(state)
         ]
-        return {one.gpu.uuid: self.target(one, ()) for one in ours}
+        return {state.gpu.uuid: self.target(state, ()) for state in ours}
 
     def target(self, state: GpuState, _gpus: t.Sequence[Gpu]) -> Target:
         """Return what one GPU becomes."""
@@ -305,12 +307,12 @@ class Back(t.NamedTuple):
     def _others(self, state: GpuState) -> t.List[str]:
         before = self.record[state.gpu.uuid]
         known = {(place.profile, place.start) for place in before.places} | before.made
-        found = [
+        foreign = [
             instance
             for instance in state.instances
             if (state.name_of(instance), instance.start) not in known
         ]
-        return [str(state.placed(one)) for one in found]
+        return [str(state.placed(instance)) for instance in foreign]
 
     def warnings(self, states: t.Sequence[GpuState]) -> t.List[str]:
         """Say which GPUs are left as they are though their layout was changed."""

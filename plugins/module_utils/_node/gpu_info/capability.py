@@ -17,7 +17,7 @@ from ..._machine.nvml.settings import persistent
 from ..gpu_record import Gpus
 from ..machine import cloud_init
 from ..machine.facts import gpus, loaded_driver, pci_devices, recorded_gpus
-from ..machine.in_service import told
+from ..machine.in_service import as_data
 from ..machine.quarantine import QuarantineFile, seen
 from ..quarantine import EMPTY, data_of, elsewhere
 from ..users.allocated import names
@@ -49,7 +49,7 @@ class GpuInfoCapability:
             "driver": driver._asdict() if driver else None,
             "missing_gpus": list(self.recorded(_addresses(devices)).missing),
             **self._quarantine(),
-            "change": told(self._host),
+            "change": as_data(self._host),
             "nvml_available": True,
             "nvml_error": "",
             "gpus": [],
@@ -64,14 +64,14 @@ class GpuInfoCapability:
             info.update(allocated_error=str(error))
         try:
             with open_nvml() as nvml:
-                found, broken = nvml.gpus()
+                known_gpus, broken = nvml.gpus()
                 self._elsewhere = (
                     elsewhere(self._set_aside, seen(nvml).values()) if self._set_aside.gpus else ()
                 )
                 info.update(
                     library_version=nvml.driver_version(),
                     cuda_version=nvml.cuda_version(),
-                    gpus=[_gpu(nvml, gpu) for gpu in found],
+                    gpus=[_gpu(nvml, gpu) for gpu in known_gpus],
                     lost_gpus=[str(error) for error in broken],
                 )
         except NvmlError as error:
@@ -100,8 +100,8 @@ class GpuInfoCapability:
 
     def plan(self, state: Info) -> Plan:
         """There is never anything to do."""
-        found = self.recorded(_addresses(state["pci_gpus"]))
-        missing = (f"{found}. Next step: {found.next_step}",) if found.missing else ()
+        planned = self.recorded(_addresses(state["pci_gpus"]))
+        missing = (f"{planned}. Next step: {planned.next_step}",) if planned.missing else ()
         damaged = (state["quarantine_error"],) if state["quarantine_error"] else ()
         return Plan(warnings=(*self._warnings, *missing, *damaged, *self._elsewhere))
 

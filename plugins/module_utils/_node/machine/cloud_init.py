@@ -33,11 +33,11 @@ def wait(host: Host, timeout: float) -> str:
     deadline = time.monotonic() + timeout
     while not host.exists(RESULT) and host.which("cloud-init"):
         # Its exit status says no more of a run that goes on: 1 and, since 23.4, 2 are about errors and warnings.
-        said = host.run(["cloud-init", "status", "--long"], check=False, timeout=60).out
-        if not _at_work(host, said) or OURS.search(host.read("/proc/self/cgroup") or ""):
+        output = host.run(["cloud-init", "status", "--long"], check=False, timeout=60).out
+        if not _at_work(host, output) or OURS.search(host.read("/proc/self/cgroup") or ""):
             return ""
         if time.monotonic() >= deadline:
-            detail = re.search(r"^detail:\s*(\S.*)$", said, re.MULTILINE)
+            detail = re.search(r"^detail:\s*(\S.*)$", output, re.MULTILINE)
             raise NodeError(
                 f"cloud-init is still at work after {timeout:g} s",
                 cause=cut(printable(detail[1])) if detail else "",
@@ -48,8 +48,8 @@ def wait(host: Host, timeout: float) -> str:
     return _errors(host.read(RESULT) or "{}")
 
 
-def _at_work(host: Host, said: str) -> bool:
-    match = re.search(r"^status: (.+)$", said, re.MULTILINE)
+def _at_work(host: Host, output: str) -> bool:
+    match = re.search(r"^status: (.+)$", output, re.MULTILINE)
     state = match[1] if match else ""
     if state in NOT_STARTED:
         return host.run(["systemctl", "is-system-running"], check=False).out.strip() in BOOTING

@@ -19,4 +19,4 @@ ORDER = (UNIT, DCGM_UNIT)
 def managed(host: Host) -> t.Tuple[str, ...]:
     """Return the units that are ours to stop, in the order of stopping them."""
     ours = dcgm.managed(host.read(RECORD), RECORD)
-    return tuple(one for one in ORDER if one in ours)
+    return tuple(service for service in ORDER if service in ours)

@@ -30,8 +30,8 @@ def problems(host: Host, root: str = "", dev_root: str = "") -> t.Tuple[str, ...
     if not host.exists(f"{root}{VERSION}") or not host.exists(f"{below}/dev"):
         return ()
     uvm = parse_majors(host.read(f"{root}/proc/devices"), UVM)
-    found = (_problem(host, below, path, *number, uvm) for path, number in NEEDED.items())
-    return tuple(filter(None, found))
+    messages = (_problem(host, below, path, *number, uvm) for path, number in NEEDED.items())
+    return tuple(filter(None, messages))
 
 
 def _problem(

@@ -34,13 +34,13 @@ def os_release(host: Host) -> t.Dict[str, str]:
 
 def pci_devices(host: Host) -> t.List[PciDevice]:
     """Return NVIDIA's devices on the bus, by address."""
-    found = []
+    devices = []
     for address in host.listdir(BUS):
         if (host.read(f"{BUS}/{address}/vendor") or "").strip() == "0x10de":
             names = ("vendor", "device", "class", "numa_node")
             files = {name: host.read(f"{BUS}/{address}/{name}") for name in names}
-            found.append(nvidia_device(address, files))
-    return [one for one in found if one is not None]
+            devices.append(nvidia_device(address, files))
+    return [device for device in devices if device is not None]
 
 
 def bridges(host: Host) -> t.List[str]:
@@ -123,14 +123,14 @@ def library_files(host: Host) -> t.Tuple[str, ...]:
 
 def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:
     """Return the versions of the driver that the kernel finds firmware for the GSP of."""
-    found = set()
+    versions = set()
     for place in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
         folder = f"/lib/firmware/{place}nvidia"
         for version in host.listdir(folder):
             names = host.listdir(f"{folder}/{version}") if version[:1].isdigit() else []
             if any(name.startswith("gsp") for name in names):
-                found.add(version)
-    return tuple(sorted(found))
+                versions.add(version)
+    return tuple(sorted(versions))
 
 
 class LoadedDriver(t.NamedTuple):

@@ -32,7 +32,7 @@ def standing(host: Host) -> t.Optional[Standing]:
     return Standing(parse(data.decode("utf-8", "replace")), hashlib.sha256(data).hexdigest())
 
 
-def told(host: Host) -> t.Dict[str, t.Any]:
+def as_data(host: Host) -> t.Dict[str, t.Any]:
     """Return the same as modules tell it, empty where there is none."""
-    found = standing(host)
-    return {**found.change._asdict(), "digest": found.digest} if found else {}
+    change = standing(host)
+    return {**change.change._asdict(), "digest": change.digest} if change else {}

@@ -27,13 +27,13 @@ def states(host: Host) -> t.Iterator[t.Optional[str]]:
 
 def mps_daemons(host: Host) -> t.Tuple[mps.Daemon, ...]:
     """Return the MPS daemons, with their settings and what their manager tells of them."""
-    found = []
+    daemons = []
     managed = mps.left(host.read(mps.MANAGER))
     for device in sorted({*managed, *mps.devices(host.listdir(mps.FOLDER))}):
         settings = host.read(mps.file(device))
         state = host.read(mps.state_file(device, settings, managed.get(device, "")))
-        found.append(mps.daemon(device, settings, state))
-    return tuple(found)
+        daemons.append(mps.daemon(device, settings, state))
+    return tuple(daemons)
 
 
 def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
@@ -50,8 +50,8 @@ def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
             hint = "see gpu-plugin mps status, end its clients, and run again"
             raise NodeError(f"{step.summary}: failed", cause=cause, hint=hint)
         asked = f"shutdown_server {pid}\n"
-        done = host.run(
+        completed = host.run(
             ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
         )
-        answer = (done.err or done.out).strip()
+        answer = (completed.err or completed.out).strip()
         time.sleep(0.5)

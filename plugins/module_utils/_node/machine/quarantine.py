@@ -44,7 +44,7 @@ class QuarantineFile:
 
 def seen(nvml: Nvml) -> t.Dict[int, Seen]:
     """Return the GPUs that answer, by NVML's index. NvmlError: none do."""
-    return {one.index: Seen(one.uuid, _serial(nvml, one), one.pci_bus_id) for one in nvml.gpus()[0]}
+    return {gpu.index: Seen(gpu.uuid, _serial(nvml, gpu), gpu.pci_bus_id) for gpu in nvml.gpus()[0]}
 
 
 def answering() -> t.Dict[int, Seen]:

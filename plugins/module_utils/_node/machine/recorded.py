@@ -53,10 +53,10 @@ def named(
     """Return what is said of a repository, with what a preset that is named there knows for this node."""
 
     def system() -> System:
-        found = os_release(host)
-        words = found.get("ID", ""), found.get("VERSION_ID", "")
+        release = os_release(host)
+        names = release.get("ID", ""), release.get("VERSION_ID", "")
         machine = host.run(["uname", "-m"]).out.strip()
-        return System(*words, machine, family, found.get("PRETTY_NAME", " ".join(words)))
+        return System(*names, machine, family, release.get("PRETTY_NAME", " ".join(names)))
 
     return None if values is None else expand(values, presets, system)
 
@@ -177,7 +177,9 @@ class Additions(t.Generic[R]):
     def forget_repository(self, manager: PackageManager, paths: t.Iterable[str]) -> None:
         """Remove a repository's files, and have rpm forget those of our keys that it still has."""
         keys = self.record.keys
-        there = [one for one in manager.trusted() if any(is_trusted(key, [one]) for key in keys)]
+        there = [
+            key_id for key_id in manager.trusted() if any(is_trusted(key, [key_id]) for key in keys)
+        ]
         if there:
             manager.distrust(there)
         self._remove(paths)
@@ -189,5 +191,5 @@ class Additions(t.Generic[R]):
 
 def existing(host: Host, paths: t.Iterable[str]) -> t.Dict[str, str]:
     """Return the texts of those of the files that are there, by their paths."""
-    found = {path: host.read(path) for path in paths}
-    return {path: text for path, text in found.items() if text is not None}
+    texts = {path: host.read(path) for path in paths}
+    return {path: text for path, text in texts.items() if text is not None}

@@ -20,10 +20,10 @@ def reset(host: Host, uuids: t.Sequence[str]) -> None:
 
     NVML must not be open in this process: it counts as a client of each GPU that it was asked for.
     """
-    words = ["nvidia-smi", "--gpu-reset", *(["-i", ",".join(uuids)] if uuids else [])]
-    done = host.run(words, check=False, timeout=SECONDS)
-    if done.rc:
-        raise refusal(uuids, done.rc, done.out + done.err)
+    command = ["nvidia-smi", "--gpu-reset", *(["-i", ",".join(uuids)] if uuids else [])]
+    completed = host.run(command, check=False, timeout=SECONDS)
+    if completed.rc:
+        raise refusal(uuids, completed.rc, completed.out + completed.err)
 
 
 def makes_way(host: Host, persistent: t.Iterable[str]) -> t.List[str]:

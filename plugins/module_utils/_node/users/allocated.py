@@ -96,9 +96,9 @@ class Devices(t.NamedTuple):
     migs: t.Tuple[MigDevice, ...] = ()
 
 
-def is_gpu(one: Allocation) -> bool:
+def is_gpu(allocation: Allocation) -> bool:
     """Tell whether an allocation is of a GPU or a part of one, by whichever plugin or driver."""
-    return bool(GPU_RESOURCE.fullmatch(one.resource) or NAMED.search(one.device))
+    return bool(GPU_RESOURCE.fullmatch(allocation.resource) or NAMED.search(allocation.device))
 
 
 def names(allocations: t.Iterable[Allocation]) -> t.Tuple[str, ...]:

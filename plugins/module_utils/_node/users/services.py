@@ -33,7 +33,7 @@ OUR_UNITS = frozenset(
         "dcgm-exporter",
     )
 ) | {OURS}
-PODS = frozenset(one for one in BEFORE.split() if one not in OUR_UNITS)
+PODS = frozenset(unit for unit in BEFORE.split() if unit not in OUR_UNITS)
 NODES_OWN = re.compile(r"(systemd-.*|dbus|dbus-broker|ssh|sshd|NetworkManager)\.service")
 HINT = "start stopped services such as nvidia-dcgm and nvsm by hand, then remove it"
 

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._mig.config import generated, select, wanted
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import (
+    entries_by_gpu,
+    generated,
+    select,
+)
 
 from tests.fakes.library.gpu_values import gpu
 from tests.fakes.library.grids import A30, A100
@@ -63,7 +67,7 @@ def config(**entry: Any) -> dict[str, Any]:
 def test_an_entry_selects_its_gpus(entry: dict[str, Any], uuids: list[int]) -> None:
     _name, specs = select(config(**entry), "")
     assert specs is not None
-    assert list(wanted(specs, GPUS)) == [GPUS[one].uuid for one in uuids]
+    assert list(entries_by_gpu(specs, GPUS)) == [GPUS[one].uuid for one in uuids]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_the_last_entry_that_matches_counts() -> None:
     )
     _name, specs = select(layouts, "")
     assert specs is not None
-    found = wanted(specs, GPUS)
+    found = entries_by_gpu(specs, GPUS)
     assert [found[gpu.uuid].layout for gpu in GPUS] == [{"1g.5gb": 7}, {}]
 
 
@@ -135,7 +139,7 @@ def test_unknown_layout_lists_those_there_are() -> None:
 def test_device_that_is_not_there_is_an_error() -> None:
     _name, specs = select(config(devices=[5]), "")
     with pytest.raises(InputError, match="a GPU of this node"):
-        wanted(specs, GPUS)
+        entries_by_gpu(specs, GPUS)
 
 
 def test_layouts_of_nvidias_names_are_generated() -> None:

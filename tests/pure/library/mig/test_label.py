@@ -187,7 +187,7 @@ NONE = Units(dict.fromkeys(label.TEXTS), {})
 
 
 def actions(units: Units, *, wanted: bool) -> list[str]:
-    return [step.action for step in plan(units, wanted=wanted)]
+    return [step.action for step in plan(units, desired=wanted)]
 
 
 def test_units_come_and_go() -> None:
@@ -198,7 +198,7 @@ def test_units_come_and_go() -> None:
     assert actions(ON._replace(texts=old), wanted=True) == ["boot_unit", "boot_enable"]
     assert actions(ON, wanted=False) == ["boot_remove"]
     assert actions(NONE, wanted=False) == []
-    (step,) = plan(ON, wanted=False)
+    (step,) = plan(ON, desired=False)
     assert step.params["disable"] == ["--now", PATH_UNIT, UNIT]
     gone = step.params["remove"]
     for path in (ASKED, ANSWER, label.CHOSEN):

@@ -176,4 +176,4 @@ def test_whatever_is_given_is_understood_or_refused_by_its_name(rules: list[Any]
             raise
     assert refused.startswith("rules[")
     for rule in parsed:
-        assert set(rule.wanted) <= set(NAMES)
+        assert set(rule.settings) <= set(NAMES)

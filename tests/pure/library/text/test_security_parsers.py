@@ -27,7 +27,11 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine im
 from ansible_collections.gpu.node.plugins.module_utils._driver import record as driver_record
 from ansible_collections.gpu.node.plugins.module_utils._mig import boot as mig_boot
 from ansible_collections.gpu.node.plugins.module_utils._mig import label
-from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declared, select, wanted
+from ansible_collections.gpu.node.plugins.module_utils._mig.config import (
+    Declared,
+    entries_by_gpu,
+    select,
+)
 from ansible_collections.gpu.node.plugins.module_utils._runtime import edits, json_text
 from ansible_collections.gpu.node.plugins.module_utils._runtime import state as runtime
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit import plan as toolkit
@@ -178,7 +182,7 @@ def test_hostile_mig_layouts() -> None:
         label.refusal(declared, "some")
         declared.dump()
         if chosen.specs is not None:
-            wanted(chosen.specs, [GPU])
+            entries_by_gpu(chosen.specs, [GPU])
 
     words = (
         '"1g.10gb": 1',

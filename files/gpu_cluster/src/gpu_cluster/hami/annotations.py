@@ -61,10 +61,10 @@ def read(annotations: Mapping[str, Any]) -> Annotations:
     """Return what annotations wish for. Refused: it can't be."""
     policies = _some_of(annotations, GPU_POLICY, POLICIES)
     return Annotations(
-        _words(annotations, USE_TYPE),
-        _words(annotations, AVOID_TYPE),
-        _words(annotations, USE_UUID),
-        _words(annotations, AVOID_UUID),
+        _listed(annotations, USE_TYPE),
+        _listed(annotations, AVOID_TYPE),
+        _listed(annotations, USE_UUID),
+        _listed(annotations, AVOID_UUID),
         _numa(annotations),
         _some_of(annotations, MODE, MODES),
         MUTEX in policies,
@@ -82,16 +82,16 @@ def _text(annotations: Mapping[str, Any], key: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _words(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _listed(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return the words of a list with commas; none is no wish, as in HAMi."""
-    given = [word.strip() for word in _text(annotations, key).split(",")]
-    words = tuple(dict.fromkeys(filter(None, given)))
-    if len(words) > MOST_WORDS:
+    parts = [word.strip() for word in _text(annotations, key).split(",")]
+    names = tuple(dict.fromkeys(filter(None, parts)))
+    if len(names) > MOST_WORDS:
         raise refused(field(key), _text(annotations, key), f"it has more than {MOST_WORDS} words")
-    if odd := next((word for word in words if not WORD.fullmatch(word)), ""):
+    if odd := next((word for word in names if not WORD.fullmatch(word)), ""):
         expected = f"expected up to {LONGEST_WORD} letters, digits, spaces and any of {PUNCTUATION}"
         raise refused(field(key), odd, expected)
-    return words
+    return names
 
 
 def _numa(annotations: Mapping[str, Any]) -> bool:
@@ -102,10 +102,10 @@ def _numa(annotations: Mapping[str, Any]) -> bool:
 
 
 def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
-    words = _words(annotations, key)
-    if unknown := [word for word in words if word not in allowed]:
+    names = _listed(annotations, key)
+    if unknown := [word for word in names if word not in allowed]:
         raise refused(field(key), unknown[0], f"expected some of {', '.join(allowed)}")
-    return words
+    return names
 
 
 def _warnings(annotations: Mapping[str, Any], policies: tuple[str, ...]) -> Iterator[str]:

@@ -24,34 +24,36 @@ PREFIXES: Final = ("nvidia.com/", "hami.io/")  # of the annotations that are hee
 def quoted(text: str) -> str:
     """Return a text as a literal: each character that is not plain is written as its code."""
     plain = (
-        one if one.isascii() and (one.isalnum() or one in " -_.:/+,()") else _code(one)
-        for one in text
+        character
+        if character.isascii() and (character.isalnum() or character in " -_.:/+,()")
+        else _code(character)
+        for character in text
     )
     return f'"{"".join(plain)}"'
 
 
-def _code(one: str) -> str:
-    number = ord(one)
+def _code(character: str) -> str:
+    number = ord(character)
     return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
-def product(words: Sequence[str], *, among: bool) -> str:
+def product(names: Sequence[str], *, among: bool) -> str:
     """Return that the product contains one of the words, or none of them, whatever their case.
 
     HAMi compares them with "NVIDIA-" and the product's name.
     """
     name = f'("NVIDIA-" + {OURS}.productName).lowerAscii()'
-    found = " || ".join(f"{name}.contains({quoted(word.lower())})" for word in words)
+    contains = " || ".join(f"{name}.contains({quoted(word.lower())})" for word in names)
     there = f'"productName" in {OURS}'
-    return f"{there} && ({found})" if among else f"!({there}) || !({found})"
+    return f"{there} && ({contains})" if among else f"!({there}) || !({contains})"
 
 
 def uuid(uuids: Sequence[str], *, mig: bool, among: bool) -> str:
     """Return that the GPU is one of these, or none of them; that of a MIG device is its parent."""
     of, name = (THEIRS, "parentUUID") if mig else (OURS, "uuid")
-    found = f"{of}.{name} in [{', '.join(map(quoted, uuids))}]"
+    is_listed = f"{of}.{name} in [{', '.join(map(quoted, uuids))}]"
     there = f'"{name}" in {of}'
-    return f"{there} && {found}" if among else f"!({there}) || !({found})"
+    return f"{there} && {is_listed}" if among else f"!({there}) || !({is_listed})"
 
 
 def enforcement(name: str, *, equal: bool = True) -> str:
@@ -82,8 +84,8 @@ def expression(settings: Settings) -> str:
         asks = _asks(names.all)
     else:
         asks = f"{_asks(names.all[1:])} || ({_annotated()} && {_asks((names.count,))})"
-    found = f"object.spec.schedulerName {_is_any(settings.schedulers)}"
-    return f"{asks} || (has(object.spec.schedulerName) && {found})"
+    condition = f"object.spec.schedulerName {_is_any(settings.schedulers)}"
+    return f"{asks} || (has(object.spec.schedulerName) && {condition})"
 
 
 def _is_any(texts: Sequence[str]) -> str:
@@ -95,12 +97,14 @@ def _is_any(texts: Sequence[str]) -> str:
 
 def _asks(names: Iterable[str]) -> str:
     parts = (f"c.resources.{part}" for part in ("limits", "requests"))
-    words = ", ".join(map(quoted, names))
-    found = " || ".join(f"(has({part}) && {part}.exists(k, k in [{words}]))" for part in parts)
-    return f"{CONTAINERS}.exists(c, has(c.resources) && ({found}))"
+    quoted_names = ", ".join(map(quoted, names))
+    asks = " || ".join(
+        f"(has({part}) && {part}.exists(k, k in [{quoted_names}]))" for part in parts
+    )
+    return f"{CONTAINERS}.exists(c, has(c.resources) && ({asks}))"
 
 
 def _annotated() -> str:
-    found = " || ".join(f"k.startsWith({quoted(one)})" for one in PREFIXES)
+    starts = " || ".join(f"k.startsWith({quoted(prefix)})" for prefix in PREFIXES)
     there = "object.metadata.annotations"
-    return f"has({there}) && {there}.exists(k, {found})"
+    return f"has({there}) && {there}.exists(k, {starts})"

@@ -107,25 +107,27 @@ def mutate(
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
     annotations = read_annotations(keys)
-    found = [
+    reads = [
         (place, requests.read(place.container, place.field, annotations, settings))
         for place in asking
     ]
-    asked = [(place, one) for place, one in found if one is not None]
-    claimed = [(place, one.request) for place, one in asked if one.request and not one.untouched]
+    asked = [(place, read) for place, read in reads if read is not None]
+    claimed = [
+        (place, read.request) for place, read in asked if read.request and not read.untouched
+    ]
     _check(spec, places, [request for _place, request in claimed])
-    for place, one in asked:
-        patch += [] if one.untouched else _zero(place, settings)
-    given = []
-    for place, wanted in claimed:
+    for place, read in asked:
+        patch += [] if read.untouched else _zero(place, settings)
+    granted = []
+    for place, claim in claimed:
         look()
         names, at = settings.names, f"{place.field}.resources.limits"
         fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
-        given.append((place, template.build(wanted, annotations, published, *fields)))
-    patch += _claims(spec, given)
-    templates = tuple({one.name: one for _place, one in given}.values())
-    warnings += [*annotations.warnings, *(text for _place, one in asked for text in one.warnings)]
-    warnings += [text for one in claimed for text in _warnings(*one, annotations, published)]
+        granted.append((place, template.build(claim, annotations, published, *fields)))
+    patch += _claims(spec, granted)
+    templates = tuple({read.name: read for _place, read in granted}.values())
+    warnings += [*annotations.warnings, *(text for _place, read in asked for text in read.warnings)]
+    warnings += [text for read in claimed for text in _warnings(*read, annotations, published)]
     return Mutation(patch, templates, tuple(warnings))
 
 
@@ -165,7 +167,7 @@ def _check(spec: Json, places: Sequence[_Place], claimed: Sequence[Request]) -> 
     if spec.get("nodeName"):
         hint = "choose the node by spec.nodeSelector"
         raise refused("spec.nodeName", spec["nodeName"], NO_SCHEDULER, hint)
-    if all(one.kind == GPU for one in claimed):
+    if all(claim.kind == GPU for claim in claimed):
         return
     for place in places:
         if (place.container.get("securityContext") or {}).get("privileged") is True:
@@ -228,7 +230,7 @@ def _warnings(
             )
 
 
-def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
+def _claims(spec: Json, templates: Sequence[tuple[_Place, Template]]) -> Patch:
     """Return what gives containers their claims, each its own.
 
     Init containers have ended before another starts, so that one which wants the same shares its claim.
@@ -238,18 +240,20 @@ def _claims(spec: Json, given: Sequence[tuple[_Place, Template]]) -> Patch:
     free: dict[str, str] = {}  # names of claims by template, for init containers that take turns
     names: dict[int, str] = {}
     added: list[dict[str, str]] = []
-    order: dict[str, tuple[int, int]] = {one.name: one.order for _place, one in given}
-    for place, one in sorted(given, key=lambda pair: pair[0].takes_turns):
-        if not (place.takes_turns and one.name in free):
+    order: dict[str, tuple[int, int]] = {
+        granted_template.name: granted_template.order for _place, granted_template in templates
+    }
+    for place, granted_template in sorted(templates, key=lambda pair: pair[0].takes_turns):
+        if not (place.takes_turns and granted_template.name in free):
             name = _name(str(place.container.get("name", "")), taken, tried)
             taken.add(name)
-            added.append({"name": name, "resourceClaimTemplateName": one.name})
+            added.append({"name": name, "resourceClaimTemplateName": granted_template.name})
             if place.takes_turns or place.kind == "containers":  # a sidecar runs on beside them
-                free.setdefault(one.name, name)
-        names[id(place)] = free[one.name] if place.takes_turns else added[-1]["name"]
-    added.sort(key=lambda one: order[one["resourceClaimTemplateName"]])
+                free.setdefault(granted_template.name, name)
+        names[id(place)] = free[granted_template.name] if place.takes_turns else added[-1]["name"]
+    added.sort(key=lambda granted_template: order[granted_template["resourceClaimTemplateName"]])
     patch = _appended("/spec/resourceClaims", spec.get("resourceClaims"), added)
-    for place, _one in given:
+    for place, _template in templates:
         held = (place.container.get("resources") or {}).get("claims")
         patch += _appended(f"{place.path}/claims", held, [{"name": names[id(place)]}])
     return patch
@@ -260,7 +264,7 @@ def _appended(path: str, held: Any, added: list[dict[str, str]]) -> Patch:
         return []
     if not held:
         return [{"op": "add", "path": path, "value": added}]
-    return [{"op": "add", "path": f"{path}/-", "value": one} for one in added]
+    return [{"op": "add", "path": f"{path}/-", "value": value} for value in added]
 
 
 def _name(container: str, taken: set[str], tried: dict[str, int]) -> str:

@@ -85,9 +85,9 @@ def shown(settings: Settings, node: Node, name: str) -> str:
             "    oversubscribe: best-effort # as nothing pages memory out: see docs/fractions/hami.md"
         ]
     if node.left_out:
-        what = json.dumps(list(node.left_out))
+        left_out = json.dumps(list(node.left_out))
         lines += [
-            f"    devices: [] # name the node's GPUs other than {what}, which HAMi left out",
+            f"    devices: [] # name the node's GPUs other than {left_out}, which HAMi left out",
             "# The device plugin gives those to pods. To give them to nobody: see docs/repair/quarantine.md",
         ]
     if node.mode == "mig":
@@ -98,10 +98,10 @@ def shown(settings: Settings, node: Node, name: str) -> str:
 
 
 def _node(row: Mapping[str, Any], at: str, source: str) -> Node:
-    def given(key: str) -> Value | None:
+    def amount(key: str) -> Value | None:
         return None if row.get(key) is None else Value(f"{at}.{key}", row[key], source)
 
-    split, scaling, mode = map(given, ("devicesplitcount", "devicememoryscaling", "operatingmode"))
+    split, scaling, mode = map(amount, ("devicesplitcount", "devicememoryscaling", "operatingmode"))
     return Node(
         split.whole(1000) if split else None,
         scaling.factor() if scaling else None,
@@ -114,5 +114,5 @@ def _left_out(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
     filtered = row.get("filterdevices") or {}
     if not isinstance(filtered, dict) or not set(filtered) <= {"uuid", "index"}:
         raise invalid(f"{where}.filterdevices", filtered, "the lists uuid and index")
-    found = [*(filtered.get("uuid") or ()), *(filtered.get("index") or ())]
-    return tuple(str(one) for one in found)
+    values = [*(filtered.get("uuid") or ()), *(filtered.get("index") or ())]
+    return tuple(str(value) for value in values)

@@ -44,7 +44,7 @@ class Published:
 
     def sizes(self, kind: str, annotations: Annotations, most: int = MOST_SIZES) -> list[int]:
         """Return the memory sizes of what suits a pod, those that most have; without any, of all."""
-        groups = [(one, gpus) for one, gpus in self._groups.items() if one[0] == kind]
+        groups = [(group, gpus) for group, gpus in self._groups.items() if group[0] == kind]
         suiting, everything = Counter[int](), Counter[int]()
         for (_kind, memory, product), gpus in groups:
             everything[memory] += sum(gpus.values())
@@ -91,25 +91,25 @@ def _wants(product: str, annotations: Annotations) -> bool:
     """Tell whether annotations allow a product, as their selectors do."""
     name = f"NVIDIA-{product}".lower()
     use, avoid = annotations.use_types, annotations.avoid_types
-    wanted = not use or any(word.lower() in name for word in use)
-    return wanted and not any(word.lower() in name for word in avoid)
+    is_used = not use or any(word.lower() in name for word in use)
+    return is_used and not any(word.lower() in name for word in avoid)
 
 
 def _number(gpus: Counter[str], annotations: Annotations) -> int:
     """Return how many devices are of GPUs that annotations allow."""
-    wanted = set(annotations.use_uuids) & set(gpus) if annotations.use_uuids else set(gpus)
-    return sum(gpus[avoid_uuid] for avoid_uuid in wanted - set(annotations.avoid_uuids))
+    uuids = set(annotations.use_uuids) & set(gpus) if annotations.use_uuids else set(gpus)
+    return sum(gpus[avoid_uuid] for avoid_uuid in uuids - set(annotations.avoid_uuids))
 
 
 def of(slices: Iterable[Mapping[str, Any]]) -> Published:
     """Return what ResourceSlices publish."""
-    return Published(tuple(device for one in slices for device in devices(one)))
+    return Published(tuple(device for slice_object in slices for device in devices(slice_object)))
 
 
 def devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
     """Yield the devices of a ResourceSlice of ours, those that are alike once."""
-    for one, number in Counter(_devices(slice_object)).items():
-        yield replace(one, number=number)
+    for described, number in Counter(_devices(slice_object)).items():
+        yield replace(described, number=number)
 
 
 def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
@@ -130,15 +130,15 @@ def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
 
 
 def _numa(attributes: Mapping[str, Any]) -> int:
-    found = attributes.get("numaNode") or attributes.get(f"{DRIVER}/numaNode") or {}
-    return found["int"] if is_whole(found.get("int")) else -1
+    attribute = attributes.get("numaNode") or attributes.get(f"{DRIVER}/numaNode") or {}
+    return attribute["int"] if is_whole(attribute.get("int")) else -1
 
 
 def _text(attributes: Mapping[str, Any], name: str) -> str:
-    found = attributes.get(name) or attributes.get(f"{DRIVER}/{name}") or {}
-    return str(found.get("string", ""))
+    attribute = attributes.get(name) or attributes.get(f"{DRIVER}/{name}") or {}
+    return str(attribute.get("string", ""))
 
 
 def _memory(capacity: Mapping[str, Any], name: str) -> int:
-    found = capacity.get(name) or capacity.get(f"{DRIVER}/{name}") or {}
-    return (whole(found.get("value")) or 0) // MIB
+    amount = capacity.get(name) or capacity.get(f"{DRIVER}/{name}") or {}
+    return (whole(amount.get("value")) or 0) // MIB

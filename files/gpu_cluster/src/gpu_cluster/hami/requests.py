@@ -56,16 +56,16 @@ class Asked:
 
 def read(container: Json, where: str, annotations: Annotations, settings: Settings) -> Asked | None:
     """Return what a container asks for, None where it asks for no GPU. Refused: that can't be."""
-    found = _Amounts(container, where, settings)
-    if not found.given:
+    amounts = _Amounts(container, where, settings)
+    if not amounts.resources:
         return None
-    count, bare = found.count(), found.given == {settings.names.count}
+    count, bare = amounts.count(), amounts.resources == {settings.names.count}
     if count is None or count == 0:
         ignored = f"{where}: it requests no GPU, as there is no {settings.names.count}"
         return Asked(
-            None, untouched=bare, warnings=(ignored,) if any(found.values.values()) else ()
+            None, untouched=bare, warnings=(ignored,) if any(amounts.values.values()) else ()
         )
-    request, warnings = _request(found, count, container, where, annotations, settings)
+    request, warnings = _request(amounts, count, container, where, annotations, settings)
     bound = (
         annotations.choosy
         or (annotations.numa and count > 1)
@@ -73,7 +73,7 @@ def read(container: Json, where: str, annotations: Annotations, settings: Settin
     )
     untouched = bare and request.kind == GPU and not bound
     if count > MOST_GPUS and not untouched:
-        raise found.refuse(settings.names.count, f"a claim has at most {MOST_GPUS} devices")
+        raise amounts.refuse(settings.names.count, f"a claim has at most {MOST_GPUS} devices")
     return Asked(request, untouched, tuple(warnings))
 
 
@@ -87,12 +87,12 @@ class _Amounts:
         self.values: dict[str, int] = {}
         self.fields: dict[str, str] = {}
         for name in self.names.all:
-            for part, given in (("limits", limits), ("requests", requests)):
-                if name in given:
-                    self._add(name, f"{where}.resources.{part}[{name}]", given[name])
+            for part, amounts in (("limits", limits), ("requests", requests)):
+                if name in amounts:
+                    self._add(name, f"{where}.resources.{part}[{name}]", amounts[name])
 
     @property
-    def given(self) -> set[str]:
+    def resources(self) -> set[str]:
         """The names of the resources that are there."""
         return set(self.values)
 
@@ -122,11 +122,13 @@ class _Amounts:
 
     def memory(self) -> int:
         """Return the MiB that are asked for, 0 where none are."""
-        given = self.values.get(self.names.memory, 0)
-        if given * self.settings.memory_factor >= MOST_MEMORY:
+        mebibytes = self.values.get(self.names.memory, 0)
+        if mebibytes * self.settings.memory_factor >= MOST_MEMORY:
             why = "it is a number of MiB, and no GPU has 16 TiB"
-            raise self.refuse(self.names.memory, why, f"write {given >> 20}, if bytes are meant")
-        return given * self.settings.memory_factor
+            raise self.refuse(
+                self.names.memory, why, f"write {mebibytes >> 20}, if bytes are meant"
+            )
+        return mebibytes * self.settings.memory_factor
 
     def percent(self) -> int:
         """Return the percentage of the memory that is asked for, 0 where none is."""
@@ -146,7 +148,7 @@ class _Amounts:
 
 
 def _request(
-    found: _Amounts,
+    amounts: _Amounts,
     count: int,
     container: Json,
     where: str,
@@ -158,51 +160,60 @@ def _request(
     if env.get(OPT_OUT_ENV) == "true":
         text = f"{where}.env[{OPT_OUT_ENV}] is HAMi-core's; other enforcements keep their limits"
         warnings.append(text)
-    memory, percent = found.memory(), found.percent()
+    memory, percent = amounts.memory(), amounts.percent()
     if memory and percent:
         warnings.append(
-            f"{found.fields[settings.names.percent]} is left out, as {settings.names.memory} is there"
+            f"{amounts.fields[settings.names.percent]} is left out, as {settings.names.memory} is there"
         )
-    cores = _cores(found, percent, settings, warnings)
+    cores = _cores(amounts, percent, settings, warnings)
     kind = MIG if annotations.only == MIG else GPU if cores == ALL else SHARE
     if not memory and not percent and kind != GPU:
         memory = settings.default_memory
     limited = settings.core_limit and env.get(CORE_POLICY_ENV) != "disable"
-    asked = (count, memory, ALL if memory else percent or ALL, cores, found.priority(env), limited)
+    asked = (
+        count,
+        memory,
+        ALL if memory else percent or ALL,
+        cores,
+        amounts.priority(env),
+        limited,
+    )
     request = Request(kind, *asked)
-    _check(found, request, annotations, settings)
+    _check(amounts, request, annotations, settings)
     if request.kind == GPU and memory:
         warnings.append(
             f"{where} gets whole GPUs, so that {memory} MiB is the least that they have, not a limit"
         )
-    if request.kind == GPU and settings.names.priority in found.values:
-        warnings.append(f"{found.fields[settings.names.priority]} has no effect on whole GPUs")
+    if request.kind == GPU and settings.names.priority in amounts.values:
+        warnings.append(f"{amounts.fields[settings.names.priority]} has no effect on whole GPUs")
     return request, warnings
 
 
-def _cores(found: _Amounts, percent: int, settings: Settings, warnings: list[str]) -> int:
+def _cores(amounts: _Amounts, percent: int, settings: Settings, warnings: list[str]) -> int:
     """Return the cores.
 
     100 are a whole GPU, as is all of its memory without cores. A count alone is a whole GPU too, unless it is a share
     of the default memory.
     """
-    names, given = settings.names, found.given
-    if names.cores in given:
-        cores = found.values[names.cores]
+    names, names_there = settings.names, amounts.resources
+    if names.cores in names_there:
+        cores = amounts.values[names.cores]
         if cores > ALL:
             warnings.append(
-                f"{found.fields[names.cores]}: {cores} is taken as {ALL}, which is a whole GPU"
+                f"{amounts.fields[names.cores]}: {cores} is taken as {ALL}, which is a whole GPU"
             )
         return min(cores, ALL)
-    alone = names.memory not in given and not settings.shares_counts
-    whole = percent == ALL if names.percent in given else alone
+    alone = names.memory not in names_there and not settings.shares_counts
+    whole = percent == ALL if names.percent in names_there else alone
     return ALL if whole else settings.default_cores
 
 
-def _check(found: _Amounts, request: Request, annotations: Annotations, settings: Settings) -> None:
+def _check(
+    amounts: _Amounts, request: Request, annotations: Annotations, settings: Settings
+) -> None:
     if request.kind == MIG and not request.memory:
         hint = f"add {settings.names.memory}, the MiB that a MIG device has at least"
-        raise refused(field(MODE), MIG, f"{found.where} says no {settings.names.memory}", hint)
+        raise refused(field(MODE), MIG, f"{amounts.where} says no {settings.names.memory}", hint)
     if annotations.mutex and request.kind != GPU:
         hint = f"ask for whole GPUs with {settings.names.cores}: {ALL}, which nobody else gets a share of"
         why = "kube-scheduler can't keep a share on a GPU that nobody else uses"
@@ -211,5 +222,9 @@ def _check(found: _Amounts, request: Request, annotations: Annotations, settings
 
 def _literals(container: Json) -> dict[str, str]:
     env = container.get("env") or ()
-    pairs = ((one.get("name"), one.get("value")) for one in env if isinstance(one, Mapping))
+    pairs = (
+        (variable.get("name"), variable.get("value"))
+        for variable in env
+        if isinstance(variable, Mapping)
+    )
     return {str(name): value for name, value in pairs if isinstance(value, str)}

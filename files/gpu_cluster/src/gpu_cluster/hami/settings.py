@@ -256,7 +256,10 @@ def _asks(value: Any) -> bool:
 
 def _is_resource(name: str) -> bool:
     prefix, slash, last = name.rpartition("/")
-    words = f"{prefix}{last}".replace("-", "").replace(".", "").replace("_", "")
+    letters = f"{prefix}{last}".replace("-", "").replace(".", "").replace("_", "")
     return (
-        bool(slash and prefix and last) and words.isascii() and words.isalnum() and len(name) < 254
+        bool(slash and prefix and last)
+        and letters.isascii()
+        and letters.isalnum()
+        and len(name) < 254
     )

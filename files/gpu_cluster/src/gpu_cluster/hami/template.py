@@ -64,7 +64,7 @@ class Template:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Alternative:
     """One way to have what is asked for: devices of one kind, of which ``memory`` MiB are asked for, by selectors."""
 
     name: str
@@ -85,7 +85,9 @@ def build(
     devices: Json = {"requests": [_request(ways)]}
     if annotations.numa and request.count > 1 and not published.numa_nodes(request.kind):
         devices["constraints"] = [{"requests": [NAME], "matchAttribute": f"{DRIVER}/numaNode"}]
-    if shares := [f"{NAME}/{way.name}" for way in ways if way.request.kind == SHARE]:
+    if shares := [
+        f"{NAME}/{alternative.name}" for alternative in ways if alternative.request.kind == SHARE
+    ]:
         meant = [NAME] if len(shares) == len(ways) else shares
         devices["config"] = [{"requests": meant, "opaque": _opaque(request)}]
     spec = {"spec": {"devices": devices}}
@@ -131,12 +133,12 @@ def name_in(spec: Any) -> str:
 
 def _known(value: Any) -> Any:
     if isinstance(value, list):
-        return [_known(one) for one in value]
+        return [_known(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: one if key in WHOLE and isinstance(one, dict) else _known(one)
-        for key, one in value.items()
+        key: item if key in WHOLE and isinstance(item, dict) else _known(item)
+        for key, item in value.items()
         if key in KEYS
     }
 
@@ -172,8 +174,8 @@ def _enforced(request: Request, annotations: Annotations, published: Published) 
 
 def _only(annotations: Annotations) -> str:
     """Return the one mode that shares may have, empty where they may have either."""
-    found = [mode for mode in (MPS, HAMI_CORE) if annotations.takes(mode)]
-    return found[0] if len(found) == 1 else ""
+    modes = [mode for mode in (MPS, HAMI_CORE) if annotations.takes(mode)]
+    return modes[0] if len(modes) == 1 else ""
 
 
 def _several(
@@ -205,14 +207,14 @@ def _asked(
     published: Published,
     count_field: str,
     percent_field: str,
-) -> list[_Way]:
+) -> list[_Alternative]:
     """Return the ways to have a request, the first that can be had is taken. Refused: there is none."""
     problem = _several(request, annotations, published, count_field)
     mig = _may_be_mig(request, annotations, published)
     if problem and not mig:
         raise problem
     kinds = ([] if problem else [request]) + ([replace(request, kind=MIG)] if mig else [])
-    ways: list[_Way] = []
+    ways: list[_Alternative] = []
     for kind in kinds:
         ways += _of_kind(kind, annotations, published, percent_field, MOST_SIZES - len(ways))
     if len(ways) > 1 and not ways[0].name:
@@ -222,7 +224,7 @@ def _asked(
 
 def _of_kind(
     request: Request, annotations: Annotations, published: Published, percent_field: str, most: int
-) -> list[_Way]:
+) -> list[_Alternative]:
     """Return one way, or one for each size of device and NUMA node that there is, ``most`` at most.
 
     A way for each node, and no constraint that devices match, as what is tried first and does not match
@@ -232,21 +234,28 @@ def _of_kind(
     common = (*_wished(request, annotations), *_enforced(request, annotations, published))
     each = max(most // max(len(nodes), 1), 1)
     ways = [
-        _Way(f"{name}-numa-{node}".lstrip("-"), request, (cel.numa(node), size, *common), memory)
+        _Alternative(
+            f"{name}-numa-{node}".lstrip("-"), request, (cel.numa(node), size, *common), memory
+        )
         for node in nodes
         for name, size, memory in _ways(request, annotations, published, percent_field, each)
     ] or [
-        _Way(name, request, (size, *common), memory)
+        _Alternative(name, request, (size, *common), memory)
         for name, size, memory in _ways(request, annotations, published, percent_field, each)
     ]
     return ways[:most]
 
 
-def _request(ways: list[_Way]) -> Json:
+def _request(ways: list[_Alternative]) -> Json:
     """Return the claim's request."""
     if len(ways) == 1:
-        return {"name": NAME, "exactly": _way(ways[0])}
-    return {"name": NAME, "firstAvailable": [{"name": one.name, **_way(one)} for one in ways]}
+        return {"name": NAME, "exactly": _subrequest(ways[0])}
+    return {
+        "name": NAME,
+        "firstAvailable": [
+            {"name": alternative.name, **_subrequest(alternative)} for alternative in ways
+        ],
+    }
 
 
 def _ways(
@@ -277,18 +286,18 @@ def _profiles(least: int, sizes: list[int], most: int) -> Iterator[tuple[str, st
     yield "larger" if fitting else "", cel.memory(NVIDIA, max([least, *fitting]), least=True), 0
 
 
-def _way(one: _Way) -> Json:
-    request = one.request
-    way: Json = {
+def _subrequest(alternative: _Alternative) -> Json:
+    request = alternative.request
+    subrequest: Json = {
         "deviceClassName": CLASSES[request.kind],
         "allocationMode": "ExactCount",
         "count": request.count,
     }
-    if expressions := list(filter(None, one.selectors)):
-        way["selectors"] = [{"cel": {"expression": each}} for each in expressions]
-    amounts = {MEMORY: written(one.memory * MIB)} if one.memory else {}
+    if expressions := list(filter(None, alternative.selectors)):
+        subrequest["selectors"] = [{"cel": {"expression": each}} for each in expressions]
+    amounts = {MEMORY: written(alternative.memory * MIB)} if alternative.memory else {}
     if request.kind == SHARE and request.cores:
         amounts[CORES] = str(request.cores)
     if amounts:
-        way["capacity"] = {"requests": amounts}
-    return way
+        subrequest["capacity"] = {"requests": amounts}
+    return subrequest

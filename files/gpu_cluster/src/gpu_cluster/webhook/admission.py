@@ -62,18 +62,18 @@ class Admission:
         return answer
 
     def _decide(self, asked: review.Review, look: Callable[[], None]) -> tuple[str, dict[str, Any]]:
-        found = mutate(asked.pod, self._settings, self._published(), look)
-        if found.templates:
-            self._check(asked.namespace, len(found.templates))
+        mutation = mutate(asked.pod, self._settings, self._published(), look)
+        if mutation.templates:
+            self._check(asked.namespace, len(mutation.templates))
             look()
-            self._check_limits(asked.namespace, asked.pod, found.templates)
+            self._check_limits(asked.namespace, asked.pod, mutation.templates)
         if not asked.dry_run:
-            for template in found.templates:
+            for template in mutation.templates:
                 look()
                 made = self._templates.ensure(asked.namespace, template, time.time(), look)
                 metrics.MADE.inc(made)
-        result = "mutated" if found.patch else "unchanged"
-        return result, review.allowed(asked.uid, found.patch, found.warnings)
+        result = "mutated" if mutation.patch else "unchanged"
+        return result, review.allowed(asked.uid, mutation.patch, mutation.warnings)
 
     def _check(self, namespace: str, count: int) -> None:
         if namespace in self._closed:

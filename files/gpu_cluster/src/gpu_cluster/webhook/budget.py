@@ -79,12 +79,12 @@ class Budget:
         with self._lock:
             self._counts[namespace] += 1
 
-    def counted(self, found: Mapping[str, int]) -> None:
+    def counted(self, counts: Mapping[str, int]) -> None:
         """Take over how many templates each namespace has."""
         with self._lock:
-            self._counts = Counter(found)
+            self._counts = Counter(counts)
 
-    def _take(self, namespace: str, done: str) -> None:
+    def _take(self, namespace: str, action: str) -> None:
         with self._lock:
             rates = self._rates.pop(namespace, None) or {
                 name: Rate(*most, self._clock) for name, most in MOST.items()
@@ -92,10 +92,10 @@ class Budget:
             self._rates[namespace] = rates  # the last one that was asked for
             if len(self._rates) > limits.MOST_NAMESPACES:
                 self._rates.popitem(last=False)
-        if not rates[done].ready():
-            second, once = MOST[done]
+        if not rates[action].ready():
+            second, once = MOST[action]
             raise OverLimit(
-                f"too many ResourceClaimTemplates are {done} for namespace {namespace}",
+                f"too many ResourceClaimTemplates are {action} for namespace {namespace}",
                 HTTPStatus.TOO_MANY_REQUESTS,
                 cause=f"at most {second:.0f} a second, and {once} at once",
                 hint=AGAIN,

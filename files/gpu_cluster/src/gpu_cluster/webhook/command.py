@@ -141,25 +141,25 @@ def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
     from .told import PATTERN, Told
     from .told import Path as OwnPath
 
-    given = (options.tls_cert_file, options.tls_private_key_file)
-    if any(given) and not all(given):
-        missing = "tls-private-key-file" if given[0] else "tls-cert-file"
+    paths = (options.tls_cert_file, options.tls_private_key_file)
+    if any(paths) and not all(paths):
+        missing = "tls-private-key-file" if paths[0] else "tls-cert-file"
         raise InputError.of(f"--{missing}", "", "a file, as the other one is given")
     path = options.path.removeprefix("/")
     if path and not PATTERN.fullmatch(path):
         expected = "up to 128 letters, digits, - and _, which nobody can guess"
         raise InputError.of("--path", options.path, expected)
     host = f"{options.service}.{options.namespace}.svc"
-    more = [one.strip() for one in options.dns_names.split(",") if one.strip()]
+    more = [name.strip() for name in options.dns_names.split(",") if name.strip()]
     names = (host, f"{host}.cluster.local", *more)
 
     def made(access: Access) -> Sources:
-        told = Told(access, options.namespace, options.webhook_configuration)
+        api = Told(access, options.namespace, options.webhook_configuration)
         return Sources(
             (
-                Files(*map(Path, given)) if all(given) else Managed(told, options.tls_secret, names)
+                Files(*map(Path, paths)) if all(paths) else Managed(api, options.tls_secret, names)
             ).look,
-            (lambda _now: (path,)) if path else OwnPath(told, options.path_secret).look,
+            (lambda _now: (path,)) if path else OwnPath(api, options.path_secret).look,
         )
 
     return made

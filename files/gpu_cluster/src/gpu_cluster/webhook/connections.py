@@ -83,17 +83,17 @@ class Connections:
     @contextlib.contextmanager
     def asking(self, protocol: Any) -> Iterator[None]:
         """Keep a connection while its review is under way, and rather than others afterwards."""
-        one = self._open.pop(id(protocol), None)
-        if one is None:  # it was dropped in this moment
+        connection = self._open.pop(id(protocol), None)
+        if connection is None:  # it was dropped in this moment
             yield
             return
-        self._open[id(protocol)] = one
-        one.heard()
-        one.asking = True
+        self._open[id(protocol)] = connection
+        connection.heard()
+        connection.asking = True
         try:
             yield
         finally:
-            one.asking = False
+            connection.asking = False
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -109,9 +109,9 @@ class Connections:
                 continue
             protocol = self._made()
             task = loop.create_task(self._shake_hands(channel, protocol))
-            one = _Connection(protocol, address[0], task)
-            one.timer = loop.call_later(2 * limits.FIRST, one.drop)
-            self._open[id(protocol)] = one
+            connection = _Connection(protocol, address[0], task)
+            connection.timer = loop.call_later(2 * limits.FIRST, connection.drop)
+            self._open[id(protocol)] = connection
 
     async def _shake_hands(self, channel: socket.socket, protocol: Any) -> None:
         with contextlib.suppress(OSError, asyncio.TimeoutError):
@@ -122,8 +122,8 @@ class Connections:
 
     def _make_room(self) -> bool:
         """Let there be room for one more. Returns whether there is."""
-        for number, one in list(self._open.items()):
-            if one.over:
+        for number, connection in list(self._open.items()):
+            if connection.over:
                 self._open.pop(number).drop()
         return len(self._open) < limits.MOST_CONNECTIONS or self._drop_one()
 
@@ -132,10 +132,13 @@ class Connections:
 
         Of those that nobody knows it is one of the address that has most of them.
         """
-        idle = [one for one in self._open.values() if not one.asking]
-        strangers = [one for one in idle if not one.known]
+        idle = [connection for connection in self._open.values() if not connection.asking]
+        strangers = [connection for connection in idle if not connection.known]
         counted = Counter(stranger.address for stranger in strangers)
         most = max(counted, key=counted.__getitem__, default="")
-        for stranger in [*(one for one in strangers if one.address == most), *idle][:1]:
+        for stranger in [
+            *(connection for connection in strangers if connection.address == most),
+            *idle,
+        ][:1]:
             self._open.pop(id(stranger.protocol)).drop()
         return bool(idle)

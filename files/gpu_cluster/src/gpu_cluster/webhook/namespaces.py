@@ -62,16 +62,16 @@ class Namespaces:
         check_quotas(pod, self._settings, templates, known.quotas, known.device_classes)
 
     def _limits(self, namespace: str) -> Limits:
-        now = self._clock()
+        moment = self._clock()
         with self._lock:
             known = self._known.get(namespace)
-        if known is not None and now - known.read_at < FRESH:
+        if known is not None and moment - known.read_at < FRESH:
             return known
         path = f"/api/v1/namespaces/{namespace}"
         ranges = self._list(f"{path}/limitranges", "LimitRange")
         quotas = self._list(f"{path}/resourcequotas", "ResourceQuota")
         classes = self._list(f"{API}/deviceclasses", "DeviceClass") if quotas else ()
-        known = Limits(now, ranges, quotas, classes)
+        known = Limits(moment, ranges, quotas, classes)
         with self._lock:
             if len(self._known) >= limits.MOST_NAMESPACES:
                 self._known.clear()

@@ -92,8 +92,10 @@ def read(body: bytes) -> Review:
     request = data.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise ReviewError("the review has no request with a uid")
-    what = request.get("kind") or {}
-    named = (what.get("group"), what.get("kind")) if isinstance(what, dict) else ()
+    object_kind = request.get("kind") or {}
+    named = (
+        (object_kind.get("group"), object_kind.get("kind")) if isinstance(object_kind, dict) else ()
+    )
     pod, namespace = request.get("object"), request.get("namespace")
     if named != ("", "Pod") or request.get("operation") != "CREATE" or not isinstance(pod, dict):
         raise ReviewError("expected the creation of a Pod: see the webhook's rules")
@@ -108,15 +110,15 @@ def fits(data: Any, shape: Any) -> bool:
     """Tell whether data has a shape. A field may be missing, or null."""
     if isinstance(shape, list):
         return isinstance(data, list) and all(
-            one is not None and fits(one, shape[0]) for one in data
+            item is not None and fits(item, shape[0]) for item in data
         )
     if not isinstance(shape, dict):
         return isinstance(data, shape)
     if not isinstance(data, dict):
         return False
     if ANY in shape:
-        return all(fits(one, shape[ANY]) for one in data.values())
-    return all(data.get(key) is None or fits(data[key], one) for key, one in shape.items())
+        return all(fits(item, shape[ANY]) for item in data.values())
+    return all(data.get(key) is None or fits(data[key], item) for key, item in shape.items())
 
 
 def allowed(uid: str, patch: Sequence[Json], warnings: Sequence[str]) -> dict[str, Any]:

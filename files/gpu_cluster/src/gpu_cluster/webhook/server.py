@@ -34,7 +34,7 @@ QUIET: Final = logging.getLogger(f"{__name__}.aiohttp")  # clients that go away 
 QUIET.disabled = True
 
 
-class _Way:
+class _Lane:
     """A lane with its threads."""
 
     def __init__(self, lane: Lane) -> None:
@@ -78,7 +78,7 @@ class Server:
 
     async def start(self, address: tuple[str, int]) -> None:
         """Listen. OSError: an address can't be had."""
-        self._ways = [_Way(lane) for lane in limits.LANES]
+        self._lanes = [_Lane(lane) for lane in limits.LANES]
         self._server = web.Server(
             self._review,
             access_log=None,
@@ -95,8 +95,8 @@ class Server:
         self._connections.stop()
         self._server.pre_shutdown()
         await self._server.shutdown(limits.GOODBYE)
-        for way in self._ways:
-            way.threads.shutdown(wait=False, cancel_futures=True)
+        for lane in self._lanes:
+            lane.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _review(self, request: web.BaseRequest) -> web.StreamResponse:
         asked = request.path.encode()
@@ -108,16 +108,18 @@ class Server:
             length = request.content_length
             if length is None:
                 return _refusal(HTTPStatus.LENGTH_REQUIRED)
-            ways = [way for way in self._ways if length <= way.longest]
-            if not ways:
+            lanes = [lane for lane in self._lanes if length <= lane.longest]
+            if not lanes:
                 return _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-            return await self._timed(request, ways[0], length)
+            return await self._timed(request, lanes[0], length)
 
-    async def _timed(self, request: web.BaseRequest, way: _Way, length: int) -> web.StreamResponse:
+    async def _timed(
+        self, request: web.BaseRequest, lane: _Lane, length: int
+    ) -> web.StreamResponse:
         began = time.monotonic()
         try:
             answer = await asyncio.wait_for(
-                self._answered(request, way, length, Deadline(limits.DEADLINE)), limits.DEADLINE
+                self._answered(request, lane, length, Deadline(limits.DEADLINE)), limits.DEADLINE
             )
         except (TimeoutError, Late):  # asyncio's is another one than TimeoutError in 3.10
             metrics.REVIEWS.labels("failed").inc()
@@ -133,18 +135,18 @@ class Server:
         return response
 
     async def _answered(
-        self, request: web.BaseRequest, way: _Way, length: int, deadline: Deadline
+        self, request: web.BaseRequest, lane: _Lane, length: int, deadline: Deadline
     ) -> dict[str, Any]:
         content = request.content
         body = await content.readexactly(min(length, limits.LONGEST_HEAD)) if length else b""
         uid, namespace = review.read_head(body)
         try:
-            with way.turn(namespace):
-                async with way.gate:
+            with lane.turn(namespace):
+                async with lane.gate:
                     if len(body) < length:
                         body += await content.readexactly(length - len(body))
                     loop = asyncio.get_running_loop()
-                    return await loop.run_in_executor(way.threads, self._guarded, body, deadline)
+                    return await loop.run_in_executor(lane.threads, self._guarded, body, deadline)
         except OverLimit as error:
             # Who is still sending when the connection is closed never sees the answer.
             while not content.at_eof():

@@ -101,8 +101,8 @@ class Service:
     async def run(self) -> int:
         """Serve until a signal. Returns the exit status. OSError: an address can't be had."""
         loop = asyncio.get_running_loop()
-        for one in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(one, self._ended.set)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ended.set)
         threading.Thread(target=self._slices.follow, name="slices", daemon=True).start()
         period = min(self._options.ttl * COLLECTION, LONGEST_COLLECTION)
         chores = [
@@ -111,7 +111,7 @@ class Service:
             asyncio.create_task(self._beat()),
         ]
         await self._server.start(self._options.listen)
-        pages = self._told(self._options.pages) if self._options.pages else None
+        pages = self._serve_pages(self._options.pages) if self._options.pages else None
         logs.info("listening", address=":".join(map(str, self._options.listen)))
         await self._ended.wait()
         await asyncio.sleep(LAME)
@@ -124,7 +124,7 @@ class Service:
             pages.end()
         return 0
 
-    def _told(self, address: tuple[str, int]) -> Endpoint:
+    def _serve_pages(self, address: tuple[str, int]) -> Endpoint:
         """Serve health and metrics, by a thread that no flood of reviews holds up. OSError."""
         pages: dict[str, Page] = {
             "/healthz": lambda: told("" if self._alive() else "no review is taken any more"),

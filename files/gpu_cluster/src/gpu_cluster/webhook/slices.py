@@ -46,7 +46,7 @@ class Slices:
         with self._lock:
             if self._published is None:
                 self._published = Published(
-                    tuple(device for one in self._devices.values() for device in one)
+                    tuple(device for of_slice in self._devices.values() for device in of_slice)
                 )
             return self._published
 
@@ -66,32 +66,32 @@ class Slices:
             self._failed = str(error)
 
     def _list(self) -> str:
-        doing, found, version = "listing ResourceSlices", {}, ""
+        doing, by_name, version = "listing ResourceSlices", {}, ""
         for part in parts(self._access.ask, doing, PATH, query=SELECTED, page=PAGE, rights=RIGHTS):
-            found.update(understood(doing, partial(_by_name, part)))
+            by_name.update(understood(doing, partial(_by_name, part)))
             version = version or understood(doing, partial(_version, part))
-        self._set(found)
+        self._set(by_name)
         self.listed.set()
         return version
 
     def _watch(self, since: str) -> Iterator[str]:
         doing = "watching ResourceSlices"
         where = self._access, doing, PATH, since, SECONDS
-        for kind, found, version in watch.events(*where, query=SELECTED, rights=RIGHTS):
-            understood(doing, partial(self._take, kind, found))
+        for kind, slice_object, version in watch.events(*where, query=SELECTED, rights=RIGHTS):
+            understood(doing, partial(self._take, kind, slice_object))
             yield version
         self._failed = ""
 
-    def _take(self, kind: str, found: Json) -> None:
+    def _take(self, kind: str, slice_object: Json) -> None:
         if kind in watch.CHANGED:
-            self._set({**self._devices, **_by_name({"items": [found]})})
+            self._set({**self._devices, **_by_name({"items": [slice_object]})})
         elif kind == watch.DELETED:
-            gone = found["metadata"]["name"]
+            gone = slice_object["metadata"]["name"]
             self._set({name: device for name, device in self._devices.items() if name != gone})
 
-    def _set(self, found: dict[str, tuple[Device, ...]]) -> None:
+    def _set(self, by_name: dict[str, tuple[Device, ...]]) -> None:
         with self._lock:
-            self._devices, self._published = found, None
+            self._devices, self._published = by_name, None
 
 
 def _version(part: Json) -> str:

@@ -60,7 +60,7 @@ class Templates:
         self,
         namespace: str,
         template: Template,
-        now: float,
+        time: float,
         look: Callable[[], None] = lambda: None,
     ) -> bool:
         """Let a template be there, and stay for a while. Returns whether it was made. ApiError, OverLimit.
@@ -71,16 +71,16 @@ class Templates:
         for _attempt in range(ATTEMPTS):
             try:
                 self._budget.look(namespace)
-                found = self._get(doing, namespace, template.name)
+                existing = self._get(doing, namespace, template.name)
                 look()
-                if found is None:
+                if existing is None:
                     self._budget.make(namespace)
-                    self._create(doing, namespace, template, now)
+                    self._create(doing, namespace, template, time)
                     self._budget.made(namespace)
                     return True
-                _check(doing, found, template)
-                if now - _stamp(found["metadata"]) > self._ttl / FRESH:
-                    self._touch(doing, found, now)
+                _check(doing, existing, template)
+                if time - _stamp(existing["metadata"]) > self._ttl / FRESH:
+                    self._touch(doing, existing, time)
                 return False
             except ApiError as error:
                 # Where it is the namespace that is missing or goes, nobody waits.
@@ -89,7 +89,7 @@ class Templates:
                 look()
         raise ApiError(doing, "it is changed by others all the time", status=CONFLICT)
 
-    def collect(self, now: float) -> int:
+    def collect(self, time: float) -> int:
         """Remove our templates that no pod has used for a while. Returns how many. ApiError: none can be listed.
 
         A namespace that can't be looked at is left for the next round.
@@ -98,39 +98,39 @@ class Templates:
         old: dict[str, list[Json]] = {}
         for meta in self._ours():
             counts[meta["namespace"]] += 1
-            if now - _stamp(meta) > self._ttl:
+            if time - _stamp(meta) > self._ttl:
                 old.setdefault(meta["namespace"], []).append({key: meta[key] for key in IDENTITY})
         self._budget.counted(counts)
         removed, failed = 0, dict[str, ApiError]()
-        for namespace, found in old.items():
+        for namespace, templates in old.items():
             try:
-                removed += self._collect(namespace, found)
+                removed += self._collect(namespace, templates)
             except ApiError as error:
                 failed[namespace] = error
         self.failed = failed
         return removed
 
-    def _collect(self, namespace: str, found: list[Json]) -> int:
+    def _collect(self, namespace: str, templates: list[Json]) -> int:
         used = self._used(namespace)
-        unused = [meta for meta in found if meta["name"] not in used]
+        unused = [meta for meta in templates if meta["name"] not in used]
         return sum(self._delete(meta) for meta in unused[: limits.MOST_REMOVED])
 
     def _get(self, doing: str, namespace: str, name: str) -> Json | None:
         path = _path(namespace, name)
         return if_there(lambda: self._access.ask(doing, "GET", path, rights=RIGHTS))
 
-    def _create(self, doing: str, namespace: str, template: Template, now: float) -> None:
+    def _create(self, doing: str, namespace: str, template: Template, time: float) -> None:
         metadata = {
             "name": template.name,
             "labels": {OWNER_LABEL: OWNER},
-            "annotations": {STAMP: _text(now)},
+            "annotations": {STAMP: _text(time)},
         }
         body = {**KIND, "metadata": metadata, "spec": template.spec}
         self._access.ask(doing, "POST", _path(namespace), body, kind=YAML, rights=RIGHTS)
 
-    def _touch(self, doing: str, found: Json, now: float) -> None:
-        meta = found["metadata"]
-        change = {"resourceVersion": meta["resourceVersion"], "annotations": {STAMP: _text(now)}}
+    def _touch(self, doing: str, template: Json, time: float) -> None:
+        meta = template["metadata"]
+        change = {"resourceVersion": meta["resourceVersion"], "annotations": {STAMP: _text(time)}}
         path = _path(meta["namespace"], meta["name"])
         body = {"metadata": change}
         self._access.ask(doing, "PATCH", path, body, kind=MERGE, rights=RIGHTS)
@@ -165,18 +165,18 @@ class Templates:
         return {name for pod in pods if not _ended(pod) for name in _named(pod)}
 
 
-def is_ours(found: Json) -> bool:
+def is_ours(template: Json) -> bool:
     """Tell whether a template is one that we made: by its label and by its content, which is its name."""
-    meta = found.get("metadata") or {}
+    meta = template.get("metadata") or {}
     labelled = (meta.get("labels") or {}).get(OWNER_LABEL) == OWNER
-    return labelled and meta.get("name") == name_in(found.get("spec"))
+    return labelled and meta.get("name") == name_in(template.get("spec"))
 
 
-def _check(doing: str, found: Json, template: Template) -> None:
+def _check(doing: str, existing: Json, template: Template) -> None:
     """Refuse to use what somebody else has put in a template's place."""
-    if found["metadata"].get("deletionTimestamp"):
+    if existing["metadata"].get("deletionTimestamp"):
         raise ApiError(doing, "it is being deleted", status=503, hint="try again")
-    if name_in(found.get("spec")) != template.name:
+    if name_in(existing.get("spec")) != template.name:
         hint = f"delete it: kubectl delete resourceclaimtemplate {template.name}"
         raise ApiError(doing, "one is there that has another content", status=403, hint=hint)
 
@@ -198,8 +198,8 @@ def _stamp(meta: Json) -> float:
     return 0.0
 
 
-def _text(now: float) -> str:
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _text(time: float) -> str:
+    return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _ended(pod: Json) -> bool:

@@ -64,7 +64,7 @@ class Told:
         """Return a Secret. ApiError."""
         doing = f"reading the Secret {name} in {self._namespace}"
         hint = "create it empty, as files/kubernetes has it: the webhook fills it"
-        return self._found(doing, self._secret(name), RIGHTS, hint)
+        return self._read(doing, self._secret(name), RIGHTS, hint)
 
     def write(self, secret: Json, data: Mapping[str, str], notes: Mapping[str, str]) -> None:
         """Write texts and annotations into a Secret that is as it was read. ApiError."""
@@ -79,10 +79,10 @@ class Told:
         """Return the configuration. ApiError."""
         doing = f"reading the MutatingWebhookConfiguration {self._configuration}"
         hint = "create it, as files/kubernetes has it: the webhook adds its CA bundle and its path"
-        return self._found(doing, f"{CONFIGURATIONS}/{self._configuration}", HOOK_RIGHTS, hint)
+        return self._read(doing, f"{CONFIGURATIONS}/{self._configuration}", HOOK_RIGHTS, hint)
 
-    def tell(self, configuration: Json, wanted: Callable[[Json], Json]) -> None:
-        """Let each clientConfig be what ``wanted`` makes of it, if nobody has changed them since. ApiError."""
+    def tell(self, configuration: Json, change: Callable[[Json], Json]) -> None:
+        """Let each clientConfig be what ``change`` makes of it, if nobody has changed them since. ApiError."""
         hooks = configuration.get("webhooks") or ()
         if not hooks:
             raise NodeError(f"{self._configuration} has no webhook", hint="apply it again")
@@ -90,9 +90,9 @@ class Told:
             "reading the webhooks", lambda: [hook["clientConfig"] for hook in hooks]
         )
         patch: list[Json] = [
-            {"op": "replace", "path": f"/webhooks/{number}/clientConfig", "value": wanted(client)}
+            {"op": "replace", "path": f"/webhooks/{number}/clientConfig", "value": change(client)}
             for number, client in enumerate(clients)
-            if wanted(client) != client
+            if change(client) != client
         ]
         if not patch:
             return
@@ -104,7 +104,7 @@ class Told:
     def _secret(self, name: str) -> str:
         return f"/api/v1/namespaces/{self._namespace}/secrets/{name}"
 
-    def _found(self, doing: str, path: str, rights: str, hint: str) -> Json:
+    def _read(self, doing: str, path: str, rights: str, hint: str) -> Json:
         result: Json | None = if_there(lambda: self._access.ask(doing, "GET", path, rights=rights))
         if result is None:
             raise ApiError(doing, "it is not there", status=MISSING, hint=hint)
@@ -132,25 +132,25 @@ class Path:
     replica knows a new one for a while before API servers do, and the one before for a while afterwards.
     """
 
-    def __init__(self, told: Told, secret: str) -> None:
-        self._told, self._secret = told, secret
+    def __init__(self, api: Told, secret: str) -> None:
+        self._api, self._secret = api, secret
 
-    def look(self, now: float) -> tuple[str, ...]:
+    def look(self, time: float) -> tuple[str, ...]:
         """Return the paths to be heard at, without a slash. NodeError: it is tried again."""
-        return again(lambda: self._look(now))
+        return again(lambda: self._look(time))
 
-    def _look(self, now: float) -> tuple[str, ...]:
-        secret = self._told.secret(self._secret)
-        paths, since = _kept(secret)
-        if not paths or not -KNOWN <= now - since < RENEW + KNOWN:  # clocks of replicas differ
-            paths, since = [secrets.token_hex(BYTES), *paths[:1]], now
-            self._told.write(secret, {FIELD: " ".join(paths)}, {SINCE: f"{since:.0f}"})
-        asked = paths[-1] if now - since < KNOWN else paths[0]
-        self._told.tell(self._told.configuration(), lambda client: leading(client, asked))
-        return tuple(paths) if now - since < 2 * KNOWN else (paths[0],)
+    def _look(self, time: float) -> tuple[str, ...]:
+        secret = self._api.secret(self._secret)
+        paths, since = _read_paths(secret)
+        if not paths or not -KNOWN <= time - since < RENEW + KNOWN:  # clocks of replicas differ
+            paths, since = [secrets.token_hex(BYTES), *paths[:1]], time
+            self._api.write(secret, {FIELD: " ".join(paths)}, {SINCE: f"{since:.0f}"})
+        asked = paths[-1] if time - since < KNOWN else paths[0]
+        self._api.tell(self._api.configuration(), lambda client: leading(client, asked))
+        return tuple(paths) if time - since < 2 * KNOWN else (paths[0],)
 
 
-def _kept(secret: Json) -> tuple[list[str], float]:
+def _read_paths(secret: Json) -> tuple[list[str], float]:
     """Return the paths and when the newest one was made; what can't be read counts as missing."""
     paths = decoded((secret.get("data") or {}).get(FIELD)).split(" ")
     since = str(((secret.get("metadata") or {}).get("annotations") or {}).get(SINCE))

@@ -22,15 +22,17 @@ def check(
 ) -> t.List[Problem]:
     """Return what a cluster lacks for these variables. Without a kubeconfig nothing is asked."""
     kubeconfig = str(values.get(KUBECONFIG) or "")
-    if not kubeconfig or not dra.wanted(values):
+    if not kubeconfig or not dra.is_desired(values):
         return []
     try:
         api = connect(kubeconfig, str(values.get(CONTEXT) or ""))
-        said = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
-        if refused := dra.of_version(values, said):
+        output = str(api.ask("asking for the version", "GET", "/version").get("gitVersion", ""))
+        if refused := dra.of_version(values, output):
             return refused
         served = if_there(lambda: api.ask("looking for DRA", "GET", GROUP)) is not None
-        return dra.of_server(values, said, served=served, kept=_kept(api) if served else None)
+        return dra.of_server(
+            values, output, served=served, trial=_try_slice(api) if served else None
+        )
     except ApiError as error:
         correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
         hint = f"see that the API server answers, and {correct}"
@@ -39,7 +41,7 @@ def check(
         return [Problem(KUBECONFIG, f"{error.message}: {error.cause}", error.hint)]
 
 
-def _kept(api: KubernetesApi) -> t.Optional[t.Mapping[str, t.Any]]:
+def _try_slice(api: KubernetesApi) -> t.Optional[t.Mapping[str, t.Any]]:
     """Return what the server would keep of a slice; nothing is made. None: it does not let us ask."""
     try:
         return api.ask(

@@ -44,7 +44,9 @@ HOST_VARIABLES = tuple(
     f"host_{one}" for one in HOST["argument_spec"] if one not in ("state", "lock_timeout")
 )
 HANDLER_LABEL = "gpu.node/runtime-handler"
-CONFIG, CONFIGS, SHARING = (f"device_plugin_{one}" for one in ("config", "configs", "sharing"))
+CONFIG, CONFIGS, SHARING = (
+    f"device_plugin_{suffix}" for suffix in ("config", "configs", "sharing")
+)
 
 
 class Module(t.NamedTuple):
@@ -97,17 +99,19 @@ def runs(module: str, values: Values) -> bool:
     """Tell whether the module's role does anything with these variables."""
     if module == "mig" and state(module, values) == "present":
         by_label = boolean(values.get("mig_by_label", False), strict=False)  # -e gives a text
-        return by_label or any(values.get(one) for one in ("mig_config", "mig_selected"))
+        return by_label or any(values.get(variable) for variable in ("mig_config", "mig_selected"))
     if module == "settings" and state(module, values) == "present":
         return bool(values.get("settings_rules"))
     if module == "host" and state(module, values) == "present":
-        return any(values.get(one) not in (None, "", {}, "unmanaged") for one in HOST_VARIABLES)
+        return any(
+            values.get(variable) not in (None, "", {}, "unmanaged") for variable in HOST_VARIABLES
+        )
     return module in MODULES and state(module, values) != "unmanaged"
 
 
 def options(module: str, values: Values) -> Params:
     """Return a module's options as its role gives them; variables that are not there have its defaults."""
-    result = _given(module, values)
+    result = _options_of(module, values)
     if isinstance(result.get("repository"), str):
         result["repository"] = {"preset": result["repository"]}
     if module == "container_runtime" and EARLIER_HANDLER_PATH in values:
@@ -117,27 +121,34 @@ def options(module: str, values: Values) -> Params:
     return result
 
 
-def _composed(found: Params, values: Values) -> Params:
+def _composed(composed: Params, values: Values) -> Params:
     """Return the options of the device plugin that its role makes of several variables."""
-    labels = dict(found.get("labels", {}))
+    labels = dict(composed.get("labels", {}))
     if "labels" not in values.get("gpu_nodes_components", ["labels"]):
         labels["output"] = "off"
     if values.get("container_runtime_mode") == "runtime_class":
         handler = values.get("container_runtime_handler", "nvidia")
         labels["extra"] = {HANDLER_LABEL: handler, **(labels.get("extra") or {})}
-    config = role_config.whole(found.get("config"), values.get(SHARING))
-    configs = role_config.all_whole(found.get("configs", {}))
+    config = role_config.whole(composed.get("config"), values.get(SHARING))
+    configs = role_config.all_whole(composed.get("configs", {}))
     return {"labels": labels, "config": config, "configs": configs}
 
 
 def configurations(options: Params) -> t.Dict[str, Params]:
     """Return the device plugin's configurations by the variables that have them, those that are mappings."""
     named = options["configs"].items() if isinstance(options["configs"], dict) else ()
-    found = {CONFIG: options["config"], **{f"{CONFIGS}.{name}": one for name, one in named}}
-    return {name: one for name, one in found.items() if isinstance(one, dict)}
+    by_name = {
+        CONFIG: options["config"],
+        **{f"{CONFIGS}.{name}": configuration for name, configuration in named},
+    }
+    return {
+        name: configuration
+        for name, configuration in by_name.items()
+        if isinstance(configuration, dict)
+    }
 
 
-def _given(module: str, values: Values) -> Params:
+def _options_of(module: str, values: Values) -> Params:
     result: Params = {}
     omitted = OMITTED.get(module, ())
     for name, variable in VARIABLES[module].items():

@@ -56,7 +56,7 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
         problems += _runtimes(host, params["container_runtime"])
         problems += _read_only(host, room, params["container_runtime"])
     if starts:
-        if dra.wanted(values):
+        if dra.is_desired(values):
             problems += dra.of_kubelet(values, printed_version(host))
             problems += dra.of_runtime(values, runtime_version(host), managed=manages)
             problems += _library(host, params["device_plugin"])
@@ -78,8 +78,8 @@ def check(host: Host, room: Room, values: Values, params: Params) -> t.List[Prob
     installs = from_packages and not (loaded_driver(host) or library_versions(host))
     if installs or fresh:
         problems += _sources(host)
-        wanted = _needs(host, room, installs, fresh, params)
-        problems += needs.lacking(wanted, {one.folder: room.space(one.folder) for one in wanted})
+        needed = _needs(host, room, installs, fresh, params)
+        problems += needs.lacking(needed, {need.folder: room.space(need.folder) for need in needed})
     return problems
 
 
@@ -131,11 +131,11 @@ def _unreached(
     brings = mode != CDI or values.get("container_toolkit_state") == "present"
     if brings or options["allocation"] == DRA:
         return []
-    found = {
+    strategies = {
         name: by_handler_alone(configuration)
         for name, configuration in configurations(options).items()
     }
-    wrong = {name: chosen for name, chosen in found.items() if chosen}
+    wrong = {name: chosen for name, chosen in strategies.items() if chosen}
     lacking = nvidia.without(host, leaving=manages) if wrong else ()
     return [Problem.of(refusal(name, wrong[name], lacking)) for name in wrong if lacking]
 
@@ -155,11 +155,13 @@ def _library(host: Host, options: t.Dict[str, t.Any]) -> t.List[Problem]:
 def warnings(host: Host, values: Values, modules: t.Collection[str]) -> t.Tuple[str, ...]:
     """Return what is to be said of a node that may do, and may not."""
     plugin = "device_plugin" in modules
-    said = dra.warning(values, printed_version(host)) if plugin and dra.wanted(values) else ""
+    warning = (
+        dra.warning(values, printed_version(host)) if plugin and dra.is_desired(values) else ""
+    )
     package = _package(host, values) if plugin else ""
     manager = "mig" in modules and host.exists(needs.MIG_MANAGER_ENABLED)
     mig_manager = needs.MIG_MANAGER_WARNING if manager else ""
-    return tuple(filter(None, (said, package, mig_manager, _default_target(host))))
+    return tuple(filter(None, (warning, package, mig_manager, _default_target(host))))
 
 
 def _default_target(host: Host) -> str:
@@ -177,8 +179,11 @@ def _package(host: Host, values: Values) -> str:
     made = host.exists(f"{ENVIRONMENT}/current/.complete")
     if made or not values.get("device_plugin_wheelhouse") or not host.which("apt-get"):
         return ""
-    found = python.find(host, values.get("device_plugin_python") or None)
-    if not found or host.run([found, "-c", "import ensurepip, venv"], check=False).rc == 0:
+    python_found = python.find(host, values.get("device_plugin_python") or None)
+    if (
+        not python_found
+        or host.run([python_found, "-c", "import ensurepip, venv"], check=False).rc == 0
+    ):
         return ""
     return (
         f"apt installs {pythons.VENV} for the device plugin's virtual environment: no wheelhouse has it, so the"
@@ -189,23 +194,23 @@ def _package(host: Host, values: Values) -> str:
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
     """Refuse a node whose runtimes are too old for the mode, or that has none."""
     refused = []
-    wanted = Wanted(params["mode"], params["handler"], params["handler_path"])
+    desired = Wanted(params["mode"], params["handler"], params["handler_path"])
     try:
-        for one in choose(host, params["name"]):
+        for runtime in choose(host, params["name"]):
             try:
-                one.check(wanted)
+                runtime.check(desired)
                 return []
             except NodeError as error:
                 refused.append(error)
     except NodeError as error:
         refused.append(error)
-    return [Problem.of(one)._replace(variable="") for one in refused[:1]]
+    return [Problem.of(runtime)._replace(variable="") for runtime in refused[:1]]
 
 
 def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
     """Refuse a runtime whose configuration has to be changed and can't be. What has all that it needs is not."""
     try:
-        kinds = [one.kind for one in choose(host, params["name"])]
+        kinds = [runtime.kind for runtime in choose(host, params["name"])]
         paths = [params["config_path"] or kind.config_path for kind in kinds]
         if not any(room.space(posixpath.dirname(path)).read_only for path in paths if path):
             return []
@@ -215,8 +220,8 @@ def _read_only(host: Host, room: Room, params: t.Mapping[str, t.Any]) -> t.List[
     folders = dict.fromkeys(
         posixpath.dirname(file.path) for state in states for file in state.files
     )
-    wanted = [Need(folder, 0, "the container runtime's configuration") for folder in folders]
-    return needs.lacking(wanted, {folder: room.space(folder) for folder in folders})
+    folder_needs = [Need(folder, 0, "the container runtime's configuration") for folder in folders]
+    return needs.lacking(folder_needs, {folder: room.space(folder) for folder in folders})
 
 
 def _python(host: Host, values: Values) -> t.List[Problem]:
@@ -243,18 +248,18 @@ def _sources(host: Host) -> t.List[Problem]:
 
 
 def _needs(host: Host, room: Room, installs: bool, fresh: bool, params: Params) -> t.List[Need]:
-    wanted = []
+    result = []
     if fresh:
-        wanted += [
+        result += [
             Need(ENVIRONMENT, space.ENVIRONMENT, "the device plugin's virtual environment"),
             Need(posixpath.dirname(CONFIG), 0, "its configuration"),
         ]
     if installs:
-        wanted.append(Need("/usr", needs.DRIVER, "the driver"))
-        wanted.append(Need("/var", needs.PACKAGES, "its packages"))
+        result.append(Need("/usr", needs.DRIVER, "the driver"))
+        result.append(Need("/var", needs.PACKAGES, "its packages"))
         names = (name for name in host.listdir("/boot") if name.startswith("init"))
         images = needs.initramfs([room.size(f"/boot/{name}") for name in names])
-        wanted += [Need("/boot", images, "a new initramfs")] if images else []
+        result += [Need("/boot", images, "a new initramfs")] if images else []
     if "cdi" in params:
-        wanted.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))
-    return wanted
+        result.append(Need(posixpath.dirname(params["cdi"]["path"]), 0, "the CDI specification"))
+    return result

@@ -67,22 +67,22 @@ class Facts:
     until: float
     names: tuple[str, ...] = ()
 
-    def left(self, now: float) -> float:
+    def left(self, time: float) -> float:
         """Return how much of its time is left, from 1 to 0."""
-        return max(self.until - now, 0.0) / (self.until - self.since)
+        return max(self.until - time, 0.0) / (self.until - self.since)
 
 
-def authority(name: str, now: float) -> Pair:
+def authority(name: str, time: float) -> Pair:
     """Return a new authority, which signs for no other authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     extensions: list[Extension] = [
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (_usage(signs=True), True),
     ]
-    return _signed(name, key, None, key, now, AUTHORITY_DAYS, extensions)
+    return _signed(name, key, None, key, time, AUTHORITY_DAYS, extensions)
 
 
-def serving(made_by: Pair, names: Sequence[str], now: float) -> Pair:
+def serving(made_by: Pair, names: Sequence[str], time: float) -> Pair:
     """Return a pair for a server with these names or addresses. NodeError: the authority is damaged."""
     try:
         signer = x509.load_pem_x509_certificates(made_by.certificate.encode())[0]
@@ -100,14 +100,14 @@ def serving(made_by: Pair, names: Sequence[str], now: float) -> Pair:
         (x509.SubjectAlternativeName([_name(name) for name in names]), False),
     ]
     key = ec.generate_private_key(ec.SECP256R1())
-    return _signed(names[0], key, signer, signer_key, now, SERVING_DAYS, extensions)
+    return _signed(names[0], key, signer, signer_key, time, SERVING_DAYS, extensions)
 
 
 def facts(pem: str) -> tuple[Facts, ...]:
     """Return what the certificates of a PEM text say; nothing where it can't be read."""
     try:
-        found = x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
-        return tuple(map(_facts, found))
+        certificates = x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
+        return tuple(map(_facts, certificates))
     except (ValueError, x509.ExtensionNotFound):
         return ()
 
@@ -122,28 +122,30 @@ def belongs(key: str, certificate: Facts) -> bool:
     return mine == theirs
 
 
-def _facts(one: x509.Certificate) -> Facts:
-    extensions = one.extensions
+def _facts(certificate: x509.Certificate) -> Facts:
+    extensions = certificate.extensions
     own = extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    by = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    authority_key = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     return Facts(
-        one.public_bytes(serialization.Encoding.PEM).decode(),
-        one.fingerprint(hashes.SHA256()).hex(),
+        certificate.public_bytes(serialization.Encoding.PEM).decode(),
+        certificate.fingerprint(hashes.SHA256()).hex(),
         own.digest.hex(),
-        (by.key_identifier or b"").hex(),
-        one.not_valid_before_utc.timestamp(),
-        one.not_valid_after_utc.timestamp(),
-        tuple(_names(one)),
+        (authority_key.key_identifier or b"").hex(),
+        certificate.not_valid_before_utc.timestamp(),
+        certificate.not_valid_after_utc.timestamp(),
+        tuple(_names(certificate)),
     )
 
 
-def _names(one: x509.Certificate) -> list[str]:
+def _names(certificate: x509.Certificate) -> list[str]:
     try:
-        found = one.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternatives = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
     except x509.ExtensionNotFound:
         return []
-    addresses = map(str, found.get_values_for_type(x509.IPAddress))
-    return [*found.get_values_for_type(x509.DNSName), *addresses]
+    addresses = map(str, alternatives.get_values_for_type(x509.IPAddress))
+    return [*alternatives.get_values_for_type(x509.DNSName), *addresses]
 
 
 def _signed(
@@ -151,11 +153,11 @@ def _signed(
     key: ec.EllipticCurvePrivateKey,
     signer: x509.Certificate | None,
     signer_key: ec.EllipticCurvePrivateKey,
-    now: float,
+    time: float,
     days: int,
     extensions: Sequence[Extension],
 ) -> Pair:
-    begin = datetime.fromtimestamp(int(now), UTC)
+    begin = datetime.fromtimestamp(int(time), UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_NAME])])
     made = (
         x509.CertificateBuilder()
@@ -195,8 +197,8 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _name(one: str) -> x509.GeneralName:
+def _name(name: str) -> x509.GeneralName:
     try:
-        return x509.IPAddress(ipaddress.ip_address(one))
+        return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        return x509.DNSName(one)
+        return x509.DNSName(name)

@@ -33,101 +33,101 @@ PUBLISHED: Final = "gpu.node/ca-published"  # the authority's fingerprint, and s
 class Managed:
     """Looks after the certificates of a Secret, for these names, whenever it is asked to."""
 
-    def __init__(self, told: Told, secret: str, names: Sequence[str]) -> None:
-        self._told, self._secret, self._names = told, secret, names
+    def __init__(self, api: Told, secret: str, names: Sequence[str]) -> None:
+        self._api, self._secret, self._names = api, secret, names
 
-    def look(self, now: float) -> Pair:
+    def look(self, time: float) -> Pair:
         """Return what is to be served, with all that is due renewed. NodeError: it is tried again."""
-        return again(lambda: self._look(now))
+        return again(lambda: self._look(time))
 
-    def _look(self, now: float) -> Pair:
-        secret, configuration = self._told.secret(self._secret), self._told.configuration()
+    def _look(self, time: float) -> Pair:
+        secret, configuration = self._api.secret(self._secret), self._api.configuration()
         hooks = configuration.get("webhooks") or ()
         bundles = understood(
             "reading the CA bundle",
             lambda: [decoded(hook["clientConfig"].get("caBundle")) for hook in hooks],
         )
-        before = _kept(secret)
-        kept = renewed(before, self._names, bundles, now)
-        if kept != before:
-            data = {name: getattr(kept, field) for field, name in FIELDS.items()}
-            noted = {PUBLISHED: f"{kept.published} {kept.since:.0f}"}
-            self._told.write(secret, data, noted)
+        before = _read_secret(secret)
+        pairs = renewed(before, self._names, bundles, time)
+        if pairs != before:
+            data = {name: getattr(pairs, field) for field, name in FIELDS.items()}
+            noted = {PUBLISHED: f"{pairs.published} {pairs.since:.0f}"}
+            self._api.write(secret, data, noted)
             logs.info("the webhook's certificates were renewed", secret=self._secret)
-        bundle = encoded(kept.bundle)
-        self._told.tell(configuration, lambda client: {**client, "caBundle": bundle})
-        return Pair(kept.chain, kept.key)
+        bundle = encoded(pairs.bundle)
+        self._api.tell(configuration, lambda client: {**client, "caBundle": bundle})
+        return Pair(pairs.chain, pairs.key)
 
 
-def _kept(secret: Json) -> Kept:
+def _read_secret(secret: Json) -> Kept:
     """Return what a Secret holds; what can't be read counts as missing."""
     data = secret.get("data") or {}
     bundle, authority_key, chain, key = (decoded(data.get(name)) for name in FIELDS.values())
-    kept = Kept(bundle, authority_key, chain, key)
+    pairs = Kept(bundle, authority_key, chain, key)
     annotations = (secret.get("metadata") or {}).get("annotations") or {}
     published, _space, since = str(annotations.get(PUBLISHED, "")).partition(" ")
     try:
-        return replace(kept, published=published, since=float(since))
+        return replace(pairs, published=published, since=float(since))
     except ValueError:
-        return kept
+        return pairs
 
 
-def renewed(kept: Kept, names: Sequence[str], configured: Sequence[str], now: float) -> Kept:
+def renewed(pairs: Kept, names: Sequence[str], configured: Sequence[str], time: float) -> Kept:
     """Return what is to be kept. ``configured`` are the bundles that API servers have, as PEM."""
-    kept = _with_authority(kept, now)
-    newest = issue.facts(kept.bundle)[0]
-    kept = _noted(kept, newest, configured, now)
-    kept = _with_pair(kept, newest, names, now)
-    return _without_old(kept, newest, now)
+    pairs = _with_authority(pairs, time)
+    newest = issue.facts(pairs.bundle)[0]
+    pairs = _noted(pairs, newest, configured, time)
+    pairs = _with_pair(pairs, newest, names, time)
+    return _without_old(pairs, newest, time)
 
 
-def served(kept: Kept) -> Facts | None:
+def served(pairs: Kept) -> Facts | None:
     """Return what the serving certificate says, None where there is none that can be served."""
-    found = issue.facts(kept.chain)
-    return found[0] if found and issue.belongs(kept.key, found[0]) else None
+    certificates = issue.facts(pairs.chain)
+    return certificates[0] if certificates and issue.belongs(pairs.key, certificates[0]) else None
 
 
-def _with_authority(kept: Kept, now: float) -> Kept:
-    known = issue.facts(kept.bundle)
-    if known and known[0].left(now) > RENEW and issue.belongs(kept.authority_key, known[0]):
-        return kept
-    made = issue.authority(AUTHORITY_NAME, now)
-    old = "".join(one.pem for one in known if one.until > now)
-    return replace(kept, bundle=made.certificate + old, authority_key=made.key)
+def _with_authority(pairs: Kept, time: float) -> Kept:
+    known = issue.facts(pairs.bundle)
+    if known and known[0].left(time) > RENEW and issue.belongs(pairs.authority_key, known[0]):
+        return pairs
+    made = issue.authority(AUTHORITY_NAME, time)
+    old = "".join(authority.pem for authority in known if authority.until > time)
+    return replace(pairs, bundle=made.certificate + old, authority_key=made.key)
 
 
-def _noted(kept: Kept, newest: Facts, configured: Sequence[str], now: float) -> Kept:
+def _noted(pairs: Kept, newest: Facts, configured: Sequence[str], time: float) -> Kept:
     """Note since when the API servers know the newest authority."""
-    known = bool(configured) and all(newest.pem.strip() in one for one in configured)
+    known = bool(configured) and all(newest.pem.strip() in bundle for bundle in configured)
     if not known:
-        return replace(kept, published="", since=0.0)
-    if kept.published == newest.fingerprint:
-        return kept
-    return replace(kept, published=newest.fingerprint, since=now)
+        return replace(pairs, published="", since=0.0)
+    if pairs.published == newest.fingerprint:
+        return pairs
+    return replace(pairs, published=newest.fingerprint, since=time)
 
 
-def _with_pair(kept: Kept, newest: Facts, names: Sequence[str], now: float) -> Kept:
-    current = served(kept)
-    known = [fact.own_id for fact in issue.facts(kept.bundle) if fact.until > now]
-    trusted = current is not None and current.until > now and current.issuer_id in known
+def _with_pair(pairs: Kept, newest: Facts, names: Sequence[str], time: float) -> Kept:
+    current = served(pairs)
+    known = [fact.own_id for fact in issue.facts(pairs.bundle) if fact.until > time]
+    trusted = current is not None and current.until > time and current.issuer_id in known
     if trusted and current is not None:
-        may_sign = kept.published == newest.fingerprint and now - kept.since >= KNOWN
+        may_sign = pairs.published == newest.fingerprint and time - pairs.since >= KNOWN
         by_newest = current.issuer_id == newest.own_id
-        wanted = current.left(now) <= RENEW or not by_newest or set(current.names) != set(names)
-        if not wanted or not (by_newest or may_sign):
-            return kept
-    made = issue.serving(Pair(newest.pem, kept.authority_key), names, now)
-    return replace(kept, chain=made.certificate, key=made.key)
+        is_due = current.left(time) <= RENEW or not by_newest or set(current.names) != set(names)
+        if not is_due or not (by_newest or may_sign):
+            return pairs
+    made = issue.serving(Pair(newest.pem, pairs.authority_key), names, time)
+    return replace(pairs, chain=made.certificate, key=made.key)
 
 
-def _without_old(kept: Kept, newest: Facts, now: float) -> Kept:
+def _without_old(pairs: Kept, newest: Facts, time: float) -> Kept:
     """Forget authorities that are over, and those whose certificate nobody serves any more."""
-    current = served(kept)
+    current = served(pairs)
     settled = (
         current is not None
         and current.issuer_id == newest.own_id
-        and now - (current.since + issue.SKEW.total_seconds()) >= FORGET
+        and time - (current.since + issue.SKEW.total_seconds()) >= FORGET
     )
-    old = [fact for fact in issue.facts(kept.bundle)[1:] if fact.until > now and not settled]
-    bundle = newest.pem + "".join(one.pem for one in old)
-    return kept if bundle == kept.bundle else replace(kept, bundle=bundle)
+    old = [fact for fact in issue.facts(pairs.bundle)[1:] if fact.until > time and not settled]
+    bundle = newest.pem + "".join(authority.pem for authority in old)
+    return pairs if bundle == pairs.bundle else replace(pairs, bundle=bundle)

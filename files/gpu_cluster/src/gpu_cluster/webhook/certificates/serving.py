@@ -38,8 +38,8 @@ class Serving:
         """Serve a pair from the next connection on. Returns whether it is another one. NodeError: it is none."""
         if pair == self._loaded:
             return False
-        found = issue.facts(pair.certificate)
-        if not found or not issue.belongs(pair.key, found[0]):
+        certificates = issue.facts(pair.certificate)
+        if not certificates or not issue.belongs(pair.key, certificates[0]):
             raise NodeError(
                 "the serving certificate can't be used", cause="its key is another one's"
             )
@@ -47,7 +47,7 @@ class Serving:
             self._load(pair)
         except (OSError, ssl.SSLError) as error:
             raise NodeError("the serving certificate can't be used", cause=str(error)) from error
-        self._loaded, self.until = pair, found[0].until
+        self._loaded, self.until = pair, certificates[0].until
         metrics.EXPIRY.set(self.until)
         return True
 
@@ -81,7 +81,7 @@ class Files:
         """Return what is to be served. NodeError: it can't be read."""
         try:
             return Pair(
-                *(bounded.read_text(one, LONGEST) for one in (self._certificate, self._key))
+                *(bounded.read_text(path, LONGEST) for path in (self._certificate, self._key))
             )
         except (OSError, UnicodeDecodeError) as error:
             raise NodeError(
